@@ -16,7 +16,7 @@ from kafkaframes.broker.dispatch.table import apis_of_release, collect_apis
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.requests.api import CloseConnection
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.access import OPERATIONS, OPERATIONS_OF_RESOURCE, operation_bits
+from kafkaframes.broker.security.access import OPERATIONS, OPERATIONS_BY_RESOURCE_TYPE, operation_bits
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES, Acl, AclAuthorizer
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.errors import ErrorCode
@@ -68,7 +68,7 @@ def test_every_api_declares_its_rights():
     apis = collect_apis().values()
     assert {api.name for api in apis if not api.rights} == NOTHING_NEEDED
     for right in (right for api in apis for right in api.rights):
-        assert right.operation in OPERATIONS_OF_RESOURCE[right.resource]
+        assert right.operation in OPERATIONS_BY_RESOURCE_TYPE[right.resource]
         assert right.error.name.endswith("_AUTHORIZATION_FAILED")
         assert not (right.field and right.each)
 
@@ -220,7 +220,7 @@ ALL_CASES = [
 ]
 # Operations that show a topic's id, or offsets; all but those for its settings.
 SHOWING = tuple(
-    one for one in OPERATIONS_OF_RESOURCE["TOPIC"] if one not in ("CREATE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
+    one for one in OPERATIONS_BY_RESOURCE_TYPE["TOPIC"] if one not in ("CREATE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
 )
 HIDING = {
     "nobody": (),
@@ -237,7 +237,7 @@ HIDING = {
 ANY_RULE = (
     st.builds(
         rule,
-        st.sampled_from(("ALL", *OPERATIONS_OF_RESOURCE["TOPIC"])),
+        st.sampled_from(("ALL", *OPERATIONS_BY_RESOURCE_TYPE["TOPIC"])),
         st.just("TOPIC"),
         st.sampled_from(("open", "secret", "*")),
         permission=st.sampled_from((ALLOW, DENY)),

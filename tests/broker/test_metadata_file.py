@@ -76,7 +76,7 @@ def test_what_earlier_versions_have_written_is_read(path):
             "topics.orders.configs.retention.ms must be a text, not 5",
         ),
         (("topics", "orders", "colour"), 1, "topics.orders has the unknown field 'colour'"),
-        (("topics", "../etc"), {}, "a name in topics must be the name of a topic, not '../etc'"),
+        (("topics", "../etc"), {}, "a name in topics must be a topic name, not '../etc'"),
         (("next_producer_id",), "x", "next_producer_id must be a whole number from 0 to 9223372036854775807, not 'x'"),
         (("next_producer_id",), True, "next_producer_id must be a whole number"),
         (("version",), 2, "version must be a whole number from 1 to 1, not 2"),

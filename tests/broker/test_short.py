@@ -488,7 +488,7 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):
         state.access = AllowAllAuthorizer()
-        finish_steps(state.delete_topics_steps([state.topics["orders"]]))
+        finish_steps(state.delete_topics_in_steps([state.topics["orders"]]))
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):
         state.create_topic("orders", 1)

@@ -42,7 +42,7 @@ def test_the_facts_of_an_api_are_in_its_declaration_alone(api):
     module = importlib.import_module(api.handle.__module__)
     low, high = api.range
     assert api.name in module.__doc__
-    catalog_versions = api.catalog.versions
+    catalog_versions = api.definition.versions
     assert catalog_versions.lowest <= low <= high <= catalog_versions.highest
     assert re.search(r"^Versions? \d+( to|\.)|^\* v\d|^Gaps:", module.__doc__, re.M) is None
 

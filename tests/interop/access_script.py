@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from tests.interop.broker_script import NOW, Difference, FrameClient, Step, as_json, differences, ranges
 
-from kafkaframes.broker.security.access import CLUSTER_NAME, OPERATIONS, OPERATIONS_OF_RESOURCE
+from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, OPERATIONS, OPERATIONS_BY_RESOURCE_TYPE
 from kafkaframes.broker.security.acls import ALL, ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
@@ -43,10 +43,10 @@ class Rule(NamedTuple):
     host: str = "*"
 
 
-EVERYTHING = tuple(Rule(resource) for resource in OPERATIONS_OF_RESOURCE)
-_OTHERS = tuple(Rule(resource) for resource in OPERATIONS_OF_RESOURCE if resource != "TOPIC")
+EVERYTHING = tuple(Rule(resource) for resource in OPERATIONS_BY_RESOURCE_TYPE)
+_OTHERS = tuple(Rule(resource) for resource in OPERATIONS_BY_RESOURCE_TYPE if resource != "TOPIC")
 PAIRS = tuple(
-    (resource, operation) for resource, operations in OPERATIONS_OF_RESOURCE.items() for operation in operations
+    (resource, operation) for resource, operations in OPERATIONS_BY_RESOURCE_TYPE.items() for operation in operations
 )
 USERS: dict[str, tuple[Rule, ...]] = {
     "nobody": (),
@@ -103,7 +103,7 @@ def rules(unknown_operations: Collection[str] = ()) -> Iterator[Any]:
                 continue
             yield creation_type(
                 resource_type=RESOURCE_TYPES[rule.resource],
-                resource_name=rule.name or (CLUSTER_NAME if rule.resource == "CLUSTER" else "*"),
+                resource_name=rule.name or (CLUSTER_RESOURCE_NAME if rule.resource == "CLUSTER" else "*"),
                 resource_pattern_type=rule.pattern,
                 principal=f"User:{user}",
                 host=rule.host,

@@ -208,7 +208,7 @@ class World:
         elif size > len(topic_state.partitions):
             first = len(topic_state.partitions)
             replicas = self.state.assign_replicas(topic, size - first, 1, first=first)
-            finish_steps(self.state.add_partitions_steps(topic_state, replicas))
+            finish_steps(self.state.add_partitions_in_steps(topic_state, replicas))
             self.state.save_metadata()
         for number, row in enumerate(self.state.topics[topic].partitions):
             if row.leader_id != NODE_IDS[number % 2] and topic_state is None:
@@ -218,7 +218,7 @@ class World:
         topic_state = self.state.topics.get(topic)
         if topic_state is not None:
             self.disturbances += 1
-            finish_steps(self.state.delete_topics_steps([topic_state]))
+            finish_steps(self.state.delete_topics_in_steps([topic_state]))
             self.state.save_metadata()
 
     def partitions(self) -> list[Any]:

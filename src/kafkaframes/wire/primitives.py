@@ -189,7 +189,7 @@ def _create_nullable_codec(
         if length < 0:
             return None, start
         if length > max_bytes:
-            raise DecodeError(f"{name} of {length} bytes; the maximum is {max_bytes}", position=position)
+            raise DecodeError(f"{name} value has {length} bytes; the maximum is {max_bytes}", position=position)
         raw, end = read_raw(buf, start, length, name)
         return from_raw(raw), end
 
@@ -199,7 +199,7 @@ def _create_nullable_codec(
             return
         raw = to_raw(value)
         if len(raw) > max_bytes:
-            raise EncodeError(f"{name} of {len(raw)} bytes; the maximum is {max_bytes}")
+            raise EncodeError(f"{name} value has {len(raw)} bytes; the maximum is {max_bytes}")
         write_length(out, len(raw))
         out += raw
 
@@ -212,10 +212,10 @@ def _to_bytes(value: bytes) -> bytes:
     return bytes(value)
 
 
-SIZE_OF_FIXED_TYPE: Final = {name: struct.calcsize(f">{letter}") for name, letter in STRUCT_FORMATS.items()}
+SIZE_BY_FIXED_TYPE: Final = {name: struct.calcsize(f">{letter}") for name, letter in STRUCT_FORMATS.items()}
 INTEGER_RANGES: Final = {
     name: (0, (1 << 8 * size) - 1) if name.startswith("u") else (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1)
-    for name, size in SIZE_OF_FIXED_TYPE.items()
+    for name, size in SIZE_BY_FIXED_TYPE.items()
     if "int" in name
 }
 # type name in a spec -> (reader, writer); PRIMITIVE_CODECS for versions that are not flexible, COMPACT_PRIMITIVE_CODECS

@@ -116,7 +116,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         """
         names_by_pattern: dict[str, frozenset[str]] = {}
         names_by_viewer: dict[tuple[str, MemberIdentity | None], frozenset[str]] = {}
-        visible_names: dict[str, frozenset[str]] = {}
+        select_visible_names: dict[str, frozenset[str]] = {}
         visible: dict[str, frozenset[str]] = {}
         for key, one in members.items():
             if not one.regex:
@@ -131,8 +131,8 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
                     names_by_viewer[one.regex, viewer] = frozenset(filter(viewer.may_see, names))
                 names = names_by_viewer[one.regex, viewer]
             visible[key] = names
-            visible_names[one.regex] = visible_names.get(one.regex, names) | names
-        return visible_names, visible
+            select_visible_names[one.regex] = select_visible_names.get(one.regex, names) | names
+        return select_visible_names, visible
 
     def _regex_records(self, group: ConsumerGroup, names_by_pattern: Mapping[str, frozenset[str]]) -> Iterator[Record]:
         """Yield the records of patterns that are new, match other topics, or are unused."""

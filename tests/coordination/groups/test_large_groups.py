@@ -148,7 +148,7 @@ class PairedCoordinators:
         )
         for topic in NAMES:
             assert mine.is_subscribed_to(topic) == any(
-                topic in reference.topics_of_pattern(member).union(member.topics)
+                topic in reference.find_pattern_topics(member).union(member.topics)
                 for member in reference.members.values()
             )
         written_rows = [sorted(bench.log.rows, key=repr) for bench in self.benches]

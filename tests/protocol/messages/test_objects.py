@@ -116,7 +116,7 @@ def test_map_keys_are_found_in_order_and_may_repeat():
         (
             {"topics": [Topic(name="x" * 32768)]},
             12,
-            "string of 32768 bytes; the maximum is 32767 (at $.Topics[0].Name)",
+            "string value has 32768 bytes; the maximum is 32767 (at $.Topics[0].Name)",
         ),
         ({"topics": [Topic(name=None)]}, 11, "null in a field that is not nullable (at $.Topics[0].Name)"),
         ({"topics": [Topic(topic_id="x")]}, 12, "'x' is not a uuid.UUID (at $.Topics[0].TopicId)"),

@@ -13,8 +13,8 @@ from uuid import UUID
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.settings.config_values import parse_duration_ms
-from kafkaframes.broker.state.configs import group_setting
-from kafkaframes.broker.state.partitions import describe_leader, endpoints_of, leader_partition
+from kafkaframes.broker.state.configs import get_group_setting
+from kafkaframes.broker.state.partitions import build_endpoint_rows, describe_leader, find_led_partition
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import RENEW, AcknowledgedRun, ShareLimits, SharePartition
@@ -22,9 +22,9 @@ from kafkaframes.coordination.groups.share_state import SessionPartition, ShareK
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.wire.integers import MAX_INT32
 
-INITIAL, FINAL = 0, -1
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 PartitionKey = tuple[UUID, int]
-_MIN_VERSION_WITH_RENEWALS: Final = 2
+_FIRST_VERSION_WITH_RENEWALS: Final = 2
 _MAX_MEMBER_ID_LENGTH: Final = 36
 _LATEST, _EARLIEST = "latest", "earliest"
 
@@ -48,12 +48,12 @@ def begin_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, Sha
     return ErrorCode.NONE, session
 
 
-def enter_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
-    """Return an error code, and the session of a request that continues one."""
+def continue_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
+    """Check the epoch of a request that continues a session. Return an error code, and the session if it is valid."""
     session, epoch = broker.share_groups.sessions.get(_key(request)), request.body.share_session_epoch
     if session is None:
         return ErrorCode.SHARE_SESSION_NOT_FOUND, None
-    if epoch == FINAL:
+    if epoch == FINAL_EPOCH:
         return ErrorCode.NONE, session
     if epoch != session.epoch:
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH, None
@@ -63,7 +63,7 @@ def enter_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, Sha
 
 def update_session(request: Request, broker: BrokerState, session: ShareSession) -> None:
     """Add the partitions of a ShareFetch to the session. Unless the session is new, remove the forgotten partitions."""
-    is_first = request.body.share_session_epoch == INITIAL
+    is_first = request.body.share_session_epoch == INITIAL_EPOCH
     for topic in request.body.topics:
         is_known = topic.topic_id in broker.topics_by_id
         for row in topic.partitions:
@@ -89,14 +89,14 @@ def _release_session(broker: BrokerState, key: tuple[int, str, str]) -> None:
 
 
 def _is_led_by(broker: BrokerState, key: PartitionKey, node_id: int) -> bool:
-    """Return whether a node leads a partition. The member may have acquired its records from a new leader."""
+    """Return whether a node leads a partition. After a move, the new leader has a session of its own for the member."""
     topic = broker.topics_by_id.get(key[0])
     partition = None if topic is None else topic.partition(key[1])
     return partition is not None and partition.leader_id == node_id
 
 
 def _end_lost_session(broker: BrokerState, key: tuple[int, str, str], session: ShareSession) -> None:
-    """End the session of a closed connection. After a group's last session, its state is loaded again when needed."""
+    """End the session of a closed connection. After a group's last session, drop the state in memory."""
     share = broker.share_groups
     if share.sessions.get(key) is session:
         _release_session(broker, key)
@@ -117,7 +117,7 @@ def find_partition(request: Request, broker: BrokerState, key: PartitionKey) -> 
     if topic is None:
         return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     code = check_denied(request, broker.access, "TOPIC", topic.name)
-    return (None, code) if code else leader_partition(request, topic, key[1])
+    return (None, code) if code else find_led_partition(request, topic, key[1])
 
 
 def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, partition: Partition) -> SharePartition:
@@ -126,7 +126,7 @@ def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, parti
 
     def find_first_offset() -> int:
         """Return the offset that ``share.auto.offset.reset`` selects for a new group."""
-        reset = group_setting(broker, group_id, "share.auto.offset.reset")
+        reset = get_group_setting(broker, group_id, "share.auto.offset.reset")
         if reset in (_EARLIEST, _LATEST):
             return log.log_start_offset if reset == _EARLIEST else log.high_watermark
         offset_at_time = log.offset_for_timestamp(broker.clock.now_ms - parse_duration_ms(reset))
@@ -134,18 +134,20 @@ def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, parti
             raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record has a timestamp of {reset} or later.")
         return offset_at_time.offset
 
-    state = broker.share_groups.open_partition(ShareKey(group_id, *key), find_first_offset, limits_of(broker, group_id))
+    state = broker.share_groups.open_partition(
+        ShareKey(group_id, *key), find_first_offset, get_group_limits(broker, group_id)
+    )
     state.move_start(log.log_start_offset)
     return state
 
 
-def limits_of(broker: BrokerState, group_id: str) -> ShareLimits:
+def get_group_limits(broker: BrokerState, group_id: str) -> ShareLimits:
     """Return the limits of a group: the group's settings, else the broker's."""
     return ShareLimits(
-        lock_ms=int(group_setting(broker, group_id, "share.record.lock.duration.ms")),
-        max_deliveries=int(group_setting(broker, group_id, "share.delivery.count.limit")),
-        max_in_flight=int(group_setting(broker, group_id, "share.partition.max.record.locks")),
-        may_renew=group_setting(broker, group_id, "share.renew.acknowledge.enable") == "true",
+        lock_ms=int(get_group_setting(broker, group_id, "share.record.lock.duration.ms")),
+        max_deliveries=int(get_group_setting(broker, group_id, "share.delivery.count.limit")),
+        max_in_flight=int(get_group_setting(broker, group_id, "share.partition.max.record.locks")),
+        may_renew=get_group_setting(broker, group_id, "share.renew.acknowledge.enable") == "true",
     )
 
 
@@ -187,7 +189,7 @@ def _check_batches(request: Request, broker: BrokerState, key: PartitionKey, bat
     if key[0] not in broker.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not _are_valid_batches(
-        batches, request.version, renews=request.version >= _MIN_VERSION_WITH_RENEWALS and request.body.is_renew_ack
+        batches, request.version, renews=request.version >= _FIRST_VERSION_WITH_RENEWALS and request.body.is_renew_ack
     ):
         return ErrorCode.INVALID_REQUEST
     return find_partition(request, broker, key)[1]
@@ -195,7 +197,7 @@ def _check_batches(request: Request, broker: BrokerState, key: PartitionKey, bat
 
 def _are_valid_batches(batches: Sequence[AcknowledgedRun], version: int, *, renews: bool) -> bool:
     """Return whether the batches are ordered and have valid acknowledgement types."""
-    max_type, last_end = RENEW if version >= _MIN_VERSION_WITH_RENEWALS else RENEW - 1, -1
+    max_type, last_end = RENEW if version >= _FIRST_VERSION_WITH_RENEWALS else RENEW - 1, -1
     for first, last, types in batches:
         if first > last or first < last_end or len(types) not in (1, last - first + 1):
             return False
@@ -227,9 +229,9 @@ def request_error(request: Request) -> int:
     return ErrorCode.INVALID_REQUEST if is_invalid else ErrorCode.NONE
 
 
-def lock_ms(request: Request, broker: BrokerState) -> int:
-    """Return the time for which the group's records stay acquired, in milliseconds."""
-    return limits_of(broker, request.body.group_id or "").lock_ms
+def get_lock_ms(request: Request, broker: BrokerState) -> int:
+    """Return how long the group's acquired records stay locked, in milliseconds."""
+    return get_group_limits(broker, request.body.group_id or "").lock_ms
 
 
 def set_current_leaders(request: Request, broker: BrokerState, rows: Any) -> list[Any]:
@@ -242,4 +244,4 @@ def set_current_leaders(request: Request, broker: BrokerState, rows: Any) -> lis
             if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
                 row.current_leader = describe_leader(request, partition)
                 nodes.add(partition.leader_id)
-    return endpoints_of(request, broker, nodes)
+    return build_endpoint_rows(request, broker, nodes)

@@ -212,7 +212,7 @@ def _check_components(components: list[kafka.DescribeClientQuotasRequest.Compone
             component.match_type == EXACT
         ):
             raise RefusedError(
-                ErrorCode.INVALID_REQUEST, f"match type {component.match_type} and the match of {kind} are inconsistent"
+                ErrorCode.INVALID_REQUEST, f"match type {component.match_type} does not fit the match value of {kind}"
             )
         seen_types.add(kind)
     if "ip" in seen_types and len(seen_types) > 1:

@@ -23,9 +23,9 @@ from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, Se
 from kafkaframes.broker.security.access import is_allowed
 from kafkaframes.broker.security.kerberos import KerberosExchange
 from kafkaframes.broker.security.scram import (
-    MAX_ITERATIONS,
-    MECHANISM_OF_NUMBER,
-    MIN_ITERATIONS,
+    MAX_SCRAM_ITERATIONS,
+    MECHANISMS_BY_NUMBER,
+    MIN_SCRAM_ITERATIONS,
     AuthenticationError,
     DelegationToken,
     credential_from_salted_password,
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     _Describe: TypeAlias = TypedRequest[kafka.DescribeDelegationTokenRequest, kafka.DescribeDelegationTokenResponse]
 
 
-_MECHANISM_NUMBERS = {name: number for number, name in MECHANISM_OF_NUMBER.items()}
+_MECHANISM_NUMBERS = {name: number for number, name in MECHANISMS_BY_NUMBER.items()}
 
 
 @Api(
     name="SaslHandshake",
     tier="T4",
-    behaviour="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and GSSAPI, if the broker enables them.",
+    behaviour="Supports PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and GSSAPI, if they are enabled.",
     notes={
         "v0": "tokens follow as frames without headers; a failure closes the connection with the same delay as in v1",
         "v1": "tokens are sent in SaslAuthenticate",
@@ -101,7 +101,7 @@ def _create_raw_exchange(session: Session, exchange: SaslExchange, broker: Broke
 def _answer_sasl_message(
     exchange: SaslExchange, message: bytes, broker: BrokerState, answer: Callable[[bytes | AuthenticationError], Answer]
 ) -> Answer:
-    """Answer a client's SASL message. This runs in a thread if the mechanism may wait for files or other hosts."""
+    """Answer a SASL message. The reply is computed in a thread if the mechanism may wait for files or other hosts."""
 
     def compute_reply() -> bytes | AuthenticationError:
         """Return the server's next SASL message, or the error."""
@@ -150,7 +150,7 @@ def finish_login(session: Session, exchange: SaslExchange, broker: BrokerState) 
     session.login.by_token = exchange.by_token
     lifetimes = [] if exchange.expires_ms is None else [exchange.expires_ms - broker.clock.now_ms]
     settings = broker.settings
-    key = settings.key_of_listener("connections.max.reauth.ms", session.listener, session.login.mechanism)
+    key = settings.find_listener_key("connections.max.reauth.ms", session.listener, session.login.mechanism)
     longest_ms = settings.get_number(key)
     if longest_ms > 0:
         lifetimes.append(longest_ms)
@@ -207,7 +207,7 @@ def _answer_authenticate(
 @Api(
     name="DescribeUserScramCredentials",
     tier="T4",
-    behaviour="Returns mechanisms and iterations of each user.",
+    behaviour="Returns the SCRAM mechanisms and iteration counts of each user.",
     rights=(RequiredPermission("DESCRIBE", "CLUSTER"),),
     refuse=failure_response,
 )
@@ -289,19 +289,22 @@ def _change_credentials(
     for index, change in enumerate((*deletions, *upsertions)):
         if index:
             return ErrorCode.DUPLICATE_RESOURCE, "the request changes the user twice"
-        if change.mechanism not in MECHANISM_OF_NUMBER:
+        if change.mechanism not in MECHANISMS_BY_NUMBER:
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"unknown SCRAM mechanism {change.mechanism}"
         is_deletion = index < len(deletions)
-        if is_deletion and (user, MECHANISM_OF_NUMBER[change.mechanism]) not in scram:
+        if is_deletion and (user, MECHANISMS_BY_NUMBER[change.mechanism]) not in scram:
             return ErrorCode.RESOURCE_NOT_FOUND, "the credential does not exist"
-        if not is_deletion and not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
-            return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations must be {MIN_ITERATIONS} to {MAX_ITERATIONS}"
-        if not is_deletion and not change.salted_password:  # Java's HMAC rejects an empty key: Kafka answers -1
+        if not is_deletion and not MIN_SCRAM_ITERATIONS <= change.iterations <= MAX_SCRAM_ITERATIONS:
+            return (
+                ErrorCode.UNACCEPTABLE_CREDENTIAL,
+                f"iterations must be {MIN_SCRAM_ITERATIONS} to {MAX_SCRAM_ITERATIONS}",
+            )
+        if not is_deletion and not change.salted_password:  # Kafka's error code is -1: Java's HMAC rejects an empty key
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password is empty"
     for change in deletions:
-        del scram[user, MECHANISM_OF_NUMBER[change.mechanism]]
+        del scram[user, MECHANISMS_BY_NUMBER[change.mechanism]]
     for change in upsertions:
-        name = MECHANISM_OF_NUMBER[change.mechanism]
+        name = MECHANISMS_BY_NUMBER[change.mechanism]
         scram[user, name] = credential_from_salted_password(
             name, change.salt, change.iterations, change.salted_password
         )
@@ -330,7 +333,7 @@ def _split_principal(principal: str) -> tuple[str, str]:
     name="CreateDelegationToken",
     tier="T4",
     behaviour="Creates a token for the client or for another user; requires delegation.token.secret.key.",
-    notes={"v3+": "a token for another owner, if the client may create tokens for it (KIP-373)"},
+    notes={"v3+": "a client with the permission may create tokens for another owner (KIP-373)"},
     rights=(RequiredPermission("CREATE_TOKENS", "USER", each="an owner other than the client", first_version=3),),
 )
 def _create_token(request: _Create, broker: BrokerState) -> Answer:
@@ -387,7 +390,7 @@ def _change_token(
     name="DescribeDelegationToken",
     tier="T4",
     behaviour="Returns the client's own tokens, and tokens of other users that it may describe.",
-    notes={"v3+": "the requester of a token"},
+    notes={"v3+": "the response contains the requester of each token"},
     rights=(
         RequiredPermission("DESCRIBE", "DELEGATION_TOKEN", each="tokens of other users", denied=OMIT_FROM_RESPONSE),
         RequiredPermission("DESCRIBE_TOKENS", "USER", each="or their owner", denied=OMIT_FROM_RESPONSE),

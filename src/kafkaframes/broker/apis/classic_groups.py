@@ -51,10 +51,10 @@ def _build_error_response(request: _JoinGroup, code: int) -> Answer:
     "first waits group.initial.rebalance.delay.ms: 0 here, 3000 in Kafka.",
     notes={
         "v0": "the session timeout is the rebalance timeout",
-        "v4+": "MEMBER_ID_REQUIRED, with a member id for the next JoinGroup (KIP-394)",
+        "v4+": "a join without a member id gets MEMBER_ID_REQUIRED; the response contains the id (KIP-394)",
         "v5+": "static members (KIP-345)",
-        "v7+": "the protocol type, and null for an unknown protocol",
-        "v8+": "the reason is not stored",
+        "v7+": "the response contains the protocol type, and null for an unknown protocol name",
+        "v8+": "the reason for joining is not stored",
         "v9+": "a static leader that rejoins may skip the assignment (KIP-814)",
     },
     rights=(RequiredPermission("READ", "GROUP", "group_id"),),
@@ -179,9 +179,9 @@ def _handle_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
     tier="T1",
     behaviour="Removes members; the next heartbeat informs the remaining ones.",
     notes={
-        "v0-v2": "one member; its error is the error of the response",
-        "v3+": "several members, with an error for each; static members by instance id (KIP-345)",
-        "v5+": "the reason is not stored",
+        "v0-v2": "a request removes one member, and its error is that of the response",
+        "v3+": "a request removes several members, static ones by instance id, with an error for each (KIP-345)",
+        "v5+": "the reason for leaving is not stored",
     },
     rights=(RequiredPermission("READ", "GROUP", "group_id"),),
 )
@@ -219,7 +219,7 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
         "v0-v5": "a group that does not exist has the state Dead, without an error",
         "v3+": "authorized operations",
         "v4+": "instance ids",
-        "v6+": "GROUP_ID_NOT_FOUND, with a message",
+        "v6+": "a group that does not exist gets GROUP_ID_NOT_FOUND, with a message",
     },
     rights=(RequiredPermission("DESCRIBE", "GROUP", each="each group"),),
 )

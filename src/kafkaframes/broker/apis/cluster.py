@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
-from kafkaframes.broker.security.access import CLUSTER_NAME
+from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME
 from kafkaframes.broker.settings import features
-from kafkaframes.broker.state.partitions import address_of
+from kafkaframes.broker.state.partitions import build_address
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node
 from kafkaframes.errors import ErrorCode
@@ -115,7 +115,7 @@ def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
     answer = request.response(cluster_id=broker.cluster_id, controller_id=broker.nodes.controller_id, brokers=rows)
     if body.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = broker.access.allowed_operations(
-            request.session, "CLUSTER", CLUSTER_NAME
+            request.session, "CLUSTER", CLUSTER_RESOURCE_NAME
         )
     return answer
 
@@ -123,7 +123,7 @@ def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
 def _build_broker_row(
     request: _DescribeCluster, broker: BrokerState, node: Node
 ) -> kafka.DescribeClusterResponse.DescribeClusterBroker:
-    row = request.response.DescribeClusterBroker(broker_id=node.node_id, **address_of(request, broker, node))
+    row = request.response.DescribeClusterBroker(broker_id=node.node_id, **build_address(request, broker, node))
     if request.version >= _FIRST_VERSION_WITH_FENCED_BROKERS:
         row.is_fenced = not node.is_up
     return row
@@ -201,7 +201,7 @@ _FIRST_VERSION_WITH_UPGRADE_TYPE = 1
     behaviour="Accepts supported feature levels; ApiVersions lists them.",
     notes={
         "v0": "allow_downgrade",
-        "v1+": "an upgrade type, and validate_only",
+        "v1+": "the request has an upgrade type and validate_only",
         "v2+": "the response omits the results of single features",
     },
     gaps=("eligible.leader.replicas.version has no effect",),

@@ -42,12 +42,13 @@ _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS = 10
 _FIRST_VERSION_WITH_ABORTABLE_ERROR = 4
 _FIRST_VERSION_WITH_IMPLICIT_PARTITIONS = 5
 _FIRST_TRANSACTIONAL_VERSION_WITH_TOPIC_IDS = 6
-_ERRORS_FOR_CLIENTS = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
-_ERRORS_OF_OLD_VERSIONS = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+# Error of the coordinator -> error in the response to a TxnOffsetCommit.
+_TRANSACTION_ERROR_REPLACEMENTS = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
+_ABORTABLE_ERROR_REPLACEMENTS = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
 _FIRST_VERSION_WITH_GROUP_ERROR = 2
 _FIRST_VERSION_WITH_GROUPS = 8
 _FIRST_FETCH_VERSION_WITH_TOPIC_IDS = 10
-_UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_UNKNOWN_PARTITION_ERROR = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @Api(
@@ -56,7 +57,7 @@ _UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     behaviour="Offsets and metadata are in the log before the response, and are replayed after a restart.",
     notes={
         "v0": "Kafka stored these offsets in ZooKeeper; here they are stored like those of later versions",
-        "v1+": "member and generation are checked; -1 and no member id may commit while the group is empty",
+        "v1+": "member and generation are checked; generation -1 without a member id requires an empty group",
         "v2-v4": "the retention time of the request applies",
         "v6+": "leader epochs",
         "v7+": "static members",
@@ -110,7 +111,7 @@ def _commit_offsets(request: _OffsetCommit, broker: BrokerState, rows: Validated
         ),
         "v2+": "leader epochs",
         "v3+": "member, generation and instance id are checked (KIP-447)",
-        "v5+": "adds the group itself (KIP-890)",
+        "v5+": "the commit adds the group to the transaction (KIP-890)",
         "v6+": "topic ids",
     },
     rights=(
@@ -152,9 +153,11 @@ def _stage_commit(
         else:
             broker.transactions.verify_partition(body.transactional_id, *producer, offsets_topic_partition)
     except KafkaframesError as error:
-        code = _ERRORS_FOR_CLIENTS.get(error_code_of(error), error_code_of(error))
+        code = _TRANSACTION_ERROR_REPLACEMENTS.get(error_code_of(error), error_code_of(error))
         return (
-            code if request.version >= _FIRST_VERSION_WITH_ABORTABLE_ERROR else _ERRORS_OF_OLD_VERSIONS.get(code, code)
+            code
+            if request.version >= _FIRST_VERSION_WITH_ABORTABLE_ERROR
+            else _ABORTABLE_ERROR_REPLACEMENTS.get(code, code)
         )
     committer = OffsetClient(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     try:
@@ -180,7 +183,7 @@ def _stage_commit(
     },
     rights=(
         RequiredPermission("DESCRIBE", "GROUP", each="each group"),
-        RequiredPermission("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="each topic; a request for all topics omits forbidden ones"),
     ),
 )
 def _handle_offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
@@ -200,7 +203,7 @@ def _handle_offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
         }
     if request.version == 0:
         offsets = {
-            topic_partition: offset._replace(error=_UNKNOWN_PARTITION) if offset.offset < 0 else offset
+            topic_partition: offset._replace(error=_UNKNOWN_PARTITION_ERROR) if offset.offset < 0 else offset
             for topic_partition, offset in offsets.items()
         }
     topics = [

@@ -47,8 +47,8 @@ _SETTINGS_PER_WORK_UNIT = 4  # four settings take as long as a response row of o
     "of its value. Passwords have no value.",
     notes={
         "v0": "isDefault is always false, as in Kafka",
-        "v1+": "sources, and synonyms on request",
-        "v3+": "types, and documentation on request",
+        "v1+": "the source of each value, and synonyms on request",
+        "v3+": "the type of each setting, and documentation on request",
     },
     gaps=("logger levels have no effect",),
     rights=(
@@ -132,7 +132,7 @@ def _alter_configs(request: _AlterConfigs, broker: BrokerState) -> Answer:
 @Api(
     name="IncrementalAlterConfigs",
     tier="T3",
-    behaviour="SET, DELETE, APPEND and SUBTRACT of single settings.",
+    behaviour="Supports SET, DELETE, APPEND and SUBTRACT for single settings.",
     rights=(
         RequiredPermission("ALTER_CONFIGS", "TOPIC", each="each topic"),
         RequiredPermission("ALTER_CONFIGS", "GROUP", each="each group"),
@@ -149,7 +149,7 @@ def _incremental_alter_configs(request: _IncrementalAlterConfigs, broker: Broker
     behaviour="Lists topics, brokers, client metrics and groups that have settings.",
     notes={
         "v0": "client metrics only",
-        "v1+": "resources of the requested types, or of all types",
+        "v1+": "lists the resources of the requested types, or all resources",
     },
     rights=(RequiredPermission("DESCRIBE_CONFIGS", "CLUSTER"),),
 )

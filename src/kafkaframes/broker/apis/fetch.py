@@ -26,12 +26,12 @@ from kafkaframes.broker.state.partitions import (
     FetchLimits,
     FetchWait,
     PartitionRead,
+    build_endpoint_rows,
     describe_leader,
-    endpoints_of,
+    find_led_partition,
     find_topic,
     isolation_of,
-    leader_partition,
-    magic_for,
+    max_magic_for,
     read_partition,
 )
 from kafkaframes.broker.state.state import BrokerState
@@ -57,12 +57,12 @@ _PARTITIONS_PER_TURN = 500  # largest number of partitions that are read before 
 _CONCURRENT_READS = 16  # largest number of partitions of a store that are read concurrently
 # Kafka detects these errors before it reads. Their rows are last in the response, in this order, and have an empty
 # list of aborted transactions instead of null.
-_SORT_ORDER_OF_ERROR: dict[int, int] = {
+_SORT_ORDER_BY_ERROR: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_ID: 1,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: 2,
 }
-_ERRORS_BEFORE_READING = frozenset(_SORT_ORDER_OF_ERROR)
+_ERRORS_BEFORE_READING = frozenset(_SORT_ORDER_BY_ERROR)
 
 
 class PendingFetch:
@@ -90,7 +90,7 @@ class PendingFetch:
         self._may_follow = replica < 0 and version >= _FIRST_VERSION_WITH_RACK and broker.nodes.has_racks
         isolation = isolation_of(body.isolation_level, replica)
         stretch_bytes = MAX_COPIED_RECORD_BYTES if request.session.sends_files else None
-        self._limits = FetchLimits(max_bytes, has_limit, isolation, magic_for(version), stretch_bytes)
+        self._limits = FetchLimits(max_bytes, has_limit, isolation, max_magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, max_bytes)
         self.partitions: list[Partition] = []
         types = request.response  # rows share the default structs, which are therefore replaced instead of modified
@@ -99,14 +99,14 @@ class PendingFetch:
 
     def attempt(self, must_answer: bool) -> Message | None:
         """Read all partitions. Return the response, or None if it has too few bytes and the request may wait."""
-        return finish_steps(self.attempt_steps(must_answer))
+        return finish_steps(self.attempt_in_steps(must_answer))
 
-    def attempt_steps(self, must_answer: bool) -> Steps[Message | None]:
-        """Do the same as :meth:`attempt`, in steps of several partitions."""
-        rows, size, urgent = yield from self._read_all()
+    def attempt_in_steps(self, must_answer: bool) -> Steps[Message | None]:
+        """Read all partitions in steps of several partitions, and return the same as :meth:`attempt`."""
+        rows, size, must_answer_now = yield from self._read_all()
         if not self._has_isolation and any(row.error_code not in _ERRORS_BEFORE_READING for _, _, row in rows):
             return self._build_failure_response()
-        if not (must_answer or urgent or size >= self._min_bytes):
+        if not (must_answer or must_answer_now or size >= self._min_bytes):
             return None
         return (yield from self._build_response(rows))
 
@@ -118,7 +118,7 @@ class PendingFetch:
 
     def _read_all(self) -> Steps[tuple[list[tuple[Key, FetchedPartition, Any]], int, bool]]:
         """Read all partitions of the request. Return the rows, their size, and whether to respond at once."""
-        rows, size, held_bytes, urgent = [], 0, 0, False
+        rows, size, held_bytes, must_answer_now = [], 0, 0, False
         missing_reads: list[StoreRead] = []
         self.partitions = []
         topics: dict[tuple[str, Any], tuple[Topic | None, int]] = {}
@@ -142,7 +142,7 @@ class PendingFetch:
             if topic is not None:
                 requested_partition.name = topic.name
             elif code == ErrorCode.UNKNOWN_TOPIC_ID and requested_partition.name:
-                code = self._code_of_deleted_topic(requested_partition.name)
+                code = self._find_deletion_error(requested_partition.name)
             try:
                 read, partition = self._read_partition(
                     topic, code, index, requested_partition.fields, size=size, held_bytes=held_bytes
@@ -154,8 +154,8 @@ class PendingFetch:
                 continue
             size += len(read.records)
             held_bytes += read.held_bytes
-            urgent = (
-                urgent
+            must_answer_now = (
+                must_answer_now
                 or held_bytes >= MAX_FETCH_MEMORY_BYTES
                 or read.error_code != ErrorCode.NONE
                 or read.diverging is not None
@@ -164,10 +164,10 @@ class PendingFetch:
             rows.append((key, requested_partition, self._build_partition_row(index, read, partition)))
         if missing_reads:
             raise NotReadYetError(*missing_reads)
-        return rows, size, urgent
+        return rows, size, must_answer_now
 
-    def _code_of_deleted_topic(self, name: str) -> int:
-        """Return the error for a deleted topic of a session: its name may belong to a new topic."""
+    def _find_deletion_error(self, name: str) -> int:
+        """Return the error code for a session's deleted topic. Its name may belong to a new topic with another id."""
         topic, code = find_topic(self._request, self._broker, name, right=self._needs)
         return ErrorCode.INCONSISTENT_TOPIC_ID if topic is not None else code
 
@@ -177,7 +177,7 @@ class PendingFetch:
         if topic is None:
             return PartitionRead(code), None
         unverified_partition = topic.partition(index)
-        partition, code = leader_partition(
+        partition, code = find_led_partition(
             self._request,
             topic,
             index,
@@ -189,7 +189,8 @@ class PendingFetch:
         self.partitions.append(partition)
         limits = self._limits.remaining_limits(size, held_bytes)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
-            limits = limits._replace(max_bytes=0)  # only the first partition gets a negative limit
+            # As in Kafka, only the first partition can fail because of a negative limit: the limit of the others is 0.
+            limits = limits._replace(max_bytes=0)
         read = read_partition(self._broker, partition, fields, limits, first=not size)
         preferred_replica = (
             self._choose_read_replica(partition) if self._may_follow and read.error_code == ErrorCode.NONE else None
@@ -239,7 +240,7 @@ class PendingFetch:
 
     def _build_response(self, rows: list[tuple[Key, FetchedPartition, Any]]) -> Steps[Message]:
         session = self._session
-        rows.sort(key=lambda row: _SORT_ORDER_OF_ERROR.get(row[2].error_code, 0))
+        rows.sort(key=lambda row: _SORT_ORDER_BY_ERROR.get(row[2].error_code, 0))
         changed_rows = []
         for number, (key, requested_partition, row) in enumerate(rows, start=1):
             if number % _PARTITIONS_PER_TURN == 0:
@@ -247,7 +248,7 @@ class PendingFetch:
             has_changed = self._session is not None and record_changes(requested_partition, row)
             if has_changed or not self._is_incremental:
                 changed_rows.append((key, requested_partition, row))
-        if _fails_name_comparison(changed_rows):
+        if _has_row_after_unknown_id(changed_rows):
             return self._build_failure_response()
         if session is not None:
             for key, _, row in changed_rows:  # the next fetch starts with the partitions that had no records this time
@@ -256,7 +257,7 @@ class PendingFetch:
         leaders = {row.current_leader.leader_id for _, _, row in changed_rows if row.current_leader.leader_id >= 0}
         endpoints = []
         if leaders and self._request.version >= _FIRST_VERSION_WITH_ENDPOINTS:
-            endpoints = endpoints_of(self._request, self._broker, leaders)
+            endpoints = build_endpoint_rows(self._request, self._broker, leaders)
         return self._request.response(
             session_id=0 if session is None else session.session_id,
             responses=list(self._group_by_topic(changed_rows)),
@@ -293,14 +294,14 @@ class PendingFetch:
         "v2-v3": "format 1; newer formats are converted down if message.downconversion.enable is true",
         "v0-v2": "the response is truncated at its size limit, even inside a batch",
         "v3+": "the first batch is complete, regardless of its size",
-        "v4+": "read_committed, with the aborted transactions",
+        "v4+": "read_committed is supported, and the response lists aborted transactions",
         "v5+": "log start offsets",
         "v7+": "sessions (KIP-227)",
         "v9+": "leader epochs are checked",
         "v11+": "if nodes have racks, a consumer with a rack is sent to a node of that rack (KIP-392)",
         "v12+": "diverging epochs",
         "v13+": "topics by id",
-        "v16+": "addresses of current leaders (KIP-951)",
+        "v16+": "the response contains the addresses of current leaders (KIP-951)",
     },
     gaps=("a request with a replica id may read the whole log, because brokers do not follow each other",),
     rights=(
@@ -318,17 +319,19 @@ def _handle_fetch(request: _Fetch, broker: BrokerState) -> Answer:
     session_size = broker.fetch_sessions.partition_count(request.body.session_id)
     if broker.store is None and (request.may_be_long or session_size > _PARTITIONS_PER_TURN):
         request.has_long_answer = True
-        return broker.changes.run_concurrently(_answer_steps(request, broker))
-    return finish_steps(_answer_steps(request, broker))
+        return broker.changes.run_concurrently(_answer_in_steps(request, broker))
+    return finish_steps(_answer_in_steps(request, broker))
 
 
-def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
+def _answer_in_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     """Answer the request in steps of several partitions. Appends between the steps are noticed by the next attempt."""
     body = request.body
     session, code = yield from _find_session(request, broker)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    requested_partitions = session.partitions if session is not None else (yield from _read_session_steps(request))
+    requested_partitions = (
+        session.partitions if session is not None else (yield from _read_partitions_in_steps(request))
+    )
     fetch = PendingFetch(request, broker, session, requested_partitions)
     must_answer = body.max_wait_ms <= 0 or not requested_partitions
 
@@ -336,14 +339,14 @@ def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
         """Read the partitions again, as the last attempt after the timeout or before."""
         if is_last and broker.store is not None:
             return run_once(lambda: run_when_read(broker, lambda: fetch.attempt(True)))
-        return fetch.attempt_steps(is_last)
+        return fetch.attempt_in_steps(is_last)
 
     def wait() -> Answer:
         return FetchWait(broker, fetch.partitions, body.max_wait_ms, attempt_read).response
 
     if broker.store is not None:
         return run_when_read(broker, lambda: fetch.attempt(must_answer) or wait())
-    return (yield from fetch.attempt_steps(must_answer)) or wait()
+    return (yield from fetch.attempt_in_steps(must_answer)) or wait()
 
 
 def _build_internal_error_response(request: _Fetch) -> Message:
@@ -370,7 +373,7 @@ def _build_internal_error_response(request: _Fetch) -> Message:
     return request.response(error_code=code, session_id=request.body.session_id, responses=rows)
 
 
-def _fails_name_comparison(rows: list[tuple[Key, FetchedPartition, Any]]) -> bool:
+def _has_row_after_unknown_id(rows: list[tuple[Key, FetchedPartition, Any]]) -> bool:
     """Return whether a row follows a row with the nil topic id.
 
     Kafka fails there, because it compares the topics' names.
@@ -378,7 +381,7 @@ def _fails_name_comparison(rows: list[tuple[Key, FetchedPartition, Any]]) -> boo
     return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NIL_UUID for key, _, row in rows[:-1])
 
 
-def _read_session_steps(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartition]]:
+def _read_partitions_in_steps(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartition]]:
     """Return the partitions in the request body."""
     requested_partitions: OrderedDict[Key, FetchedPartition] = OrderedDict()
     for topic in request.body.topics:
@@ -396,7 +399,7 @@ def _find_session(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSess
         if body.session_id:
             broker.fetch_sessions.end(body.session_id)
         return None, ErrorCode.NONE
-    requested_partitions = yield from _read_session_steps(request)
+    requested_partitions = yield from _read_partitions_in_steps(request)
     if body.session_epoch == INITIAL_EPOCH:
         broker.fetch_sessions.end(body.session_id)
         return broker.fetch_sessions.begin(

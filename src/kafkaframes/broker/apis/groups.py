@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafkaframes.broker.requests.api import OMIT_FROM_RESPONSE, Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import Request, TypedRequest
-from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied, is_allowed, operation_bits
+from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, check_denied, is_allowed, operation_bits
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 GROUP, TRANSACTION = 0, 1
 _OPERATIONS_NOT_REQUESTED: Final = -(2**31)
-_CONFIG_OPERATIONS: Final = operation_bits(("DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
+_CONFIG_OPERATION_BITS: Final = operation_bits(("DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
 _RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
 
 
@@ -80,7 +80,7 @@ def list_authorized_operations(request: Request, broker: BrokerState, group_id: 
     if not request.body.include_authorized_operations:
         return _OPERATIONS_NOT_REQUESTED
     may = broker.access.allowed_operations(request.session, "GROUP", group_id)
-    return may if broker.settings.groups_have_settings else may & ~_CONFIG_OPERATIONS
+    return may if broker.settings.groups_have_settings else may & ~_CONFIG_OPERATION_BITS
 
 
 class ValidatedOffsets:
@@ -105,8 +105,8 @@ class ValidatedOffsets:
         for topic in self._request.body.topics:
             name = topic.name
             if self._by_id:
-                topic_of_id = self._broker.topics_by_id.get(topic.topic_id)
-                name = "" if topic_of_id is None else topic_of_id.name
+                topic_with_id = self._broker.topics_by_id.get(topic.topic_id)
+                name = "" if topic_with_id is None else topic_with_id.name
                 self._names[topic.topic_id] = name
             code = self._check_topic(self._broker, name)
             for row in topic.partitions:
@@ -175,7 +175,7 @@ _COORDINATOR_RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", 
     notes={
         "v0": "groups only",
         "v1+": "transactional ids",
-        "v4+": "a list of keys (KIP-699)",
+        "v4+": "the request has a list of keys (KIP-699)",
         "v6+": "share groups",
     },
     rights=(
@@ -209,7 +209,10 @@ def _locate_coordinator(request: _FindCoordinator, broker: BrokerState, key: str
     ):
         return ErrorCode.INVALID_REQUEST, -1, "", -1
     code = check_denied(
-        request, broker.access, _COORDINATOR_RESOURCE_TYPES[kind], CLUSTER_NAME if kind == SHARE_COORDINATOR else key
+        request,
+        broker.access,
+        _COORDINATOR_RESOURCE_TYPES[kind],
+        CLUSTER_RESOURCE_NAME if kind == SHARE_COORDINATOR else key,
     )
     if code != ErrorCode.NONE:
         return code, -1, "", -1
@@ -237,7 +240,7 @@ def _is_share_partition(key: str) -> bool:
     behaviour="Lists every group that this node coordinates: classic, consumer, share and streams groups.",
     notes={
         "v4+": "by state (KIP-518)",
-        "v5+": "by type (KIP-848), in any letter case",
+        "v5+": "groups can be filtered by type, in any letter case (KIP-848)",
     },
     rights=(
         RequiredPermission("DESCRIBE", "GROUP", each="each group", denied=OMIT_FROM_RESPONSE, or_cluster="DESCRIBE"),
@@ -265,7 +268,7 @@ def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     name="DeleteGroups",
     tier="T1",
     behaviour="Deletes groups without members, with their offsets.",
-    notes={"v3+": "a message with each error"},
+    notes={"v3+": "each error has a message"},
     rights=(RequiredPermission("DELETE", "GROUP", each="each group"),),
 )
 def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:

@@ -13,8 +13,8 @@ from kafkaframes.broker.state.partitions import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     TopicLookup,
+    find_led_partition,
     find_topic,
-    leader_partition,
 )
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import run_when_read
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     _DescribeProducers: TypeAlias = TypedRequest[kafka.DescribeProducersRequest, kafka.DescribeProducersResponse]
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-_FIRST_VERSION_OF_SPECIAL_TIMESTAMP = {
+_FIRST_VERSION_BY_SPECIAL_TIMESTAMP = {
     LATEST: 0,
     EARLIEST: 0,
     MAX_TIMESTAMP: 7,
@@ -53,11 +53,11 @@ _FIRST_VERSION_WITH_EPOCH = 4
     behaviour="Looks up offsets by timestamp, and all special offsets. A timestamp after the last record "
     "gives offset -1 without an error.",
     notes={
-        "v0": "a list of the base offsets of segments, latest first, up to max_num_offsets",
+        "v0": "returns base offsets of segments, latest first, up to max_num_offsets",
         "v2+": "read_committed ends at the last stable offset",
         "v4+": "leader epochs are checked and returned",
         "v7+": "-3 is the largest timestamp (KIP-734)",
-        "v8+": "-4 is the earliest local offset: the start",
+        "v8+": "-4 is the earliest local offset, here the log start offset",
         "v9+": "-5 is the latest tiered offset",
         "v11+": "-6 is the earliest pending upload",
     },
@@ -66,11 +66,11 @@ _FIRST_VERSION_WITH_EPOCH = 4
 )
 def _list_offsets(request: _ListOffsets, broker: BrokerState) -> Answer:
     if broker.store is not None:
-        return run_when_read(broker, lambda: finish_steps(_look_up_steps(request, broker)))
-    return broker.changes.run_concurrently(_look_up_steps(request, broker))
+        return run_when_read(broker, lambda: finish_steps(_look_up_in_steps(request, broker)))
+    return broker.changes.run_concurrently(_look_up_in_steps(request, broker))
 
 
-def _look_up_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
+def _look_up_in_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
     """Look up the requested offsets, and return the response."""
     if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse_offsets(request, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -113,7 +113,7 @@ def _answer_partition(
         code = ErrorCode.UNSUPPORTED_VERSION
     elif lookup.topic is not None:
         epoch = row.current_leader_epoch
-        partition, code = leader_partition(request, lookup.topic, row.partition_index, current_leader_epoch=epoch)
+        partition, code = find_led_partition(request, lookup.topic, row.partition_index, current_leader_epoch=epoch)
     return _build_offset_row(request, row, partition, code, broker.clock.now_ms)
 
 
@@ -135,7 +135,7 @@ def _refuse_offsets(request: _ListOffsets, code: int) -> Message:
 
 def _is_supported_timestamp(timestamp: int, version: int) -> bool:
     """Return whether a timestamp is nonnegative or a special value that the version supports."""
-    return timestamp >= 0 or version >= _FIRST_VERSION_OF_SPECIAL_TIMESTAMP.get(timestamp, version + 1)
+    return timestamp >= 0 or version >= _FIRST_VERSION_BY_SPECIAL_TIMESTAMP.get(timestamp, version + 1)
 
 
 def _build_offset_row(
@@ -237,7 +237,7 @@ def _build_epoch_row(
 ) -> kafka.OffsetForLeaderEpochResponse.EpochEndOffset:
     partition = None
     if topic is not None:
-        partition, code = leader_partition(
+        partition, code = find_led_partition(
             request, topic, request_row.partition, current_leader_epoch=request_row.current_leader_epoch
         )
     row = request.response.EpochEndOffset(error_code=code, partition=request_row.partition)
@@ -255,13 +255,13 @@ def _build_epoch_row(
     rights=(RequiredPermission("DELETE", "TOPIC", each="each topic"),),
 )
 def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
-    return broker.changes.run(_delete_records_steps(request, broker))
+    return broker.changes.run(_delete_records_in_steps(request, broker))
 
 
-def _delete_records_steps(request: _DeleteRecords, broker: BrokerState) -> Steps[Answer]:
+def _delete_records_in_steps(request: _DeleteRecords, broker: BrokerState) -> Steps[Answer]:
     by_topic: dict[str, dict[int, kafka.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
     topics, row_count = [], 0
-    for topic in request.body.topics:  # the last entry of a repeated partition counts
+    for topic in request.body.topics:  # if a partition is repeated, the last entry is used
         by_topic.setdefault(topic.name, {}).update({row.partition_index: row for row in topic.partitions})
     for name, partitions in by_topic.items():
         if not partitions:
@@ -287,7 +287,7 @@ def _delete_partition_records(
     """Delete the records of a partition below an offset, and return the response row."""
     low, partition = -1, None
     if topic is not None:
-        partition, code = leader_partition(request, topic, request_row.partition_index)
+        partition, code = find_led_partition(request, topic, request_row.partition_index)
     if partition is not None and topic is not None and topic.is_internal:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif partition is not None:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.apis.topics import create_all_steps
+from kafkaframes.broker.apis.topics import create_topics_in_steps
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
-from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied, is_allowed
+from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, check_denied, is_allowed
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.partitions import list_addresses
 from kafkaframes.broker.state.state import BrokerState
@@ -44,12 +44,12 @@ _MAX_PARTITION_ROWS = 2_000
         "v0": "an empty list requests all topics",
         "v1+": "null requests all topics",
         "v0-v3": "unknown topics are created if auto.create.topics.enable is true",
-        "v4+": "unknown topics are only created if the request allows it, too",
-        "v8+": "authorized operations for topics, and up to v10 for the cluster",
-        "v10+": "topic ids in the response; v12+ also topics by id alone",
+        "v4+": "an unknown topic is created if the request and auto.create.topics.enable allow it",
+        "v8+": "authorized operations of topics, and up to v10 of the cluster, on request",
+        "v10+": "the response contains topic ids; from v12 on, a request may name topics by id",
     },
     rights=(
-        RequiredPermission("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="each topic; a request for all topics omits forbidden ones"),
         RequiredPermission("CREATE", "TOPIC", each="each topic that is created", or_cluster="CREATE"),
     ),
 )
@@ -86,7 +86,9 @@ def _find_topics_to_create(request: _Metadata, broker: BrokerState) -> tuple[lis
 def _create_missing_topics(
     request: _Metadata, broker: BrokerState, names: list[str], failures: dict[str, int]
 ) -> Steps[Answer]:
-    errors = yield from create_all_steps(broker, {name: partial(_auto_create_steps, broker, name) for name in names})
+    errors = yield from create_topics_in_steps(
+        broker, {name: partial(_auto_create_in_steps, broker, name) for name in names}
+    )
     error_of_new_topics = (
         dict.fromkeys(names, broker.settings.new_topic_error) if broker.settings.new_topic_error else {}
     )
@@ -95,14 +97,14 @@ def _create_missing_topics(
     )
 
 
-def _auto_create_steps(broker: BrokerState, name: str) -> Steps[Topic | None]:
+def _auto_create_in_steps(broker: BrokerState, name: str) -> Steps[Topic | None]:
     """Auto-create a topic, with the broker's or coordinator's settings. Return None if it exists."""
     if name in broker.topics:  # another request has created the topic in the meantime
         return None
     if broker.is_internal(name):
         return broker.create_internal_topic(name)
     replicas = broker.assign_replicas(name, broker.settings.get_number("num.partitions"), broker.default_factor)
-    return (yield from broker.create_topic_steps(name, replicas))
+    return (yield from broker.create_topic_in_steps(name, replicas))
 
 
 def _build_metadata_response(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Message:
@@ -121,7 +123,7 @@ def _build_metadata_response(request: _Metadata, broker: BrokerState, failures: 
             row.topic_authorized_operations = broker.access.allowed_operations(request.session, "TOPIC", row.name)
     cluster = OPERATIONS_NOT_REQUESTED
     if body.include_cluster_authorized_operations:
-        cluster = broker.access.allowed_operations(request.session, "CLUSTER", CLUSTER_NAME)
+        cluster = broker.access.allowed_operations(request.session, "CLUSTER", CLUSTER_RESOURCE_NAME)
     return request.response(
         brokers=[
             request.response.MetadataResponseBroker(node_id=node_id, **address)
@@ -200,8 +202,8 @@ def build_topic_row(
     request: _Metadata, broker: BrokerState, topic: Topic
 ) -> kafka.MetadataResponse.MetadataResponseTopic:
     """Return the row of a topic in a Metadata response."""
-    running_nodes, row = set(broker.nodes.ids), request.response.MetadataResponsePartition
-    partitions = [row(**_partition_state_of(partition, running_nodes)) for partition in topic.partitions]
+    running_node_ids, row = set(broker.nodes.ids), request.response.MetadataResponsePartition
+    partitions = [row(**_describe_partition_state(partition, running_node_ids)) for partition in topic.partitions]
     return request.response.MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
     )
@@ -212,7 +214,7 @@ def build_topic_row(
     tier="T3",
     behaviour="Returns topics by name, in pages; all topics if the request does not name any. A cursor marks the "
     "start of the next page.",
-    rights=(RequiredPermission("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),),
+    rights=(RequiredPermission("DESCRIBE", "TOPIC", each="each topic; a request for all topics omits forbidden ones"),),
 )
 def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
@@ -270,7 +272,7 @@ def _build_topic_page(
 
 
 def _to_int32(value: int) -> int:
-    """Return a sum as a Java int. As in Kafka, a page near 2^31 therefore ends at a negative number and is empty."""
+    """Wrap a sum to 32 bits, as Java does. In Kafka, too, a page near 2^31 ends at a negative number and is empty."""
     return (value + 2**31) % 2**32 - 2**31
 
 
@@ -278,15 +280,15 @@ def _build_partition_row(
     request: _DescribeTopicPartitions, broker: BrokerState, topic: Topic, index: int
 ) -> kafka.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
     return request.response.DescribeTopicPartitionsResponsePartition(
-        **_partition_state_of(topic.partitions[index], set(broker.nodes.ids)),
+        **_describe_partition_state(topic.partitions[index], set(broker.nodes.ids)),
         eligible_leader_replicas=[],
         last_known_elr=[],
     )
 
 
-def _partition_state_of(partition: Partition, running_nodes: set[int]) -> dict[str, Any]:
-    """Return the fields that Metadata and DescribeTopicPartitions share; ``running_nodes`` contains their ids."""
-    is_led = partition.leader_id in running_nodes and not partition.is_offline
+def _describe_partition_state(partition: Partition, running_node_ids: set[int]) -> dict[str, Any]:
+    """Return the fields of a partition that Metadata and DescribeTopicPartitions responses have in common."""
+    is_led = partition.leader_id in running_node_ids and not partition.is_offline
     return {
         "error_code": ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.index,
@@ -295,6 +297,6 @@ def _partition_state_of(partition: Partition, running_nodes: set[int]) -> dict[s
         "replica_nodes": list(partition.replicas),
         "isr_nodes": list(partition.in_sync),
         "offline_replicas": [
-            replica for replica in partition.replicas if replica not in running_nodes or partition.is_offline
+            replica for replica in partition.replicas if replica not in running_node_ids or partition.is_offline
         ],
     }

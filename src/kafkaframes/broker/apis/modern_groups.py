@@ -19,7 +19,7 @@ from kafkaframes.broker.apis.groups import (
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import Request, TypedRequest
 from kafkaframes.broker.security.access import check_denied, first_denied_code, member_identity_of
-from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, create_rows_steps
+from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, create_rows_in_steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.consumer import (
     NO_PARTITIONS,
@@ -187,7 +187,7 @@ def refuse_descriptions(request: Request, code: int) -> Answer:
     group_type="consumer",
     refuse=refuse_descriptions,
     behaviour="Returns epochs, members, current and target assignments of consumer groups.",
-    notes={"v1+": "the protocol of each member"},
+    notes={"v1+": "the response contains each member's protocol"},
     rights=(
         RequiredPermission("DESCRIBE", "GROUP", each="each group"),
         RequiredPermission("DESCRIBE", "TOPIC", each="all topics of a group; from Kafka 4.0 on", first_release=(4,)),
@@ -197,7 +197,7 @@ def _handle_consumer_group_describe(request: _ConsumerDescribe, broker: BrokerSt
     def list_members(group: ConsumerGroup) -> Iterator[_MemberRow]:
         for member in tuple(group.members.values()):
             yield request.response.Member(
-                **_reader_fields_of(request, broker, member),
+                **_build_subscriber_fields(request, broker, member),
                 instance_id=member.instance_id,
                 subscribed_topic_regex=member.regex or "",
                 target_assignment=_build_assignment(
@@ -226,7 +226,7 @@ def _handle_share_group_describe(request: _ShareDescribe, broker: BrokerState) -
 
     def list_members(group: ShareGroup) -> Iterator[_MemberRow]:
         for member in tuple(group.members.values()):
-            yield request.response.Member(**_reader_fields_of(request, broker, member))
+            yield request.response.Member(**_build_subscriber_fields(request, broker, member))
 
     return describe_groups(request, broker, ShareGroup, list_members, _list_member_topics)
 
@@ -256,7 +256,7 @@ def describe_groups(
             group = broker.groups.find_group(name, kind)
         except RefusedError as error:
             return row(group_id=name, error_code=error.code, error_message=error.reason)
-        members = yield from create_rows_steps(members_of(group), lambda member: member)
+        members = yield from create_rows_in_steps(members_of(group), lambda member: member)
         code = first_denied_code(request, broker.access, "TOPIC", topics_of(broker, group, members))
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code, error_message=_HIDDEN_TOPICS_MESSAGE)
@@ -271,7 +271,7 @@ def describe_groups(
             **more(group),
         )
 
-    def answer_steps() -> Steps[Answer]:
+    def answer_in_steps() -> Steps[Answer]:
         """Describe all requested groups, and return the response."""
         rows = []
         for number, name in enumerate(request.body.group_ids, 1):
@@ -281,10 +281,10 @@ def describe_groups(
         answer: Answer = request.response(groups=rows)
         return answer
 
-    return broker.changes.run_concurrently(answer_steps())
+    return broker.changes.run_concurrently(answer_in_steps())
 
 
-def member_fields_of(member: ConsumerMember | ShareMember | StreamsMember) -> dict[str, Any]:
+def build_member_fields(member: ConsumerMember | ShareMember | StreamsMember) -> dict[str, Any]:
     """Return the fields of a member that are common to descriptions of all group types."""
     return {
         "member_id": member.member_id,
@@ -295,9 +295,11 @@ def member_fields_of(member: ConsumerMember | ShareMember | StreamsMember) -> di
     }
 
 
-def _reader_fields_of(request: Request, broker: BrokerState, member: ConsumerMember | ShareMember) -> dict[str, Any]:
-    """Return the fields of a member's row that consumer and share groups have in common."""
-    return member_fields_of(member) | {
+def _build_subscriber_fields(
+    request: Request, broker: BrokerState, member: ConsumerMember | ShareMember
+) -> dict[str, Any]:
+    """Return the fields that rows of consumer group members and of share group members have in common."""
+    return build_member_fields(member) | {
         "subscribed_topic_names": list(member.topics),
         "assignment": _build_assignment(request, broker, member.assignment | _list_pending_revocations(member)),
     }

@@ -11,7 +11,7 @@ from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, Requir
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.changes import Waiting
-from kafkaframes.broker.state.partitions import describe_leader, endpoints_of, find_topic, leader_partition
+from kafkaframes.broker.state.partitions import build_endpoint_rows, describe_leader, find_led_partition, find_topic
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, code_of
@@ -64,8 +64,8 @@ class TopicOutcomes(NamedTuple):
         "v2": "message sets of format 1",
         "v3+": "exactly one batch of format 2 per partition",
         "v7+": "zstd",
-        "v8+": "errors of single records (KIP-467)",
-        "v10+": "the current leader (KIP-951)",
+        "v8+": "the response lists errors of single records (KIP-467)",
+        "v10+": "the response contains the current leader (KIP-951)",
         "v12+": "the append adds the partition to the transaction (KIP-890)",
         "v13+": "topics by id",
     },
@@ -80,10 +80,10 @@ class TopicOutcomes(NamedTuple):
 )
 def _handle_produce(request: _Produce, broker: BrokerState) -> Answer:
     """With acks 0 there is no response, and an error closes the connection. Acks 1 and -1 are equivalent here."""
-    return broker.changes.run_concurrently(_answer_steps(request, broker))
+    return broker.changes.run_concurrently(_answer_in_steps(request, broker))
 
 
-def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
+def _answer_in_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     """Append the records of a Produce request, and return the response."""
     body = request.body
     topics = _merge_topic_rows(request)
@@ -154,7 +154,9 @@ def build_response(request: _Produce, broker: BrokerState, outcomes: list[TopicO
         for topic_outcome in outcomes
     ]
     endpoints = (
-        endpoints_of(request, broker, leaders) if leaders and request.version >= _FIRST_VERSION_WITH_LEADER else []
+        build_endpoint_rows(request, broker, leaders)
+        if leaders and request.version >= _FIRST_VERSION_WITH_LEADER
+        else []
     )
     return request.response(responses=rows, node_endpoints=endpoints)
 
@@ -176,7 +178,7 @@ def _append_partition(
     """
     if topic is None:
         return AppendOutcome(code)
-    partition, code = leader_partition(request, topic, index)
+    partition, code = find_led_partition(request, topic, index)
     if partition is None:
         return AppendOutcome(code)
     outcome = AppendOutcome()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     _DescribeLogDirs: TypeAlias = TypedRequest[kafka.DescribeLogDirsRequest, kafka.DescribeLogDirsResponse]
 
 _PREFERRED, _UNCLEAN = 0, 1
-_LOG_DIR_REASONS = {
+_ELECTION_ERROR_MESSAGES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the partition does not exist",
     ErrorCode.ELECTION_NOT_NEEDED: "the replica is already the leader",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is offline",
@@ -35,7 +35,7 @@ _LOG_DIR_REASONS = {
 }
 # The directory of a partition that is being moved has the suffix ".", a unique id and "-future".
 _MAX_FUTURE_SUFFIX_LENGTH = len(".") + 32 + len("-future")
-_MAX_NAME_LENGTH = 255
+_MAX_DIRECTORY_NAME_LENGTH = 255
 
 
 def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
@@ -57,7 +57,7 @@ def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
     behaviour="Elects the preferred leader at once, or, in an unclean election, any running replica.",
     notes={
         "v0": "preferred elections only",
-        "v1+": "unclean elections, and an error code for the response",
+        "v1+": "unclean elections are supported; the response has a top-level error code",
     },
     rights=(RequiredPermission("ALTER", "CLUSTER"),),
     refuse=_refuse_elections,
@@ -92,7 +92,7 @@ def _elect_leader(
     if partition is not None:
         code = elect(broker, partition, is_unclean=is_unclean)
     return request.response.PartitionResult(
-        partition_id=index, error_code=code, error_message=_LOG_DIR_REASONS.get(code)
+        partition_id=index, error_code=code, error_message=_ELECTION_ERROR_MESSAGES.get(code)
     )
 
 
@@ -186,7 +186,7 @@ def _refuse_log_dirs(request: _AlterReplicaLogDirs, code: int) -> Answer:
 def _alter_replica_log_dirs(request: _AlterReplicaLogDirs, broker: BrokerState) -> Answer:
     def check_replica(path: str, topic: str, index: int) -> int:
         """Return the error code for a replica that is to be moved to a log directory."""
-        if len(f"{topic}-{index}") + _MAX_FUTURE_SUFFIX_LENGTH > _MAX_NAME_LENGTH:
+        if len(f"{topic}-{index}") + _MAX_FUTURE_SUFFIX_LENGTH > _MAX_DIRECTORY_NAME_LENGTH:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if path != broker.logs.path:
             return ErrorCode.LOG_DIR_NOT_FOUND
@@ -221,8 +221,8 @@ def _build_log_dirs_response(request: _AlterReplicaLogDirs, check_replica: Calla
     tier="T3",
     behaviour="Returns the only log directory, with the size of each partition that has a replica on the node.",
     notes={
-        "v3+": "an error code for the response",
-        "v4+": "total and free bytes of the disk; -1 in memory",
+        "v3+": "the response has a top-level error code",
+        "v4+": "the response contains the disk's total and free bytes; -1 for a broker in memory",
     },
     rights=(RequiredPermission("DESCRIBE", "CLUSTER"),),
 )
@@ -230,14 +230,14 @@ def _describe_log_dirs(request: _DescribeLogDirs, broker: BrokerState) -> Answer
     types = request.response
     requested_partitions = None
     if request.body.topics is not None:
-        requested_partitions = {(one.topic, index) for one in request.body.topics for index in one.partitions}
+        requested_partitions = {(topic.topic, index) for topic in request.body.topics for index in topic.partitions}
     topics = []
     for topic in broker.topics.values():
         rows: list[Any] = [
-            types.DescribeLogDirsPartition(partition_index=one.index, partition_size=one.log.size_bytes)
-            for one in topic.partitions
-            if (requested_partitions is None or (topic.name, one.index) in requested_partitions)
-            and request.session.node_id in one.replicas
+            types.DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.log.size_bytes)
+            for partition in topic.partitions
+            if (requested_partitions is None or (topic.name, partition.index) in requested_partitions)
+            and request.session.node_id in partition.replicas
         ]
         if rows:
             topics.append(types.DescribeLogDirsTopic(name=topic.name, partitions=rows))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.apis import _share
-from kafkaframes.broker.apis._share import FINAL, INITIAL, PartitionKey
+from kafkaframes.broker.apis._share import FINAL_EPOCH, INITIAL_EPOCH, PartitionKey
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
-from kafkaframes.broker.state.changes import Steps, create_rows_steps, run_once
-from kafkaframes.broker.state.configs import group_setting
+from kafkaframes.broker.state.changes import Steps, create_rows_in_steps, run_once
+from kafkaframes.broker.state.configs import get_group_setting
 from kafkaframes.broker.state.partitions import FetchWait
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import run_when_read
@@ -64,7 +64,7 @@ class _AvailableRecords(NamedTuple):
     "time out are delivered to other members, at most share.delivery.count.limit times. Whole "
     "batches are acquired, even if that exceeds MaxRecords.",
     notes={
-        "v2+": "at most MaxRecords in the mode record_limit (KIP-1206); renewing locks (KIP-1222)",
+        "v2+": "the mode record_limit (KIP-1206) and the renewal of locks (KIP-1222) are supported",
     },
     rights=(
         RequiredPermission("READ", "GROUP", "group_id"),
@@ -79,21 +79,23 @@ def _handle_share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
     if is_renewal and (body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms):
         code = ErrorCode.INVALID_REQUEST
     has_acknowledgements = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
-    if epoch == INITIAL and has_acknowledgements:
+    if epoch == INITIAL_EPOCH and has_acknowledgements:
         code = ErrorCode.INVALID_REQUEST
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    code, session = (_share.begin_session if epoch == INITIAL else _share.enter_session)(request, broker)
+    code, session = (_share.begin_session if epoch == INITIAL_EPOCH else _share.continue_session)(request, broker)
     if session is None:
         return request.response(error_code=code)
-    if epoch != FINAL:
+    if epoch != FINAL_EPOCH:
         _share.update_session(request, broker, session)
     return broker.changes.run_concurrently(
-        _answer_steps(request, broker, session, has_acknowledgements=has_acknowledgements, only_acknowledges=is_renewal)
+        _answer_in_steps(
+            request, broker, session, has_acknowledgements=has_acknowledgements, only_acknowledges=is_renewal
+        )
     )
 
 
-def _answer_steps(
+def _answer_in_steps(
     request: _ShareFetch,
     broker: BrokerState,
     session: ShareSession,
@@ -102,11 +104,11 @@ def _answer_steps(
     only_acknowledges: bool,
 ) -> Steps[Answer]:
     acknowledgements = _share.read_acknowledgements(request, broker) if has_acknowledgements else ()
-    acknowledged_rows = yield from create_rows_steps(
+    acknowledged_rows = yield from create_rows_in_steps(
         acknowledgements, lambda word: (word.key, _share.acknowledge_partition(request, broker, word))
     )
     acknowledged_codes = dict(acknowledged_rows)
-    if request.body.share_session_epoch == FINAL:
+    if request.body.share_session_epoch == FINAL_EPOCH:
         answer = _build_response(request, broker, session, {}, acknowledged_codes)
         _share.end_session(request, broker)
         return answer
@@ -126,7 +128,7 @@ def _answer_steps(
         else:
             partitions[key] = partition
 
-    yield from create_rows_steps(list(session.partitions.items()), lambda item: find_fetchable_partition(*item))
+    yield from create_rows_in_steps(list(session.partitions.items()), lambda item: find_fetchable_partition(*item))
     return run_when_read(
         broker, lambda: _fetch_partitions(request, broker, session, partitions, rows, acknowledged_codes)
     )
@@ -165,11 +167,11 @@ def _fetch_partitions(
         broker,
         [entry.partition for entry in open_partitions.values()],
         body.max_wait_ms,
-        lambda is_last: _attempt_steps(broker, attempt_acquire, is_last),
+        lambda is_last: _attempt_in_steps(broker, attempt_acquire, is_last),
     ).response
 
 
-def _attempt_steps(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool) -> Steps[Answer]:
+def _attempt_in_steps(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool) -> Steps[Answer]:
     return run_once(lambda: run_when_read(broker, lambda: attempt(True)) if is_last else attempt(False))
 
 
@@ -219,7 +221,7 @@ def _acquire_records(
 
 
 def _is_committed(broker: BrokerState, group_id: str) -> bool:
-    return group_setting(broker, group_id, "share.isolation.level") == "read_committed"
+    return get_group_setting(broker, group_id, "share.isolation.level") == "read_committed"
 
 
 def _read_partition(
@@ -260,7 +262,7 @@ def _acquire_partition_records(
     if acquired_records and aborted_spans:
         state.archive_acquired_records(aborted_spans)
         acquired_records = [
-            remaining_run for run in acquired_records for remaining_run in _exclude_spans(run, aborted_spans)
+            remaining_range for run in acquired_records for remaining_range in _exclude_spans(run, aborted_spans)
         ]
     if not acquired_records:
         return _PartitionResult()
@@ -293,18 +295,18 @@ def _find_aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[O
                     break
 
 
-def _exclude_spans(run: AcquiredRun, spans: Sequence[OffsetRange]) -> Iterator[AcquiredRun]:
+def _exclude_spans(acquired: AcquiredRun, spans: Sequence[OffsetRange]) -> Iterator[AcquiredRun]:
     """Yield the parts of an acquired range that are outside of the spans, which are in order."""
-    first = run.first
+    first = acquired.first
     for span in spans:
-        if span.first > run.last:
+        if span.first > acquired.last:
             break
         if span.last >= first:
             if span.first > first:
-                yield AcquiredRun(first, span.first - 1, run.deliveries)
+                yield AcquiredRun(first, span.first - 1, acquired.deliveries)
             first = span.last + 1
-    if first <= run.last:
-        yield AcquiredRun(first, run.last, run.deliveries)
+    if first <= acquired.last:
+        yield AcquiredRun(first, acquired.last, acquired.deliveries)
 
 
 def _build_response(
@@ -315,7 +317,7 @@ def _build_response(
     acknowledged_codes: dict[PartitionKey, int],
 ) -> Answer:
     types = request.response
-    if request.body.share_session_epoch != INITIAL:
+    if request.body.share_session_epoch != INITIAL_EPOCH:
         rows = {key: row for key, row in rows.items() if session.includes_in_response(key, row.code, bool(row.records))}
     by_topic: dict[UUID, list[kafka.ShareFetchResponse.PartitionData]] = {}
     for key in {**acknowledged_codes, **rows}:
@@ -332,7 +334,7 @@ def _build_response(
         )
         by_topic.setdefault(key[0], []).append(partition)
     answer: Answer = request.response(
-        acquisition_lock_timeout_ms=_share.lock_ms(request, broker),
+        acquisition_lock_timeout_ms=_share.get_lock_ms(request, broker),
         responses=[
             types.ShareFetchableTopicResponse(topic_id=topic, partitions=partitions)
             for topic, partitions in by_topic.items()
@@ -360,10 +362,10 @@ def _handle_share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -
     """Version 0 is not served; it was early access in Kafka 4.0."""
     types, epoch = request.response, request.body.share_session_epoch
     code = _share.request_error(request) or (
-        ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL else ErrorCode.NONE
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL_EPOCH else ErrorCode.NONE
     )
     if code == ErrorCode.NONE:
-        code, _ = _share.enter_session(request, broker)
+        code, _ = _share.continue_session(request, broker)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     rows: dict[UUID, list[kafka.ShareAcknowledgeResponse.PartitionData]] = {}
@@ -372,10 +374,10 @@ def _handle_share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -
             partition_index=word.key[1], error_code=_share.acknowledge_partition(request, broker, word)
         )
         rows.setdefault(word.key[0], []).append(row)
-    if epoch == FINAL:
+    if epoch == FINAL_EPOCH:
         _share.end_session(request, broker)
     return request.response(
-        acquisition_lock_timeout_ms=_share.lock_ms(request, broker),
+        acquisition_lock_timeout_ms=_share.get_lock_ms(request, broker),
         responses=[
             types.ShareAcknowledgeTopicResponse(topic_id=topic, partitions=partitions)
             for topic, partitions in rows.items()

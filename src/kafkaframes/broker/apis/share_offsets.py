@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     ]
 
 _UNKNOWN_NUMBER = -1  # value of an unknown offset or count
-_UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_UNKNOWN_PARTITION_ERROR: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _refuse_groups(request: _DescribeShareGroupOffsets, code: int) -> Answer:
@@ -52,7 +52,7 @@ def _refuse_groups(request: _DescribeShareGroupOffsets, code: int) -> Answer:
     },
     rights=(
         RequiredPermission("DESCRIBE", "GROUP", each="each group"),
-        RequiredPermission("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="each topic; a request for all topics omits forbidden ones"),
     ),
 )
 def _describe_share_group_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState) -> Answer:
@@ -171,7 +171,7 @@ def _alter_offsets(
         for topic in requested_topics
         if not refusals[topic.topic_name]
     ]
-    group = broker.groups.share_group_for_offsets(request.body.group_id, may_create=True)
+    group = broker.groups.find_share_group_for_offsets(request.body.group_id, may_create=True)
     if topic_partitions:
         _store_offsets(broker, group, topic_partitions)
     for topic in requested_topics:
@@ -184,7 +184,9 @@ def _alter_offsets(
                 partition_index=row.partition_index,
                 error_code=refusal
                 or (
-                    ErrorCode.NONE if known_topic and known_topic.partition(row.partition_index) else _UNKNOWN_PARTITION
+                    ErrorCode.NONE
+                    if known_topic and known_topic.partition(row.partition_index)
+                    else _UNKNOWN_PARTITION_ERROR
                 ),
             )
             for row in topic.partitions
@@ -197,7 +199,7 @@ def _alter_offsets(
 def _topic_error(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -> int:
     """Return the error code of a topic in an AlterShareGroupOffsets request."""
     return check_denied(request, broker.access, "TOPIC", name) or (
-        ErrorCode.NONE if name in broker.topics else _UNKNOWN_PARTITION
+        ErrorCode.NONE if name in broker.topics else _UNKNOWN_PARTITION_ERROR
     )
 
 
@@ -244,7 +246,7 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
         topic.topic_name: check_denied(request, broker.access, "TOPIC", topic.topic_name) for topic in body.topics
     }
     try:
-        group = broker.groups.share_group_for_offsets(body.group_id)
+        group = broker.groups.find_share_group_for_offsets(body.group_id)
         remaining_topics, rows = dict(group.initialized_topics), []
         for name, refusal in refusals.items():
             topic = None if refusal else broker.topics.get(name)

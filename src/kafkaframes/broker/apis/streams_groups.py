@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkaframes.broker.apis.groups import GROUP, build_error_response, client_host, coordinator_error
-from kafkaframes.broker.apis.modern_groups import describe_groups, member_fields_of, refuse_descriptions
-from kafkaframes.broker.apis.topics import create_all_steps, create_as_requested_steps
+from kafkaframes.broker.apis.modern_groups import build_member_fields, describe_groups, refuse_descriptions
+from kafkaframes.broker.apis.topics import create_topic_from_row_in_steps, create_topics_in_steps
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import first_denied_code, is_allowed
@@ -183,7 +183,7 @@ def _build_endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member
     def list_partitions(role: TaskRole) -> list[Any]:
         """Return the partitions of a member's tasks with a role, by topic."""
         indexes: dict[str, list[int]] = {}
-        for name, index in group.task_partitions(member, role):
+        for name, index in group.list_task_partitions(member, role):
             if broker.partition(name, index) is not None:
                 indexes.setdefault(name, []).append(index)
         return [types.TopicPartition(topic=name, partitions=indexes[name]) for name in sorted(indexes)]
@@ -198,15 +198,15 @@ def _build_endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member
 
 def _create_missing_topics(broker: BrokerState, missing_topics: list[InternalTopic], answer: Answer) -> Steps[Answer]:
     """Create internal topics. If one cannot be created, it is also missing at the next heartbeat."""
-    failures = yield from create_all_steps(
-        broker, {topic.name: partial(_create_topic_steps, broker, topic) for topic in missing_topics}
+    failures = yield from create_topics_in_steps(
+        broker, {topic.name: partial(_create_topic_in_steps, broker, topic) for topic in missing_topics}
     )
     for name, error in failures.items():
         _append_status_detail(answer, f"; Creation of {name} failed: {error}")
     return answer
 
 
-def _create_topic_steps(broker: BrokerState, topic: InternalTopic) -> Steps[Topic | None]:
+def _create_topic_in_steps(broker: BrokerState, topic: InternalTopic) -> Steps[Topic | None]:
     """Create an internal topic of a streams application. Return None if it already exists."""
     types: Any = message("CreateTopicsRequest")
     row = types.CreatableTopic(
@@ -215,7 +215,7 @@ def _create_topic_steps(broker: BrokerState, topic: InternalTopic) -> Steps[Topi
         replication_factor=topic.replication_factor or _BROKER_DEFAULT,
         configs=[types.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs],
     )
-    return None if topic.name in broker.topics else (yield from create_as_requested_steps(broker, row))
+    return None if topic.name in broker.topics else (yield from create_topic_from_row_in_steps(broker, row))
 
 
 def _append_status_detail(answer: Any, text: str) -> None:
@@ -245,7 +245,7 @@ def _handle_streams_group_describe(request: _Describe, broker: BrokerState) -> A
         for member in tuple(group.members.values()):
             endpoint = member.user_endpoint
             yield types.Member(
-                **member_fields_of(member),
+                **build_member_fields(member),
                 instance_id=None,
                 topology_epoch=member.topology_epoch,
                 process_id=member.process_id,

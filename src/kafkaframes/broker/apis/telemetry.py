@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     _PushTelemetry: TypeAlias = TypedRequest[kafka.PushTelemetryRequest, kafka.PushTelemetryResponse]
 
 
-_DEFAULT_INTERVAL_MS: Final = 300_000
+_DEFAULT_PUSH_INTERVAL_MS: Final = 300_000
 _MAX_TELEMETRY_BYTES: Final = 1_048_576  # Kafka's default of telemetry.max.bytes
 _ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)  # in Kafka's order of preference
-_RESERVED_IDS: Final = frozenset({NIL_UUID, UUID(int=1)})
+_RESERVED_INSTANCE_IDS: Final = frozenset({NIL_UUID, UUID(int=1)})
 _IMMEDIATE_RETRY_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 
 
@@ -41,8 +41,8 @@ class _MetricsSubscription:
     prefixes: tuple[str, ...]
     interval_ms: int
 
-    def subscription_id_for(self, instance_id: UUID) -> int:
-        """Return the subscription id, which differs between client instances."""
+    def compute_subscription_id(self, instance_id: UUID) -> int:
+        """Return the subscription id of a client instance, a hash of the subscription and the instance id."""
         number = zlib.crc32(f"{self.prefixes} {self.interval_ms}".encode()) ^ (instance_id.int & 0xFFFFFFFF)
         return number & MAX_INT32
 
@@ -82,10 +82,10 @@ def _combine_subscriptions(broker: BrokerState) -> _MetricsSubscription:
     """Return the metrics and the push interval of all client metrics subscriptions together."""
     subscriptions: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
     prefixes: set[str] = set()
-    interval_ms = _DEFAULT_INTERVAL_MS
+    interval_ms = _DEFAULT_PUSH_INTERVAL_MS
     for configs in subscriptions.values():
         prefixes |= {part.strip() for part in configs.get("metrics", "").split(",") if part.strip()}
-        interval_ms = min(interval_ms, int(configs.get("interval.ms", _DEFAULT_INTERVAL_MS)))
+        interval_ms = min(interval_ms, int(configs.get("interval.ms", _DEFAULT_PUSH_INTERVAL_MS)))
     return _MetricsSubscription(("*",) if "*" in prefixes else tuple(sorted(prefixes)), interval_ms)
 
 
@@ -104,7 +104,7 @@ def _find_client_instance(session: Session, instance_id: UUID, subscription: _Me
 @Api(
     name="GetTelemetrySubscriptions",
     tier="T6",
-    behaviour="Returns all client-metrics resources together. The API is advertised while one exists.",
+    behaviour="Returns the metrics of all subscriptions together. The API is advertised while a subscription exists.",
     gaps=("a subscription's match is ignored",),
 )
 def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: BrokerState) -> Answer:
@@ -117,7 +117,7 @@ def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: Br
     return request.response(
         error_code=ErrorCode.NONE,
         client_instance_id=instance_id,
-        subscription_id=subscription.subscription_id_for(instance_id),
+        subscription_id=subscription.compute_subscription_id(instance_id),
         accepted_compression_types=list(_ACCEPTED_CODECS),
         push_interval_ms=subscription.interval_ms,
         telemetry_max_bytes=_MAX_TELEMETRY_BYTES,
@@ -133,7 +133,7 @@ def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: Br
     gaps=("the payload (OTLP) is not decoded",),
 )
 def _push_telemetry(request: _PushTelemetry, broker: BrokerState) -> Answer:
-    if request.body.client_instance_id in _RESERVED_IDS:
+    if request.body.client_instance_id in _RESERVED_INSTANCE_IDS:
         return request.response(error_code=ErrorCode.INVALID_REQUEST)
     instance = _find_client_instance(request.session, request.body.client_instance_id, _combine_subscriptions(broker))
     instance.last_error = _push_error(request, instance, broker.clock.monotonic_ms)
@@ -150,7 +150,7 @@ def _push_error(request: _PushTelemetry, instance: _ClientInstance, now_ms: int)
         return ErrorCode.INVALID_REQUEST
     if not instance.may_push(now_ms) and not body.terminating:
         return ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    if body.subscription_id != instance.subscription.subscription_id_for(instance.instance_id):
+    if body.subscription_id != instance.subscription.compute_subscription_id(instance.instance_id):
         return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     if body.compression_type not in set(Codec):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

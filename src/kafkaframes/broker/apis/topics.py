@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     _Changes: TypeAlias = _CreateTopics | _CreatePartitions | _DeleteTopics
 
 _BROKER_DEFAULT = -1
-_MAX_PARTITIONS = 10_000
+_MAX_PARTITIONS_PER_TOPIC = 10_000
 _FIRST_VERSION_WITH_TOPIC_IDS = 6
 
 
@@ -55,7 +55,7 @@ class _TopicCreations:
     notes={
         "v1+": "validate_only",
         "v2+": "error messages",
-        "v5+": "partitions and settings are returned (KIP-525); -1 means the default",
+        "v5+": "the response contains partitions and settings (KIP-525); -1 requests the default",
         "v7+": "the topic's id",
     },
     gaps=("replicas share one log, so they are in sync while their nodes are running",),
@@ -65,10 +65,10 @@ class _TopicCreations:
     ),
 )
 def _create_topics(request: _CreateTopics, broker: BrokerState) -> Answer:
-    return broker.changes.run(_create_topics_steps(request, broker, request.body.topics))
+    return broker.changes.run(_create_topics_in_steps(request, broker, request.body.topics))
 
 
-def _create_topics_steps(
+def _create_topics_in_steps(
     request: _CreateTopics, broker: BrokerState, topics: list[kafka.CreateTopicsRequest.CreatableTopic]
 ) -> Steps[Answer]:
     names = Counter(request_topic.name for request_topic in topics)
@@ -77,7 +77,7 @@ def _create_topics_steps(
     }.values()  # a name that is listed twice gets one row
     batch = _TopicCreations({_metrics_name(name): name for name in broker.topics})
     rows = yield from run_each(
-        _create_topic_row_steps(request, broker, request_topic, names[request_topic.name], batch)
+        _create_topic_row_in_steps(request, broker, request_topic, names[request_topic.name], batch)
         for request_topic in distinct_topics
     )
     try:
@@ -88,7 +88,7 @@ def _create_topics_steps(
     return request.response(topics=rows)
 
 
-def _create_topic_row_steps(
+def _create_topic_row_in_steps(
     request: _CreateTopics, broker: BrokerState, request_topic: Any, times: int, batch: _TopicCreations
 ) -> Steps[Any]:
     row = request.response.CreatableTopicResult(name=request_topic.name, error_message=None)
@@ -123,28 +123,31 @@ def _create_requested_topic(
     _check_new_topic(request, broker, request_topic.name, batch)
     configs = _check_configs(broker, request_topic)
     replicas = _read_assignment(broker, request_topic) or broker.assign_replicas(
-        request_topic.name, *_choose_counts(broker, request_topic)
+        request_topic.name, *_choose_partition_count_and_factor(broker, request_topic)
     )
     if not request.body.validate_only:
         _charge_partition_quota(request, broker, len(replicas))
-        topic = yield from broker.create_topic_steps(request_topic.name, replicas, configs)
+        topic = yield from broker.create_topic_in_steps(request_topic.name, replicas, configs)
         row.topic_id = topic.topic_id
         batch.created_topics[request_topic.name] = topic
     _describe_created_topic(request, broker, row, replicas, configs)
 
 
-def create_as_requested_steps(broker: BrokerState, row: Any) -> Steps[Topic]:
+def create_topic_from_row_in_steps(broker: BrokerState, row: Any) -> Steps[Topic]:
     """Create a topic for the broker itself, from a CreateTopics row.
 
     It is visible after ``BrokerState.publish_topics``.
     """
     if row.name in broker.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} already exists")
-    configs, replicas = _check_configs(broker, row), broker.assign_replicas(row.name, *_choose_counts(broker, row))
-    return (yield from broker.create_topic_steps(row.name, replicas, configs))
+    configs, replicas = (
+        _check_configs(broker, row),
+        broker.assign_replicas(row.name, *_choose_partition_count_and_factor(broker, row)),
+    )
+    return (yield from broker.create_topic_in_steps(row.name, replicas, configs))
 
 
-def create_all_steps(
+def create_topics_in_steps(
     broker: BrokerState, creators: Mapping[str, Callable[[], Steps[Topic | None]]]
 ) -> Steps[dict[str, KafkaframesError]]:
     """Create topics and store their metadata.
@@ -153,7 +156,7 @@ def create_all_steps(
     """
     failures: dict[str, KafkaframesError] = {}
 
-    def create_topic_steps(name: str) -> Steps[Topic | None]:
+    def create_topic_in_steps(name: str) -> Steps[Topic | None]:
         """Create the topic with this name; return None and store the error if it fails."""
         try:
             return (yield from creators[name]())
@@ -161,7 +164,9 @@ def create_all_steps(
             failures[name] = error
             return None
 
-    created_topics = [topic for topic in (yield from run_each(map(create_topic_steps, creators))) if topic is not None]
+    created_topics = [
+        topic for topic in (yield from run_each(map(create_topic_in_steps, creators))) if topic is not None
+    ]
     try:
         if created_topics:
             broker.publish_topics(created_topics)
@@ -180,7 +185,7 @@ def _check_configs(broker: BrokerState, topic: Any) -> dict[str, str]:
     return check_topic_configs(broker.settings, {config.name: config.value for config in topic.configs})
 
 
-def _choose_counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
+def _choose_partition_count_and_factor(broker: BrokerState, topic: Any) -> tuple[int, int]:
     """Return the number of partitions and the replication factor of a topic without a manual assignment."""
     factor, count, nodes = topic.replication_factor, topic.num_partitions, len(broker.nodes.by_id)
     if factor != _BROKER_DEFAULT and factor < 1:
@@ -189,9 +194,10 @@ def _choose_counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
         )
     if count == _BROKER_DEFAULT:
         count = broker.settings.get_number("num.partitions")
-    if not 0 < count <= _MAX_PARTITIONS:
+    if not 0 < count <= _MAX_PARTITIONS_PER_TOPIC:
         raise RefusedError(
-            ErrorCode.INVALID_PARTITIONS, f"the number of partitions is {count}; expected 1 to {_MAX_PARTITIONS}"
+            ErrorCode.INVALID_PARTITIONS,
+            f"the number of partitions is {count}; expected 1 to {_MAX_PARTITIONS_PER_TOPIC}",
         )
     if factor > nodes:
         reason = f"the replication factor is {factor}, above the number of nodes, {nodes}"
@@ -240,7 +246,9 @@ def _read_assignment(broker: BrokerState, request_topic: Any) -> Replicas:
     replicas = [tuple(rows[index]) for index in range(len(rows))]
     for index, ids in enumerate(replicas):
         if not broker.nodes.are_valid_replicas(ids) or len(ids) != len(replicas[0]):
-            raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned to {list(ids)}")
+            raise RefusedError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} cannot be assigned to the nodes {list(ids)}"
+            )
     return replicas
 
 
@@ -266,16 +274,16 @@ def _describe_created_topic(
     rights=(RequiredPermission("ALTER", "TOPIC", each="each topic"),),
 )
 def _create_partitions(request: _CreatePartitions, broker: BrokerState) -> Answer:
-    return broker.changes.run(_add_partitions_steps(request, broker, request.body.topics))
+    return broker.changes.run(_add_partitions_in_steps(request, broker, request.body.topics))
 
 
-def _add_partitions_steps(
+def _add_partitions_in_steps(
     request: _CreatePartitions, broker: BrokerState, topics: list[kafka.CreatePartitionsRequest.CreatePartitionsTopic]
 ) -> Steps[Answer]:
     names = Counter(topic.name for topic in topics)
     distinct_topics = {topic.name: topic for topic in topics}.values()  # a name that is listed twice gets one row
     rows = yield from run_each(
-        _add_topic_partitions_steps(request, broker, topic, names[topic.name]) for topic in distinct_topics
+        _add_topic_partitions_in_steps(request, broker, topic, names[topic.name]) for topic in distinct_topics
     )
     try:
         broker.save_metadata()
@@ -284,7 +292,7 @@ def _add_partitions_steps(
     return request.response(results=rows)
 
 
-def _add_topic_partitions_steps(
+def _add_topic_partitions_in_steps(
     request: _CreatePartitions, broker: BrokerState, request_topic: Any, times: int
 ) -> Steps[Any]:
     code: int = ErrorCode.INVALID_REQUEST
@@ -307,7 +315,7 @@ def _add_topic_partitions(
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist"
     current_count = len(topic.partitions)
-    if not current_count < request_topic.count <= _MAX_PARTITIONS:
+    if not current_count < request_topic.count <= _MAX_PARTITIONS_PER_TOPIC:
         return (
             ErrorCode.INVALID_PARTITIONS,
             f"topic {request_topic.name!r} has {current_count} partitions; {request_topic.count} were requested",
@@ -318,7 +326,7 @@ def _add_topic_partitions(
     if not request.body.validate_only:
         _charge_partition_quota(request, broker, len(replicas))
         try:
-            yield from broker.add_partitions_steps(topic, replicas)
+            yield from broker.add_partitions_in_steps(topic, replicas)
         except KafkaframesError as error:
             return code_of(error), str(error)
     return ErrorCode.NONE, None
@@ -332,7 +340,8 @@ def _choose_new_replicas(broker: BrokerState, topic: Topic, count: int, assignme
         return broker.assign_replicas(topic.name, count, factor, first=current_count)
     if len(assignments) != count:
         raise RefusedError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(assignments)} assignments for {count} new partitions"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"the request has {len(assignments)} assignments for {count} new partitions",
         )
     replicas = [tuple(assignment.broker_ids) for assignment in assignments]
     if any(len(ids) != factor or not broker.nodes.are_valid_replicas(ids) for ids in replicas):
@@ -365,10 +374,10 @@ def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
         requested_topics = [(topic.name, topic.topic_id) for topic in request.body.topics]
     else:
         requested_topics = [(name, NIL_UUID) for name in request.body.topic_names]
-    return broker.changes.run(_delete_topics_steps(request, broker, requested_topics))
+    return broker.changes.run(_delete_topics_in_steps(request, broker, requested_topics))
 
 
-def _delete_topics_steps(
+def _delete_topics_in_steps(
     request: _DeleteTopics, broker: BrokerState, requested_topics: list[tuple[Any, Any]]
 ) -> Steps[Answer]:
     topics_to_delete: dict[UUID, Topic] = {}
@@ -380,7 +389,7 @@ def _delete_topics_steps(
             types, code = request.response, ErrorCode.INVALID_REQUEST
             rows.append(types.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
     try:
-        yield from broker.delete_topics_steps(list(topics_to_delete.values()))
+        yield from broker.delete_topics_in_steps(list(topics_to_delete.values()))
     except KafkaframesError as error:
         _set_errors((row for row in rows if row.error_code == ErrorCode.NONE), error)
     return request.response(responses=rows)

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     _WriteTxnMarkers: TypeAlias = TypedRequest[kafka.WriteTxnMarkersRequest, kafka.WriteTxnMarkersResponse]
 
 
-_FIRST_INIT_VERSION_WITH_FENCED = 4
+_FIRST_INIT_VERSION_WITH_PRODUCER_FENCED = 4
 _NO_PRODUCER_ID = -1
-_FIRST_VERSION_WITH_FENCED = 2
+_FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS = 4
 _Codes = dict[TopicPartition, int]
 _FIRST_VERSION_WITH_EPOCH_BUMP = 5
@@ -61,8 +61,8 @@ def _refuse_id(request: _InitProducerId, code: int) -> Answer:
     behaviour="Assigns unique ids from blocks that are reserved on the disk; epochs fence older producers "
     "of a transactional id.",
     notes={
-        "v3+": "the next epoch for the same producer (KIP-360)",
-        "v4+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
+        "v3+": "a producer can request the next epoch of its producer id (KIP-360)",
+        "v4+": "a fenced producer gets PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
     },
     gaps=("version 6 (two-phase commit) is not stable in Kafka",),
     rights=(
@@ -90,11 +90,11 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
             return request.response(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
         except KafkaframesError as error:
             code = error_code_of(error)
-    return _refuse_id(request, _code_for_version(request, code, since=_FIRST_INIT_VERSION_WITH_FENCED))
+    return _refuse_id(request, _adapt_code_to_version(request, code, since=_FIRST_INIT_VERSION_WITH_PRODUCER_FENCED))
 
 
-def _code_for_version(request: Request, code: int, *, since: int = _FIRST_VERSION_WITH_FENCED) -> int:
-    """Return the error code for the request's version: older ones have INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
+def _adapt_code_to_version(request: Request, code: int, *, since: int = _FIRST_VERSION_WITH_PRODUCER_FENCED) -> int:
+    """Return an error code that the request's version knows: in older versions, PRODUCER_FENCED is replaced."""
     is_too_new = code == ErrorCode.PRODUCER_FENCED and request.version < since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code
 
@@ -130,8 +130,8 @@ def _reject_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
     behaviour="Adds partitions to the transaction, in the log, before the response. If one fails, none is "
     "added, and the others are OPERATION_NOT_ATTEMPTED.",
     notes={
-        "v0-v3": "one transaction, from a client",
-        "v2+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
+        "v0-v3": "a client adds partitions to one transaction",
+        "v2+": "a fenced producer gets PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
         "v4+": "several transactions, between brokers; verify_only checks whether the partitions are already"
         " part of a transaction",
     },
@@ -145,7 +145,7 @@ def _reject_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
 def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
     if request.version < _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS:
-        return _answer_client(request, broker)
+        return _answer_single_transaction(request, broker)
 
     def build_row(
         transaction: kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
@@ -164,8 +164,8 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
     )
 
 
-def _answer_client(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
-    """Add partitions to one transaction. Many partitions are checked in steps. All of them are added together."""
+def _answer_single_transaction(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
+    """Answer a client's request, which has one transaction. Its partitions are checked in steps and added together."""
     body = request.body
     producer = body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
     topics = body.v3_and_below_topics
@@ -194,7 +194,7 @@ def _add_partitions(
             broker.transactions.add_partitions(*producer, list(codes))
         except KafkaframesError as error:
             code = error_code_of(error)
-    return dict.fromkeys(codes, _code_for_version(request, code))
+    return dict.fromkeys(codes, _adapt_code_to_version(request, code))
 
 
 def _verify_partitions(
@@ -254,7 +254,7 @@ def _build_topic_rows(
     tier="T2",
     behaviour="Adds the group's partition of __consumer_offsets to the transaction.",
     notes={
-        "v2+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
+        "v2+": "a fenced producer gets PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
     },
     rights=(
         RequiredPermission("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
@@ -272,12 +272,12 @@ def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answe
             )
         except KafkaframesError as error:
             code = error_code_of(error)
-    return request.response(error_code=_code_for_version(request, code))
+    return request.response(error_code=_adapt_code_to_version(request, code))
 
 
 def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
     """Return the ``__consumer_offsets`` partition of a group."""
-    return TopicPartition(GROUP_OFFSETS, broker.groups.commits.transaction_key(group_id, -1)[0])
+    return TopicPartition(GROUP_OFFSETS, broker.groups.commits.build_transaction_key(group_id, -1)[0])
 
 
 @Api(
@@ -287,7 +287,7 @@ def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
     "partition before the response, unless there are 50 partitions or more; in Kafka they follow "
     "the response. A repeated request gets the same response.",
     notes={
-        "v2+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
+        "v2+": "a fenced producer gets PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
         "v5+": "every end increases the epoch and returns it (KIP-890); an abort of an empty transaction succeeds",
     },
     rights=(RequiredPermission("WRITE", "TRANSACTIONAL_ID", "transactional_id"),),
@@ -312,7 +312,7 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
                 return request.response(
                     producer_id=next_producer.producer_id, producer_epoch=next_producer.producer_epoch
                 )
-    return request.response(error_code=_code_for_version(request, code))
+    return request.response(error_code=_adapt_code_to_version(request, code))
 
 
 @Api(
@@ -322,7 +322,7 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
     "returned in the response and match nothing.",
     notes={
         "v1+": "by duration (KIP-994)",
-        "v2+": "by a pattern that must match the whole id (KIP-1152)",
+        "v2+": "a pattern must match the whole id (KIP-1152)",
     },
     rights=(
         RequiredPermission("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id", denied=OMIT_FROM_RESPONSE),
@@ -408,16 +408,16 @@ def _describe_transaction(
     tier="T2",
     behaviour="Writes markers to partitions, so that an administrator can end a hanging transaction.",
     notes={
-        "v2+": "the transaction version, which has no effect here",
+        "v2+": "the request has a transaction version, which is ignored here",
     },
     rights=(RequiredPermission("ALTER", "CLUSTER", or_cluster="CLUSTER_ACTION"),),
     refuse=failure_response,
 )
 def _write_txn_markers(request: _WriteTxnMarkers, broker: BrokerState) -> Answer:
-    return broker.changes.run(_write_markers_steps(request, broker))
+    return broker.changes.run(_write_markers_in_steps(request, broker))
 
 
-def _write_markers_steps(request: _WriteTxnMarkers, broker: BrokerState) -> Steps[Answer]:
+def _write_markers_in_steps(request: _WriteTxnMarkers, broker: BrokerState) -> Steps[Answer]:
     types, results, marker_count = request.response, [], 0
     for marker in request.body.markers:
         topics = []

@@ -85,7 +85,7 @@ class Dispatcher:
             request.version = 0
             request.is_unknown_version = True
             return request
-        header, request.position = read_request_header(frame, api.catalog.header_versions[version][0])
+        header, request.position = read_request_header(frame, api.definition.header_versions[version][0])
         request.client_id, request.header_tags = header.client_id, header.unknown_tags
         return request
 
@@ -145,7 +145,7 @@ class Dispatcher:
         parts = answer.parts if isinstance(answer, EncodedResponse) else encode_answer(answer, request.version)
         size = _CORRELATION_ID_BYTES + sum(map(len, parts))
         head = b""
-        _, header_version = request.api.catalog.header_versions[request.version]
+        _, header_version = request.api.definition.header_versions[request.version]
         if header_version:
             head = _encode_tagged_fields(request.answer_tags)
         return join_short_parts([_SIZE_AND_CORRELATION_ID.pack(size + len(head), request.correlation_id), head, *parts])

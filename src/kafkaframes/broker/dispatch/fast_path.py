@@ -61,7 +61,7 @@ _CONSUMER_REPLICA_ID = -1
 _NO_SESSION_ID_AND_EPOCH = (0, -1)
 _LIMITS, _SESSION, _INT32 = struct.Struct(">iiib"), struct.Struct(">ii"), struct.Struct(">i")
 # A partition in a request: number, current leader epoch, fetch offset, last fetched epoch, log start offset and maximum
-# bytes. Fields that the version lacks are left out.
+# bytes. Fields that the version lacks are omitted.
 _PARTITION_4, _PARTITION_5 = struct.Struct(">iqi"), struct.Struct(">iqqi")
 _PARTITION_9, _PARTITION_12 = struct.Struct(">iiqqi"), struct.Struct(">iiqiqi")
 # A partition of a response: number, error code, high watermark, last stable offset, log start offset.
@@ -285,16 +285,16 @@ class FastPath:
             return None
         if key == PRODUCE:
             self._repeats.add(frame, cursor, requested_topics, acks, version, session)
-            steps = fast_produce.append_steps(requested_topics, acks, self._broker, len(frame))
+            steps = fast_produce.append_in_steps(requested_topics, acks, self._broker, len(frame))
             try:
                 waits_for = next(steps)
             except StopIteration as steps_end:
-                topics_done = steps_end.value
+                topic_results = steps_end.value
             else:
                 return self._answer_in_turns(frame, session, steps, waits_for)
-            if not fast_produce.has_no_errors(topics_done):
-                return self._answer_with_errors(frame, session, topics_done)
-            parts = list(fast_produce.write_response(topics_done, version))
+            if not fast_produce.has_no_errors(topic_results):
+                return self._answer_with_errors(frame, session, topic_results)
+            parts = list(fast_produce.write_response(topic_results, version))
         size = 4 + is_flexible + sum(map(len, parts))
         response_start = _SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + _NO_TAGGED_FIELDS[: int(is_flexible)]
         if size < _MAX_SMALL_RESPONSE_BYTES:
@@ -313,19 +313,19 @@ class FastPath:
         cached_request, outcome = repeat
         if outcome.error_code == ErrorCode.NONE:
             return [cached_request.answer(correlation_id, outcome)]
-        return self._answer_with_errors(frame, session, [cached_request.result_of(outcome)])
+        return self._answer_with_errors(frame, session, [cached_request.build_result(outcome)])
 
     def _answer_with_errors(
-        self, frame: memoryview, session: Session, topics_done: list[fast_produce.CompletedTopic]
+        self, frame: memoryview, session: Session, topic_results: list[fast_produce.CompletedTopic]
     ) -> Buffers:
         """Return the response to a request with rejected records."""
         request = self._dispatcher.decode_request(frame.tobytes(), session)
-        return self._dispatcher.encode(request, self._build_error_response(request, topics_done))
+        return self._dispatcher.encode(request, self._build_error_response(request, topic_results))
 
-    def _build_error_response(self, request: Request, topics_done: list[fast_produce.CompletedTopic]) -> Message:
+    def _build_error_response(self, request: Request, topic_results: list[fast_produce.CompletedTopic]) -> Message:
         rows = [
             TopicOutcomes(topic.topic.name, topic.topic.topic_id, topic.topic.topic, topic.outcomes_by_index())
-            for topic in topics_done
+            for topic in topic_results
         ]
         return build_response(request, self._broker, rows)
 
@@ -339,8 +339,8 @@ class FastPath:
         """Run the remaining steps of a long Produce, and let other requests run in between."""
         request = self._dispatcher.decode_request(frame.tobytes(), session)
 
-        def answer_steps() -> Waiting[Answer]:
+        def answer_in_steps() -> Waiting[Answer]:
             yield waits_for
             return self._build_error_response(request, (yield from steps))
 
-        return UnfinishedResponse(request, self._broker.changes.run_concurrently(answer_steps()))
+        return UnfinishedResponse(request, self._broker.changes.run_concurrently(answer_in_steps()))

@@ -130,35 +130,36 @@ def is_supported_batch(sent_records: SentRecords, version: int) -> bool:
     return produce.check_record_format(version, sent_records) is None and not sent_records.is_transactional
 
 
-def append_steps(
+def append_in_steps(
     requested_topics: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int
 ) -> Waiting[list[CompletedTopic]]:
     """Append partition by partition, and let other requests run in between.
 
     An error does not affect other partitions.
     """
-    turns, topics_done = produce.AppendScheduler(size_bytes), [CompletedTopic(topic, []) for topic in requested_topics]
-    for topic, outcomes in topics_done:
+    scheduler = produce.AppendScheduler(size_bytes)
+    topic_results = [CompletedTopic(topic, []) for topic in requested_topics]
+    for topic, outcomes in topic_results:
         for partition, sent_records in topic.partitions:
             append = partial(
-                produce.append_to_partition, broker, partition, sent_records, acks=acks, content=turns.content
+                produce.append_to_partition, broker, partition, sent_records, acks=acks, content=scheduler.content
             )
-            outcomes.append((yield from produce.append_when_decompressed(broker, turns.content, append)))
-            if turns.count_append(sent_records.records):
+            outcomes.append((yield from produce.append_when_decompressed(broker, scheduler.content, append)))
+            if scheduler.count_append(sent_records.records):
                 yield None
-    return topics_done
+    return topic_results
 
 
-def has_no_errors(topics_done: list[CompletedTopic]) -> bool:
+def has_no_errors(topic_results: list[CompletedTopic]) -> bool:
     """Return whether all records were appended."""
-    return all(outcome.error_code == ErrorCode.NONE for topic in topics_done for outcome in topic.outcomes)
+    return all(outcome.error_code == ErrorCode.NONE for topic in topic_results for outcome in topic.outcomes)
 
 
-def write_response(topics_done: list[CompletedTopic], version: int) -> list[bytes]:
+def write_response(topic_results: list[CompletedTopic], version: int) -> list[bytes]:
     """Return the body of a response without errors, in parts."""
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
-    parts = [encode_array_length(len(topics_done), is_flexible=is_flexible)]
-    for topic in topics_done:
+    parts = [encode_array_length(len(topic_results), is_flexible=is_flexible)]
+    for topic in topic_results:
         requested_topic, outcomes = topic
         parts.append(
             requested_topic.raw
@@ -230,8 +231,8 @@ class CachedRequest(NamedTuple):
         head = _SIZE_AND_CORRELATION_ID.pack(self.size, correlation_id) + self.prefix
         return head + encode_partition_row(self.number, outcome, self.version) + self.suffix
 
-    def result_of(self, outcome: AppendOutcome) -> CompletedTopic:
-        """Return the result of the request."""
+    def build_result(self, outcome: AppendOutcome) -> CompletedTopic:
+        """Return the outcome of the request's only partition as the result of its topic."""
         return CompletedTopic(self.topic, [outcome])
 
 

@@ -19,7 +19,7 @@ _MAX_ARRAY_ELEMENTS = 10_000
 
 
 class GeneralPathRequiredError(Exception):
-    """The fast path does not support the request, so the dispatcher answers it."""
+    """Raised if the fast path does not support a request. The dispatcher then answers it."""
 
 
 # Exceptions that a cursor raises, including those for truncated requests.

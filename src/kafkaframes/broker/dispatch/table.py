@@ -49,7 +49,7 @@ _FLEXIBLE_HEADER_VERSION = 2  # request header version with tagged fields
 
 
 def serve_specs(specs: Specs) -> ServedApis:
-    """Return the APIs with user-supplied specs; other APIs use the catalog's.
+    """Return the served APIs, with the message layouts of the user's specs where they exist, else the catalog's.
 
     Raises:
         SpecError: a file is not a valid spec.
@@ -62,23 +62,26 @@ def serve_specs(specs: Specs) -> ServedApis:
         return body_class(key, kind, specs=known_specs)
 
     # If several specs have the same key and type, the first one is used, as in class_of.
-    halves = {(spec.api_key, spec.type): spec for spec in reversed(known_specs.values())}
+    specs_by_key_and_type = {(spec.api_key, spec.type): spec for spec in reversed(known_specs.values())}
     apis = {
-        key: _rewrite_api(api, halves[key, "request"], halves[key, "response"]) for key, api in collect_apis().items()
+        key: _rewrite_api(api, specs_by_key_and_type[key, "request"], specs_by_key_and_type[key, "response"])
+        for key, api in collect_apis().items()
     }
     advertised = {key: api.range for key, api in apis.items()}
     return ServedApis(apis, advertised, class_of)
 
 
 def _rewrite_api(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
-    """Return an API with the versions and header versions of these specs, limited to the versions that it serves."""
-    both = request.valid_versions.intersect(response.valid_versions)
-    headers = {version: (request.header_version(version), response.header_version(version)) for version in both}
+    """Return an API with the versions and header versions of a request and a response spec."""
+    common_versions = request.valid_versions.intersect(response.valid_versions)
+    headers = {
+        version: (request.header_version(version), response.header_version(version)) for version in common_versions
+    }
     flexible = [version for version, (header, _) in headers.items() if header >= _FLEXIBLE_HEADER_VERSION]
-    api_in_catalog = api.catalog._replace(
-        versions=both,
+    api_in_catalog = api.definition._replace(
+        versions=common_versions,
         flexible_since=min(flexible, default=None),
-        is_latest_unstable=request.latest_version_unstable and both.highest > request.latest_stable_version,
+        is_latest_unstable=request.latest_version_unstable and common_versions.highest > request.latest_stable_version,
         header_versions=MappingProxyType(headers),
     )
     served_api = replace(api, rewritten=api_in_catalog)

@@ -85,7 +85,7 @@ def decode_records(
     """Return the decoded records of a partition, or of all partitions; with transaction markers if requested."""
     if partition is None:
         count = len(state.topics[topic].partitions) if topic in state.topics else 1
-        return [one for index in range(count) for one in decode_records(state, topic, index, control=control)]
+        return [record for index in range(count) for record in decode_records(state, topic, index, control=control)]
     log = get_partition(state, topic, partition).log
     return [
         record
@@ -128,15 +128,15 @@ def find_clients(entries: Iterable[JournalEntry]) -> Iterator[ObservedClient]:
             by_connection[entry.connection] = " ".join(entry.software)
     for entry in all_entries:
         name = by_connection.get(entry.connection, "unknown")
-        client_facts = by_name.setdefault(name, {"ids": set(), "versions": {}})
-        client_facts["ids"].add(entry.client_id or "")
-        client_facts["versions"].setdefault(entry.api, set()).add(entry.version)
-    for name, client_facts in sorted(by_name.items()):
-        versions = {api: tuple(sorted(those)) for api, those in sorted(client_facts["versions"].items())}
+        usage = by_name.setdefault(name, {"ids": set(), "versions": {}})
+        usage["ids"].add(entry.client_id or "")
+        usage["versions"].setdefault(entry.api, set()).add(entry.version)
+    for name, usage in sorted(by_name.items()):
+        versions = {api: tuple(sorted(those)) for api, those in sorted(usage["versions"].items())}
         refusals = tuple(
             f"{api} v{version}" for api, those in versions.items() for version in those if _is_refused(api, version)
         )
-        yield ObservedClient(name, tuple(sorted(client_facts["ids"])), versions, refusals)
+        yield ObservedClient(name, tuple(sorted(usage["ids"])), versions, refusals)
 
 
 def report_clients(entries: Iterable[JournalEntry]) -> str:
@@ -227,11 +227,19 @@ def _describe_member(state: BrokerState, group: Any, member: Any) -> MemberInfo:
 def _read_assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicPartition, ...]:
     """Return the partitions that are assigned to a group member."""
     if isinstance(group, StreamsGroup):
-        read = group.task_partitions(member, TaskRole.ACTIVE)
-        return tuple(sorted(TopicPartition(*at) for at in read if state.partition(*at) is not None))
+        partitions = [TopicPartition(*partition) for partition in group.list_task_partitions(member, TaskRole.ACTIVE)]
+        return tuple(
+            sorted(partition for partition in partitions if state.partition(partition.topic, partition.partition))
+        )
     if isinstance(member, GroupMember):
         topics = state.topics_by_id
-        return tuple(sorted(TopicPartition(topics[at].name, index) for at, index in member.assignment if at in topics))
+        return tuple(
+            sorted(
+                TopicPartition(topics[topic_id].name, index)
+                for topic_id, index in member.assignment
+                if topic_id in topics
+            )
+        )
     try:
         assignment, _ = decode_versioned("ConsumerProtocolAssignment", member.assignment)
     except DecodeError:  # the member has no assignment yet, or uses another protocol, such as Kafka Connect's
@@ -259,17 +267,17 @@ _COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1, "share": 2}  # Kafka'
 Configs = Mapping[str, str | int | bool]
 
 
-def setting_text(value: str | int | bool) -> str:
+def format_setting(value: str | int | bool) -> str:
     """Return a setting's value in Kafka's spelling.
 
-    >>> setting_text(True)
+    >>> format_setting(True)
     'true'
     """
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _texts(configs: Configs) -> dict[str, str]:
-    return {key.replace("_", "."): setting_text(value) for key, value in configs.items()}
+    return {key.replace("_", "."): format_setting(value) for key, value in configs.items()}
 
 
 def create_topic(state: BrokerState, name: str, partitions: int, configs: Configs) -> None:

@@ -99,7 +99,7 @@ class DiskRule(RuleBase):
         return True
 
     def apply(self, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
-        """Wait, and raise the rule's error. A write first stores the part that the rule allows."""
+        """Delay the operation, or raise the rule's error. A failing write stores the bytes that the rule allows."""
         if self._seconds:
             self.occurrences += 1
             time.sleep(self._seconds)

@@ -284,24 +284,24 @@ def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tu
     """
     for topics in ("topic_data", "topics", "v3_and_below_topics"):
         for topic in getattr(body, topics, None) or ():
-            name = topic if isinstance(topic, str) else _topic_name_of(topic, state)
+            name = topic if isinstance(topic, str) else _get_topic_name(topic, state)
             rows = next((rows for key in _PARTITION_FIELDS if (rows := getattr(topic, key, None))), ())
             if not rows:
                 yield name, None
             for row in rows:
-                yield name, _partition_index_of(row)
+                yield name, _get_partition_index(row)
     if state is not None and getattr(body, "session_epoch", -1) > INITIAL_EPOCH and hasattr(body, "session_id"):
         for (topic_name, topic_id, index), fetched_partition in state.fetch_sessions.partitions(body.session_id):
-            yield fetched_partition.name or topic_name or _name_by_id(topic_id, state), index
+            yield fetched_partition.name or topic_name or _find_name_by_id(topic_id, state), index
 
 
-def _topic_name_of(topic: Any, state: BrokerState | None) -> str | None:
+def _get_topic_name(topic: Any, state: BrokerState | None) -> str | None:
     """Return the topic name of an object in a request, from its name or id."""
     name = getattr(topic, "name", None) or getattr(topic, "topic", None)
-    return name or _name_by_id(getattr(topic, "topic_id", None), state)
+    return name or _find_name_by_id(getattr(topic, "topic_id", None), state)
 
 
-def _name_by_id(topic_id: UUID | None, state: BrokerState | None) -> str | None:
+def _find_name_by_id(topic_id: UUID | None, state: BrokerState | None) -> str | None:
     """Return the name of a topic by its id; None if it is unknown."""
     topic = None if state is None or topic_id is None else state.topics_by_id.get(topic_id)
     return None if topic is None else topic.name
@@ -310,7 +310,7 @@ def _name_by_id(topic_id: UUID | None, state: BrokerState | None) -> str | None:
 _PARTITION_FIELDS = ("partition_data", "partitions", "partition_indexes")
 
 
-def _partition_index_of(row: Any) -> int | None:
+def _get_partition_index(row: Any) -> int | None:
     """Return the partition number of an object in a request."""
     if isinstance(row, int):
         return row

@@ -127,7 +127,7 @@ class Journal:
             self._count_memory(entry, max(_count_record_bytes(answer), _estimate_memory(answer)))
 
     def _count_memory(self, entry: JournalEntry, size_bytes: int) -> None:
-        """Add to the memory of an entry, and drop the oldest bodies if the total is too large."""
+        """Count memory of an entry, and drop the bodies of the oldest entries if the journal is too large."""
         if not entry.size_bytes:
             self._with_bodies.append(entry)
         entry.size_bytes += size_bytes
@@ -223,18 +223,18 @@ def _estimate_memory(value: Any) -> int:
     if type(value) in _PLAIN_TYPES:
         return getsizeof(value)
     if isinstance(value, Struct):
-        return getsizeof(value) + _memory_of_all(getattr(value, name) for name in type(value).__slots__)
+        return getsizeof(value) + _estimate_total_memory(getattr(value, name) for name in type(value).__slots__)
     if isinstance(value, _SEQUENCES):
         step = max(len(value) // _MAX_SAMPLED_ELEMENTS, 1)
         sample = value[::step]
-        return getsizeof(value) + (_memory_of_all(sample) * len(value) // len(sample) if sample else 0)
+        return getsizeof(value) + (_estimate_total_memory(sample) * len(value) // len(sample) if sample else 0)
     if isinstance(value, EncodedResponse):
         return sum(map(len, value.parts))
     return getsizeof(value)
 
 
-def _memory_of_all(values: Iterable[Any]) -> int:
-    """Return the memory of several values. Numbers are measured here, because each request has dozens of them."""
+def _estimate_total_memory(values: Iterable[Any]) -> int:
+    """Return the approximate memory of several values. Plain values skip a call, because each request has dozens."""
     return sum(getsizeof(value) if type(value) in _PLAIN_TYPES else _estimate_memory(value) for value in values)
 
 

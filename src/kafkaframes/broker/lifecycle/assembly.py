@@ -98,16 +98,16 @@ def open_broker(
     check_static_settings(settings)
     served_logs, store = open_served_logs(serve, replicas=replicas, options=storage)
     path = data_dir or MEMORY_DIRECTORY if served_logs is None else served_logs.path
-    beneath = disk or _choose_disk(data_dir, served_logs)
-    there = to_online_disk(beneath if disk_faults is None else disk_faults.wrap_disk(beneath))
+    inner_disk = disk or _choose_disk(data_dir, served_logs)
+    online_disk = to_online_disk(inner_disk if disk_faults is None else disk_faults.wrap_disk(inner_disk))
     problems: list[LogDirError] = []
     if served_logs is None:
-        _check_owner(there, path, data_dir=data_dir, adopt=adopt)
+        _check_owner(online_disk, path, data_dir=data_dir, adopt=adopt)
     else:
-        problems = _ignore_unreadable_metadata(there, path)
-    metadata = read_metadata(there, path)
+        problems = _ignore_unreadable_metadata(online_disk, path)
+    metadata = read_metadata(online_disk, path)
     is_new = metadata is None
-    metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or uuid_to_text(new_id()))
+    metadata = metadata or StoredMetadata(cluster_id=_read_cluster_id(online_disk, path) or uuid_to_text(new_id()))
     remove_invalid_settings(settings, metadata)
     stored_topics = metadata.topics
     settings.set_dynamic({"": metadata.configs} | metadata.entities.get(NODE_CONFIGS, {}))
@@ -115,8 +115,8 @@ def open_broker(
     known_settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
     known_for: dict[str, str] = {}
 
-    def topic_settings_of(key: TopicPartition) -> LogSettings:
-        """Return the log settings of a topic partition."""
+    def find_log_settings(key: TopicPartition) -> LogSettings:
+        """Return the log settings of a partition's topic."""
         topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if is_assembled else None
         configs = (
             topic.configs
@@ -136,7 +136,7 @@ def open_broker(
 
     is_assembled = False
     identity = None
-    if there.stat(join(path, META_PROPERTIES)) is None:
+    if online_disk.stat(join(path, META_PROPERTIES)) is None:
         node_id = str(min(nodes.by_id))
         properties = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
         # Kafka has written this property since version 3.7 (KIP-858).
@@ -144,13 +144,13 @@ def open_broker(
     logs = open_log_directory(
         path,
         now_ms=clock.now_ms,
-        settings_of=topic_settings_of,
+        settings_of=find_log_settings,
         settings=ManagerSettings(
             log_retention_check_interval_ms=settings.get_number("log.retention.check.interval.ms"),
             producer_check_interval_ms=settings.get_number("producer.id.expiration.check.interval.ms"),
         ),
         meta=identity,
-        disk=there,
+        disk=online_disk,
         was_clean={} if served_logs is None else served_logs.was_clean,
         skips_unreadable=served_logs is not None,
     )
@@ -210,16 +210,16 @@ def _ignore_unreadable_metadata(disk: Disk, path: str) -> list[LogDirError]:
     This is only for served directories. A broker that writes to a directory must know its cluster, as in Kafka.
     """
     problems = []
-    for name, read in ((META_PROPERTIES, _cluster_id), (METADATA_FILE_NAME, read_metadata)):
+    for name, read in ((META_PROPERTIES, _read_cluster_id), (METADATA_FILE_NAME, read_metadata)):
         try:
-            read(existing_names := to_online_disk(disk), path)
+            read(online_disk := to_online_disk(disk), path)
         except LogDirError as problem:
             problems.append(problem)
-            existing_names.delete(join(path, name))  # deletes the file only in the in-memory overlay, not on disk
+            online_disk.delete(join(path, name))  # deletes the file only in the in-memory overlay, not on disk
     return problems
 
 
-def _cluster_id(disk: Disk, path: str) -> str | None:
+def _read_cluster_id(disk: Disk, path: str) -> str | None:
     """Return the cluster id in a directory's ``meta.properties``; None if the file does not exist."""
     file = join(path, META_PROPERTIES)
     if disk.stat(file) is None:
@@ -239,7 +239,7 @@ def finish_deletions(state: BrokerState, logs: LogManager, stored_topics: dict[s
             logs.rename_for_deletion(key, unique_id=uuid4().hex, now_ms=state.clock.now_ms)
 
 
-def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: bool) -> None:
+def _check_missing_partitions(logs: LogManager, name: str, missing: list[int], *, is_ours: bool) -> None:
     """Raise if a partition with records is missing. A partition without records may have no directory."""
     if missing and not is_ours:
         reason = f"topic {name} lacks partitions {missing}; directories of a cluster can only be served, not adopted"
@@ -267,13 +267,13 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
         count = max(stored_topic.partitions if stored_topic else 0, keys[-1].partition + 1 if keys else 0)
         missing = [index for index in range(count) if TopicPartition(name, index) not in logs.logs]
         if not state.is_read_only:
-            _check_missing(logs, name, missing, is_ours=is_ours)
+            _check_missing_partitions(logs, name, missing, is_ours=is_ours)
         text = stored_topic.topic_id if stored_topic is not None else _topic_id(logs, keys)
         topic = Topic(
             name, uuid_from_text(text) if text else state.new_id(), dict(stored_topic.configs) if stored_topic else {}
         )
         replicas = _choose_replicas(state, name, count, stored_topic)
-        topic.partitions += [_adopt_log(state, logs, topic, *of_partition) for of_partition in enumerate(replicas)]
+        topic.partitions += [_adopt_log(state, logs, topic, index, node_ids) for index, node_ids in enumerate(replicas)]
         stored_count = stored_topic.partitions if stored_topic is not None and is_ours else 0
         for index in missing:
             if state.is_read_only and (index >= stored_count or logs.has_lost_records(TopicPartition(name, index))):

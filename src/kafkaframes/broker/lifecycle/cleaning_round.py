@@ -13,7 +13,7 @@ from kafkaframes.storage.files.producer_files import AbortedTransaction, Produce
 from kafkaframes.storage.partition import PartitionLog
 from kafkaframes.storage.partition.segment import LogSegment
 
-_TOPIC_SETTINGS = (
+_CLEANER_TOPIC_SETTINGS = (
     "delete.retention.ms",
     "max.compaction.lag.ms",
     "min.cleanable.dirty.ratio",
@@ -56,7 +56,7 @@ def find_cleaning_range(broker: BrokerState, partition: Partition) -> CleaningRa
     topic = broker.topics.get(key.topic)
     if topic is None:
         return None
-    text = {name: broker.settings.get_topic_value(name, topic.configs) for name in _TOPIC_SETTINGS}
+    text = {name: broker.settings.get_topic_value(name, topic.configs) for name in _CLEANER_TOPIC_SETTINGS}
     dirty = _first_dirty_offset(log, broker.logs.cleaner_offsets.get(key))
     now_ms = broker.clock.now_ms
     end = _first_uncleanable_offset(log, dirty, now_ms=now_ms, lag_ms=int(text["min.compaction.lag.ms"]))

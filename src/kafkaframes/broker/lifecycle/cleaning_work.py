@@ -26,7 +26,7 @@ from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
 from kafkaframes.storage.partition.segment_replacement import cleaned_file_path
 
-_CHUNK_BYTES = 1 << 20
+_WRITE_CHUNK_BYTES = 1 << 20  # written at once to a compacted segment
 _LATEST_FORMAT = 2
 
 
@@ -34,7 +34,7 @@ class _CompactionCancelledError(Exception):
     """Raised in a compaction that was cancelled."""
 
 
-def write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
+def write_compacted(cleaning_range: CleaningRange, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
     """Write the compacted segments next to the old ones. The log itself is not changed.
 
     Returns:
@@ -45,7 +45,7 @@ def write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> list[
         StorageError: the disk fails.
     """
     try:
-        return [_write_compacted_segments(due, is_stopped)]
+        return [_write_compacted_segments(cleaning_range, is_stopped)]
     except _CompactionCancelledError:
         return []
 
@@ -113,7 +113,7 @@ def _write_file(
             if is_stopped():
                 raise _CompactionCancelledError
             waiting += chunk
-            if len(waiting) >= _CHUNK_BYTES:
+            if len(waiting) >= _WRITE_CHUNK_BYTES:
                 file.write(position, bytes(waiting))
                 position, waiting = position + len(waiting), bytearray()
         file.write(position, bytes(waiting))

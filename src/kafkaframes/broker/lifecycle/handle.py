@@ -41,7 +41,7 @@ from kafkaframes.broker.lifecycle.opening import (
     to_path_tuple,
     write_snapshot,
 )
-from kafkaframes.broker.network.metrics import CONTENT_TYPE, build_metrics_text
+from kafkaframes.broker.network.metrics import PROMETHEUS_CONTENT_TYPE, build_metrics_text
 from kafkaframes.broker.network.ports import Ports, check_listeners
 from kafkaframes.broker.network.server import Connection, Server
 from kafkaframes.broker.requests.request import class_in_catalog
@@ -49,7 +49,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.broker.settings.settings import KAFKA_DEFAULTS, BrokerSettings
 from kafkaframes.broker.state.clock import BrokerClock, Clock, LoopThread, WorkerThreads
-from kafkaframes.broker.state.coordinators import resolve_patterns_in
+from kafkaframes.broker.state.coordinators import resolve_patterns_in_thread
 from kafkaframes.broker.state.elections import start_node, stop_node
 from kafkaframes.broker.state.internal import RecordsInMemory
 from kafkaframes.broker.state.state import LOG, MEMORY, BrokerState
@@ -141,7 +141,7 @@ class Broker:
             raise OptionError("broker_release cannot be combined with specs")
         self.host = listeners[0].host if listeners else host
         self._remarks: tuple[Remark, ...] = ()
-        explicit = {key: controls.setting_text(value) for key, value in (config or {}).items()}
+        explicit = {key: controls.format_setting(value) for key, value in (config or {}).items()}
         self._settings = BrokerSettings(explicit if kafka_defaults else {**_build_defaults(nodes), **explicit})
         if kafka_defaults:
             self._settings.defaults = KAFKA_DEFAULTS
@@ -332,7 +332,7 @@ class Broker:
         self._state.changes.in_thread = changing = WorkerThreads(self._server.loop)
         self._state.credentials.in_thread = authenticating = WorkerThreads(self._server.loop, _AUTHENTICATING_THREADS)
         resolving = WorkerThreads(self._server.loop, _RESOLVING_THREADS)
-        resolve_patterns_in(self._state, resolving)
+        resolve_patterns_in_thread(self._state, resolving)
         self._worker_threads = (changing, authenticating, resolving)
         Maintenance(self._state)
         self._cleaning = cleaning = LogCleaner(self._state)
@@ -385,7 +385,7 @@ class Broker:
         from kafkaframes.broker.network.http_server import PlainTextResponse
 
         return PlainTextResponse(
-            self.call(lambda state: build_metrics_text(state, len(self.connections()))), CONTENT_TYPE
+            self.call(lambda state: build_metrics_text(state, len(self.connections()))), PROMETHEUS_CONTENT_TYPE
         )
 
     @property
@@ -586,7 +586,7 @@ class Broker:
             OptionError: the broker was created with ``journal=False``.
         """
         if self._journal is None:
-            raise OptionError("the broker was created with journal=False")
+            raise OptionError("the broker has no journal, because it was created with journal=False")
         return self._journal
 
     def on(self, api: str | None = None, *, optional: bool = False, **conditions: Any) -> Rule:

@@ -150,8 +150,8 @@ def take_snapshot(state: BrokerState) -> Snapshot:
     state.logs.checkpoint_all()
     files = {}
     for entry in disk.list_directory(root):
-        inside = disk.list_directory(entry.path) if entry.is_directory else [entry]
-        for file in inside:
+        entries = disk.list_directory(entry.path) if entry.is_directory else [entry]
+        for file in entries:
             name = file.path[len(root) :].lstrip("/")
             if file.name in (*_PRESERVED_FILES, names.LOG_START_CHECKPOINT) or file.name.endswith(
                 (".log", ".txnindex")

@@ -151,7 +151,7 @@ class HttpRequest(NamedTuple):
             raise HttpError(HTTPStatus.BAD_REQUEST, f"the body lacks the field {name!r}")
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if name in body and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-            names = " or ".join(one.__name__ for one in kinds)
+            names = " or ".join(field_type.__name__ for field_type in kinds)
             raise HttpError(HTTPStatus.BAD_REQUEST, f"{name!r} must be {names}, not {json.dumps(value)[:60]}")
         return value
 
@@ -334,7 +334,7 @@ class _SocketServer(ThreadingHTTPServer):
         return True
 
     def set_request_deadline(self, connection: socket.socket, seconds: float) -> None:
-        """Set the time limit of the next complete request; None while a request is handled."""
+        """Close a connection after ``seconds`` unless this is called again; infinite while a request is handled."""
         with self._lock:
             if connection in self._open:
                 self._open[connection] = time.monotonic() + seconds
@@ -343,8 +343,8 @@ class _SocketServer(ThreadingHTTPServer):
         """Close connections after their deadline."""
         now = time.monotonic()
         with self._lock:
-            late = [connection for connection, deadline in self._open.items() if deadline < now]
-        for connection in late:
+            overdue_connections = [connection for connection, deadline in self._open.items() if deadline < now]
+        for connection in overdue_connections:
             _close_connection(connection)
 
     def shutdown_request(self, request: Any) -> None:
@@ -370,7 +370,7 @@ def _close_connection(connection: socket.socket) -> None:
 
 
 class _TooLongError(Exception):
-    """The headers of a request exceed the size limit."""
+    """Raised if the headers of a request exceed the size limit."""
 
 
 class _RequestReader:

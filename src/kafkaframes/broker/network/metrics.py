@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 # Prometheus' text format, for brokers and for Spark streams.
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+PROMETHEUS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _LABEL_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -84,6 +84,8 @@ def _build_lines(state: BrokerState, connections: int) -> Iterator[str]:
         sizes.append((label, partition.log.size_bytes))
         ends.append((label, partition.log.log_end_offset))
         starts.append((label, partition.log.log_start_offset))
-    yield from format_metric("kafka_log_log_size", "gauge", "bytes of a partition", sizes)
+    yield from format_metric("kafka_log_log_size", "gauge", "size of a partition's log in bytes", sizes)
     yield from format_metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", ends)
-    yield from format_metric("kafka_log_log_logstartoffset", "gauge", "the first offset that is served", starts)
+    yield from format_metric(
+        "kafka_log_log_logstartoffset", "gauge", "log start offset: the first offset that is served", starts
+    )

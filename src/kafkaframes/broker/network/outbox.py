@@ -2,7 +2,7 @@
 
 The queue contains buffers and file ranges. File ranges are sent with sendfile. An element leaves the queue after the
 operating system has accepted all earlier ones. A client that does not read therefore only delays its own responses, and
-at most ``_FLUSH_THRESHOLD_BYTES`` of a file are in memory. TLS connections use the transport's buffer, and send no
+at most ``_TRANSPORT_CHUNK_BYTES`` of a file are in memory. TLS connections use the transport's buffer, and send no
 file ranges.
 """
 
@@ -22,8 +22,8 @@ from kafkaframes.wire.primitives import DeferredBytes
 
 CAN_SEND_FILES = hasattr(os, "sendfile")
 _MAX_JOINED_BYTES = 256 << 10  # consecutive short buffers are sent together
-_MIN_UNJOINED_BYTES = 16 << 10
-_FLUSH_THRESHOLD_BYTES = 64 << 10
+_MIN_UNJOINED_BYTES = 16 << 10  # longer buffers are sent separately
+_TRANSPORT_CHUNK_BYTES = 64 << 10  # bytes of a file that are sent through the transport, so that it reports progress
 
 Buffer = bytes | memoryview | DeferredBytes
 
@@ -129,14 +129,14 @@ class Outbox:
             return
         file_range.skip(sent_bytes)
         if file_range.size:
-            self._flush_transport(file_range)
+            self._send_through_transport(file_range)
         if not file_range.size:
             self._queue.popleft()
             file_range.close()
 
-    def _flush_transport(self, file_range: FileRange) -> None:
+    def _send_through_transport(self, file_range: FileRange) -> None:
         try:
-            chunk = file_range.read(_FLUSH_THRESHOLD_BYTES)
+            chunk = file_range.read(_TRANSPORT_CHUNK_BYTES)
         except OSError:
             chunk = b""
         if not chunk:  # the file was truncated: the announced response size cannot be sent
@@ -146,7 +146,7 @@ class Outbox:
         self._transport.write(chunk)
 
 
-_MAX_CONNECTIONS_PER_FLUSH = 256
+_MAX_CONCURRENT_FLUSHES = 256
 
 
 class GroupCommit:
@@ -214,8 +214,8 @@ class GroupCommit:
 
 
 def _count_parallel_flushes() -> int:
-    """Return how many partitions to flush concurrently: each needs one or two file descriptors."""
-    return max(min(count_free_descriptors() // 4, _MAX_CONNECTIONS_PER_FLUSH), 1)
+    """Return how many logs may be flushed together, because each flush needs one or two file descriptors."""
+    return max(min(count_free_descriptors() // 4, _MAX_CONCURRENT_FLUSHES), 1)
 
 
 def _run_flush(flushes: list[PendingFlush]) -> None:

@@ -68,13 +68,12 @@ def check_listeners(
         raise OptionError("listener names must be unique")
     if any(listener.needs_tls for listener in listeners) and security.tls is None:
         raise OptionError("an SSL listener requires security with a certificate")
-    for lowest_port, other in pairwise(
-        sorted((listener for listener in listeners if listener.port), key=attrgetter("port"))
-    ):
-        if lowest_port.port + nodes > other.port:
+    for lower, upper in pairwise(sorted((listener for listener in listeners if listener.port), key=attrgetter("port"))):
+        last_port = lower.port + nodes - 1
+        if last_port >= upper.port:
+            ports = f"{lower.port} to {last_port}, one for each node"
             raise OptionError(
-                f"listeners {lowest_port.name} and {other.name}: each of the {nodes} nodes takes the next port, so that"
-                f" {nodes} are needed from {lowest_port.port} on, before {other.port}"
+                f"listener {lower.name} requires the ports {ports}, but the ports of {upper.name} start at {upper.port}"
             )
     return tuple(listeners) or (ListenerOptions(protocol=security.listener_name, host=host),)
 

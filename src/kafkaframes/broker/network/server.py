@@ -28,16 +28,16 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 from kafkaframes.wire.integers import MAX_INT32
 
-_READ_AHEAD_BYTES = 256 << 10
-_FREE_FRAME_BYTES = 1 << 20  # frames up to this size are not counted against max_queued_bytes
+_READ_AHEAD_BYTES = 256 << 10  # reading pauses at this size of waiting requests
+_UNCOUNTED_FRAME_BYTES = 1 << 20  # frames up to this size are not counted against max_queued_bytes
 _MAX_UNSENT_BYTES = 64 << 20  # total bytes of unsent responses in memory, over all connections
-_IDLE_SECONDS = 5.0  # time after which an idle connection frees the memory that only large requests need
+_FREE_MEMORY_AFTER_SECONDS = 5.0  # time after which an idle connection frees the memory that only large requests need
 _REQUESTS_PER_TURN = 64  # requests of one connection before other connections are served
 _LONG_RESPONSE_BYTES = 16 << 10  # a longer response is sent before the next request is handled
 _MAX_FRAME_SECONDS = 30.0  # longest time from a frame's first byte to its last
-_SWEEP_INTERVAL_SECONDS = 5.0
-# Smallest and largest number of event loop iterations in which ports and connections are closed.
-_CLOSING_TURNS, _MAX_TURNS = 4, 100
+_IDLE_CHECK_INTERVAL_SECONDS = 5.0
+# Event loop iterations for which a close waits, at least and at most.
+_MIN_CLOSING_TURNS, _MAX_CLOSING_TURNS = 4, 100
 _LOGGER = logging.getLogger("kafkaframes.broker")
 
 
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.buffer_updated(nbytes)
         self.last_active = self._server.loop.time()
         self._handle_buffer()
-        if self._frames.capacity_bytes > _FREE_FRAME_BYTES or self.holds_memory:
+        if self._frames.capacity_bytes > _UNCOUNTED_FRAME_BYTES or self.holds_memory:
             self._server.note_frame_memory(self, self._frames.capacity_bytes)
             self._server.limit_frame_memory()
 
@@ -481,7 +481,7 @@ class Server:
     _listening: list[tuple[Listener, Acceptor]] = field(default_factory=list)
     # Connection -> bytes of unread responses; the connection that has waited longest is first.
     _unread_bytes: dict[Connection, int] = field(default_factory=dict)
-    _sweep: asyncio.TimerHandle | None = None
+    _idle_check: asyncio.TimerHandle | None = None
     _frame_memory: dict[Connection, int] = field(default_factory=dict)  # connection -> size of its large buffers
     _frame_memory_bytes: int = 0
     _closing: list[Acceptor] = field(default_factory=list)  # closed acceptors that may still establish connections
@@ -494,7 +494,7 @@ class Server:
         self.commit = GroupCommit(self.dispatcher.broker, self.loop)
         self._budget = DescriptorBudget(state.logs.disk.shrink_pool)
         self._alarms = [TimerAlarm(clock, self.loop) for clock in (self.clock, self.dispatcher.broker.waits)]
-        self._sweep = self.loop.call_later(_SWEEP_INTERVAL_SECONDS, self._close_idle)
+        self._idle_check = self.loop.call_later(_IDLE_CHECK_INTERVAL_SECONDS, self._close_idle)
 
     async def listen(self, listener: Listener) -> int:
         """Bind a listener and return its port. Connections are accepted after ``accept_connections``.
@@ -528,14 +528,14 @@ class Server:
 
     async def wait_closed(self) -> None:
         """Wait until the ports and connections that ``stop_listening`` closes are closed."""
-        for turn in range(_MAX_TURNS):
+        for turn in range(_MAX_CLOSING_TURNS):
             await asyncio.sleep(0)
             nodes = {listener.node_id for listener, _ in self._listening}
-            self._closing = [connection for connection in self._closing if connection.opening]
+            self._closing = [acceptor for acceptor in self._closing if acceptor.opening]
             is_closed = not self._closing and all(
                 connection.session.node_id in nodes for connection in self.connections
             )
-            if turn >= _CLOSING_TURNS and is_closed:
+            if turn >= _MIN_CLOSING_TURNS and is_closed:
                 return
 
     def admit(self, connection: Connection) -> bool:
@@ -564,7 +564,7 @@ class Server:
 
     def note_frame_memory(self, connection: Connection, size_bytes: int) -> None:
         """Note the size of a connection's buffer. Buffers up to 1 MiB are not counted."""
-        connection.holds_memory = size_bytes > _FREE_FRAME_BYTES
+        connection.holds_memory = size_bytes > _UNCOUNTED_FRAME_BYTES
         self._frame_memory_bytes += size_bytes * connection.holds_memory - self._frame_memory.pop(connection, 0)
         if connection.holds_memory:
             self._frame_memory[connection] = size_bytes
@@ -575,11 +575,15 @@ class Server:
             return
         for connection in tuple(self._frame_memory):
             connection.free_memory()  # a buffer without an incomplete frame is freed
-        unfinished_frames = {one: one.frame_began for one in self._frame_memory if one.frame_began is not None}
+        unfinished_frames = {
+            connection: connection.frame_began
+            for connection in self._frame_memory
+            if connection.frame_began is not None
+        }
         for connection, _ in sorted(unfinished_frames.items(), key=lambda item: item[1]):
             if self._frame_memory_bytes <= self.max_queued_bytes:
                 return
-            limit_text = f"queued.max.request.bytes={self.max_queued_bytes}"
+            limit_text = f"queued.max.request.bytes, {self.max_queued_bytes},"
             reason = f"{limit_text} is exhausted, and this connection has the oldest incomplete request"
             self.log_closed(connection.session, reason)
             connection.drop_frames()
@@ -604,7 +608,7 @@ class Server:
         for connection in tuple(self.connections):
             if connection.is_waiting:
                 continue
-            if now - connection.last_active > _IDLE_SECONDS:
+            if now - connection.last_active > _FREE_MEMORY_AFTER_SECONDS:
                 connection.free_memory()
             began = connection.frame_began
             if began is not None and now - began > _MAX_FRAME_SECONDS:
@@ -613,14 +617,14 @@ class Server:
             elif now - connection.last_active > self.max_idle_seconds:
                 self.log_closed(connection.session, "idle")
                 (connection.abort if connection.is_ending else connection.close)()
-        self._sweep = self.loop.call_later(_SWEEP_INTERVAL_SECONDS, self._close_idle)
+        self._idle_check = self.loop.call_later(_IDLE_CHECK_INTERVAL_SECONDS, self._close_idle)
 
     async def close(self) -> None:
         """Close all listeners and connections."""
         self.stop_listening()
         for alarm in self._alarms:
             alarm.stop()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        if self._idle_check is not None:
+            self._idle_check.cancel()
         await self.wait_closed()
         await self.commit.close()

@@ -83,7 +83,7 @@ class DeferredResponse:
 
 
 Answer: TypeAlias = "Message | EncodedResponse | DeferredResponse | None"
-# The arguments are a Request and the BrokerState, whose modules import this one.
+# The arguments are a Request and the BrokerState. Both types are defined in modules that import this module.
 Handler: TypeAlias = "Callable[[Any, Any], Answer]"
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
@@ -141,7 +141,9 @@ class RequiredPermission:
         """The error of a request or part without the permission."""
         if isinstance(self.denied, ErrorCode):
             return self.denied
-        resource = "DELEGATION_TOKEN" if self.resource == "USER" else self.resource  # a USER resource owns tokens
+        resource = (
+            "DELEGATION_TOKEN" if self.resource == "USER" else self.resource
+        )  # permissions on a USER are about tokens
         return ErrorCode[f"{resource}_AUTHORIZATION_FAILED"]
 
 
@@ -199,10 +201,10 @@ class Api:
     @property
     def key(self) -> int:
         """The API key."""
-        return self.catalog.key
+        return self.definition.key
 
     @property
-    def catalog(self) -> catalog.Api:
+    def definition(self) -> catalog.Api:
         """The API's definition in the catalog, or in user-supplied specs."""
         return self.rewritten or _in_catalog(self.name)
 
@@ -217,5 +219,5 @@ class Api:
         """The lowest and highest served version. Versions that Kafka marks unstable are excluded."""
         if self.versions is not None:
             return self.versions
-        catalog_api = self.catalog
-        return catalog_api.versions.lowest, catalog_api.versions.highest - int(catalog_api.is_latest_unstable)
+        definition = self.definition
+        return definition.versions.lowest, definition.versions.highest - int(definition.is_latest_unstable)

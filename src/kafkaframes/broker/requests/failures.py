@@ -8,7 +8,7 @@ from kafkaframes.broker.requests.api import Answer, map_answer
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 
-_MAX_TEXT_LENGTH = 1_000
+_MAX_ERROR_MESSAGE_LENGTH = 1_000
 _CRC_POSITION = 17  # in format 2, this is a byte of the CRC (17 to 20); in formats 0 and 1, of the timestamp or the key
 
 
@@ -112,8 +112,12 @@ def shorten_texts(answer: Struct) -> None:
     """Shorten error messages: a message that repeats the client's input may exceed Kafka's limit for strings."""
     for info in type(answer)._fields:
         value = getattr(answer, info.attribute)
-        if isinstance(value, str) and info.attribute.endswith("error_message") and len(value) > _MAX_TEXT_LENGTH:
-            setattr(answer, info.attribute, f"{value[:_MAX_TEXT_LENGTH]}...")
+        if (
+            isinstance(value, str)
+            and info.attribute.endswith("error_message")
+            and len(value) > _MAX_ERROR_MESSAGE_LENGTH
+        ):
+            setattr(answer, info.attribute, f"{value[:_MAX_ERROR_MESSAGE_LENGTH]}...")
         for inner in value if isinstance(value, list) else (value,):
             if isinstance(inner, Struct):
                 shorten_texts(inner)

@@ -128,12 +128,12 @@ class Quotas:
 
     def max_response_bytes(self, request: Request) -> float:
         """Return the largest size of a Fetch response: the bytes that its quota allows in a window."""
-        quota = self._payer_and_limit(FETCH, request)
+        quota = self._find_payer_and_limit(FETCH, request)
         return float("inf") if quota is None else quota[1] * (_SAMPLES - 1)
 
     def charge(self, request: Request, key: str, amount: float, now_ms: float) -> int:
         """Count usage; return the throttle time in milliseconds."""
-        quota = self._payer_and_limit(key, request)
+        quota = self._find_payer_and_limit(key, request)
         if quota is None:
             return 0
         payer, limit = quota
@@ -144,7 +144,7 @@ class Quotas:
 
     def refund(self, request: Request, key: str, amount: float, now_ms: float) -> None:
         """Remove usage that was just counted, because the data is not sent."""
-        quota = self._payer_and_limit(key, request)
+        quota = self._find_payer_and_limit(key, request)
         if quota is not None:
             _get_or_create(self._rates, quota[0], UsageRate).add(-amount, now_ms)
 
@@ -153,7 +153,7 @@ class Quotas:
 
         Versions before KIP-599 are never rejected; they are only throttled.
         """
-        quota = self._payer_and_limit(MUTATION, request)
+        quota = self._find_payer_and_limit(MUTATION, request)
         if quota is None:
             return True
         payer, limit = quota
@@ -167,8 +167,8 @@ class Quotas:
             request.throttle_ms = max(request.throttle_ms, bucket.throttle_ms(limit))
         return is_allowed
 
-    def _payer_and_limit(self, key: str, request: Request) -> tuple[_Payer, float] | None:
-        """Return the payer and the limit of a request's quota; None if it has none."""
+    def _find_payer_and_limit(self, key: str, request: Request) -> tuple[_Payer, float] | None:
+        """Return the client that a request's usage is charged to, and its limit; None if no quota applies."""
         limits = self.limits.get(key)
         if limits:
             for entity, user, client in _iterate_entities(request.session, request.client_id or ""):
@@ -210,9 +210,9 @@ def is_counted(request: Request) -> bool:
 def _iterate_entities(session: Session, client: str) -> Iterator[tuple[_Entity, str, str]]:
     """Yield the entities with quotas that may apply to a request, most specific first, with the payer of each."""
     user = session.principal.removeprefix(_USER_PREFIX)
-    for of_user in (user, None):
-        for of_client in (client, None):
-            yield frozenset({("user", of_user), ("client-id", of_client)}), user, client
-        yield frozenset({("user", of_user)}), user, ""
-    for of_client in (client, None):
-        yield frozenset({("client-id", of_client)}), "", client
+    for entity_user in (user, None):
+        for entity_client in (client, None):
+            yield frozenset({("user", entity_user), ("client-id", entity_client)}), user, client
+        yield frozenset({("user", entity_user)}), user, ""
+    for entity_client in (client, None):
+        yield frozenset({("client-id", entity_client)}), "", client

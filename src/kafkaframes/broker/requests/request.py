@@ -14,10 +14,10 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import body_class
 
 ANONYMOUS_PRINCIPAL = "User:ANONYMOUS"
-_LONG_REQUEST_BYTES = 64 << 10  # smallest size of a long request
-_LONG_REQUEST_BYTES_OF_API = {"Produce": 2 << 20}  # higher limit, because the records of a request are not decoded
-# A short request of these APIs can have a long response: all settings, all members.
-_LONG_REQUEST_BYTES_OF_API |= dict.fromkeys(
+_LONG_REQUEST_BYTES = 64 << 10  # a thread decodes longer requests
+_LONG_REQUEST_BYTES_BY_API = {"Produce": 2 << 20}  # higher limit, because the records of a request are not decoded
+# A thread handles each of these requests, because a short one can have a long response: all settings, all members.
+_LONG_REQUEST_BYTES_BY_API |= dict.fromkeys(
     ("ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "ShareGroupDescribe"), 0
 )
 
@@ -117,7 +117,7 @@ class TypedRequest(Generic[RequestT, ResponseT]):
     @property
     def may_be_long(self) -> bool:
         """Whether the request, or its response, may be so large that it is decoded or encoded in a thread."""
-        return not self.is_unknown_version and len(self.data) > _LONG_REQUEST_BYTES_OF_API.get(
+        return not self.is_unknown_version and len(self.data) > _LONG_REQUEST_BYTES_BY_API.get(
             self.api.name, _LONG_REQUEST_BYTES
         )
 

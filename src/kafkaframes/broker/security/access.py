@@ -25,7 +25,7 @@ OPERATIONS: Mapping[str, int] = {
     "DESCRIBE_TOKENS": 14,
     "TWO_PHASE_COMMIT": 15,
 }
-OPERATIONS_OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
+OPERATIONS_BY_RESOURCE_TYPE: Mapping[str, tuple[str, ...]] = {
     "TOPIC": ("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
     "GROUP": ("READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
     "CLUSTER": (
@@ -41,7 +41,7 @@ OPERATIONS_OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     "DELEGATION_TOKEN": ("DESCRIBE",),
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }
-CLUSTER_NAME: Final = "kafka-cluster"
+CLUSTER_RESOURCE_NAME: Final = "kafka-cluster"
 _OMIT_RESPONSE_PART: Final = -1  # used instead of an error code if the response omits the topic or group
 
 
@@ -86,7 +86,7 @@ class AllowAllAuthorizer:
 
     def allowed_operations(self, session: Session, resource: str, name: str) -> int:
         """Return all operations of the resource type."""
-        return operation_bits(OPERATIONS_OF_RESOURCE[resource])
+        return operation_bits(OPERATIONS_BY_RESOURCE_TYPE[resource])
 
 
 class MemberIdentity(NamedTuple):
@@ -115,7 +115,7 @@ def member_identity_of(session: Session, access: Authorizer) -> MemberIdentity:
 def check_access(request: Request, access: Authorizer) -> int:
     """Return the error code if the client lacks a permission for the whole request, else 0."""
     for right in request.api.permissions_at(request.version, whole=True):
-        name = getattr(request.body, right.field) if right.field else CLUSTER_NAME
+        name = getattr(request.body, right.field) if right.field else CLUSTER_RESOURCE_NAME
         if name is not None and not _is_granted(request, access, right, name):
             return right.error
     return ErrorCode.NONE
@@ -159,6 +159,6 @@ def _is_granted(request: Request, access: Authorizer, right: RequiredPermission,
     """Return whether the client has a permission on the resource with this name."""
     if not right.is_needed:
         return True
-    if right.or_cluster and access.allows(request.session, right.or_cluster, "CLUSTER", CLUSTER_NAME):
+    if right.or_cluster and access.allows(request.session, right.or_cluster, "CLUSTER", CLUSTER_RESOURCE_NAME):
         return True
     return access.allows(request.session, right.operation, right.resource, name)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kafkaframes.broker.requests.api import CloseConnection
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.access import CLUSTER_NAME, OPERATIONS, OPERATIONS_OF_RESOURCE
+from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, OPERATIONS, OPERATIONS_BY_RESOURCE_TYPE
 
 ANY, ALL = 1, 2
 MATCH, LITERAL, PREFIXED = 2, 3, 4
@@ -145,7 +145,7 @@ class AclAuthorizer:
             if not self._prefix_lengths[length]:
                 del self._prefix_lengths[length]
 
-    def _acls_of(self, kind: int, name: str) -> list[Acl]:
+    def _find_matching_acls(self, kind: int, name: str) -> list[Acl]:
         """Return the ACLs of a resource: by its name, by the wildcard, and by each prefix of its name."""
         prefixes = [(kind, True, name[:length]) for length in self._prefix_lengths if length <= len(name)]
         patterns = [(kind, False, name), (kind, False, WILDCARD_NAME), *prefixes]
@@ -156,7 +156,7 @@ class AclAuthorizer:
         if (self._allows_unruled and not self._acls) or session.principal in self._super_users:
             return True
         kind, number = RESOURCE_TYPES[resource], OPERATIONS[operation]
-        resource_acls = self._acls_of(kind, name)
+        resource_acls = self._find_matching_acls(kind, name)
         if not resource_acls:
             return self._allows_unruled
         host = session.peer.rpartition(":")[0]
@@ -171,7 +171,7 @@ class AclAuthorizer:
 
         WRITE to a topic is sufficient if an ACL allows a pattern, and no ACL denies a pattern that covers it.
         """
-        if self.allows(session, "IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_NAME):
+        if self.allows(session, "IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_RESOURCE_NAME):
             return True
         if self.allows(session, "WRITE", "TOPIC", _ANY_TOPIC_NAME):
             return True
@@ -192,7 +192,7 @@ class AclAuthorizer:
             return 0
         allowed_operations = (
             operation
-            for operation in OPERATIONS_OF_RESOURCE[resource]
+            for operation in OPERATIONS_BY_RESOURCE_TYPE[resource]
             if self.allows(session, operation, resource, name)
         )
         return sum(1 << OPERATIONS[operation] for operation in allowed_operations)
@@ -225,7 +225,7 @@ def check_acl_rows(rows: Iterable[Acl | AclFilter]) -> None:
     """Close the connection if a type, operation or permission is UNKNOWN (0): Kafka cannot decode such a request."""
     for row in rows:
         if 0 in (row.resource_type, row.pattern_type, row.operation, row.permission):
-            raise CloseConnection("an ACL or filter has an unknown element")
+            raise CloseConnection("an ACL or filter has an unknown type, operation or permission")
 
 
 def acl_error(acl: Acl) -> str | None:
@@ -242,6 +242,6 @@ def acl_error(acl: Acl) -> str | None:
         return f"principal {acl.principal!r} is invalid; expected Type:name"
     if not acl.resource_name:
         return "the resource has no name"
-    if acl.resource_type == RESOURCE_TYPES["CLUSTER"] and acl.resource_name != CLUSTER_NAME:
-        return f"the resource name of the cluster must be {CLUSTER_NAME}"
+    if acl.resource_type == RESOURCE_TYPES["CLUSTER"] and acl.resource_name != CLUSTER_RESOURCE_NAME:
+        return f"the resource name of the cluster must be {CLUSTER_RESOURCE_NAME}"
     return None

@@ -22,8 +22,8 @@ from kafkaframes.broker.settings.security_keys import (
     JWKS_URL_KEY,
     KERBEROS_RULES_KEY,
     KERBEROS_SERVICE_NAME_KEY,
+    OAUTHBEARER_KEYS,
     SECURITY_KEYS,
-    TOKEN_KEYS,
 )
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
@@ -77,7 +77,7 @@ def build_security(
         users=dict(map(_parse_user, users)),
         mechanisms=mechanisms,
         check_token=_build_token_check(
-            {name: value for name, value in texts.items() if name in TOKEN_KEYS}, mechanisms
+            {name: value for name, value in texts.items() if name in OAUTHBEARER_KEYS}, mechanisms
         ),
         kerberos=_build_kerberos(texts, logins),
         needs_sasl=any(listener.needs_sasl for listener in listeners)
@@ -113,7 +113,7 @@ def _build_kerberos(texts: Mapping[str, str], logins: Collection[str]) -> Kerber
         raise OptionError("listeners have different Kerberos logins; all listeners must have the same")
     login = jaas.parse(*logins)
     if login.module != jaas.KERBEROS_MODULE:
-        raise OptionError(f"sasl.jaas.config of GSSAPI names {login.module}, not {jaas.KERBEROS_MODULE}")
+        raise OptionError(f"the sasl.jaas.config of GSSAPI must name {jaas.KERBEROS_MODULE}, not {login.module}")
     principal = login.options.get("principal", "*")
     return Kerberos(
         keytab=login.keytab,
@@ -184,7 +184,7 @@ def _parse_user(text: str) -> tuple[str, str]:
 
 
 _OTHER_USERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO  # file permissions of the group and of all other users
-_MAX_FILE_BYTES: Final = 1 << 20
+_MAX_SECRET_FILE_BYTES: Final = 1 << 20
 
 
 def read_private_file(path: str) -> str:
@@ -196,7 +196,7 @@ def read_private_file(path: str) -> str:
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            data = file.read(_MAX_FILE_BYTES)
+            data = file.read(_MAX_SECRET_FILE_BYTES)
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}") from None
     if os.name == "posix" and mode & _OTHER_USERS_MODE:

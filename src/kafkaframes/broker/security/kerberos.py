@@ -217,7 +217,7 @@ class KerberosExchange(SaslExchange):
         try:
             return self._advance_context(message)
         except self._library.exceptions.GSSError as error:
-            _LOGGER.warning("GSSAPI: a client is refused: %s", error.gen_message())
+            _LOGGER.warning("GSSAPI: a client was rejected: %s", error.gen_message())
             raise AuthenticationError(_REJECTION_MESSAGE) from None
 
     def _advance_context(self, message: bytes) -> bytes:
@@ -230,7 +230,7 @@ class KerberosExchange(SaslExchange):
             self._context.__DEFER_STEP_ERRORS__ = False  # as in Kafka, no error token is sent
         elif self._context.complete:
             if message:
-                raise AuthenticationError("GSSAPI: an empty message was expected")
+                raise AuthenticationError("GSSAPI: the client's message must be empty")
             return self._offer_layers()
         token: bytes = self._context.step(message) or b""
         return token if token or not self._context.complete else self._offer_layers()
@@ -245,6 +245,6 @@ class KerberosExchange(SaslExchange):
         """Read the client's choice of a security layer, and set the user."""
         client_message = self._context.unwrap(message).message
         if len(client_message) < len(_NO_SECURITY_LAYER) or client_message[0] != _NO_SECURITY_LAYER[0]:
-            raise AuthenticationError("GSSAPI: only the layer without protection is offered")
+            raise AuthenticationError("GSSAPI: the client must choose no security layer")
         self.user = self._names.map_principal(str(self._context.initiator_name))
         return b""

@@ -20,8 +20,8 @@ from kafkaframes.broker.security.acls import Acl, AclAuthorizer
 from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange, PrincipalRules
 from kafkaframes.broker.security.scram import (
     HASH_BY_MECHANISM,
-    MIN_ITERATIONS,
-    SALT_BYTES,
+    MIN_SCRAM_ITERATIONS,
+    SCRAM_SALT_BYTES,
     AuthenticationError,
     DelegationTokens,
     ScramCredential,
@@ -53,10 +53,10 @@ class PlainExchange(SaslExchange):
         parts = message.split(b"\0")
         if len(parts) != 3:
             raise AuthenticationError("a PLAIN message must have three parts: authorization id, user and password")
-        acting_for, user, password = (part.decode("utf-8", "replace") for part in parts)
+        authorization_id, user, password = (part.decode("utf-8", "replace") for part in parts)
         if not user or not password:
             raise AuthenticationError("Authentication failed: username or password not specified")
-        if acting_for not in ("", user):
+        if authorization_id not in ("", user):
             raise AuthenticationError("Authentication failed: Client requested an authorization id that is different")
         stored_credential = self._passwords.get(user)
         is_right = hmac.compare_digest(*(_hash_password(text) for text in (stored_credential or "", password)))
@@ -160,7 +160,7 @@ class Credentials:
         """Compute the SCRAM credentials of all passwords in advance, so that all logins take the same time."""
         for mechanism in (name for name in self.mechanisms if name in HASH_BY_MECHANISM):
             for user, password in self.passwords.items():
-                salt = self._derive_credential(user, mechanism)[:SALT_BYTES]
+                salt = self._derive_credential(user, mechanism)[:SCRAM_SALT_BYTES]
                 self._derived_credentials[user, mechanism] = credential_from_password(mechanism, password, salt=salt)
 
     def find_scram(self, user: str, mechanism: str) -> ScramCredential:
@@ -183,18 +183,18 @@ class Credentials:
     def _create_decoy_credential(self, user: str, mechanism: str) -> ScramCredential:
         """Return a credential that looks like an existing user's. A name always gets the same salt and iterations."""
         seed = self._derive_credential(user, mechanism)
-        real = [
+        existing_credentials = [
             credential
             for (_, name), credential in (*self.scram.items(), *self._derived_credentials.items())
             if name == mechanism
         ]
-        shapes = sorted((len(credential.salt), credential.iterations) for credential in real) or [
-            (SALT_BYTES, MIN_ITERATIONS)
+        shapes = sorted((len(credential.salt), credential.iterations) for credential in existing_credentials) or [
+            (SCRAM_SALT_BYTES, MIN_SCRAM_ITERATIONS)
         ]
         size, iterations = shapes[int.from_bytes(seed[-8:], "big") % len(shapes)]
-        salt = hashlib.shake_256(seed).digest(size) if size != SALT_BYTES else seed[:SALT_BYTES]
-        nothing = secrets.token_bytes(hashlib.new(HASH_BY_MECHANISM[mechanism]).digest_size)
-        return ScramCredential(salt, iterations, nothing, nothing)
+        salt = hashlib.shake_256(seed).digest(size) if size != SCRAM_SALT_BYTES else seed[:SCRAM_SALT_BYTES]
+        random_key = secrets.token_bytes(hashlib.new(HASH_BY_MECHANISM[mechanism]).digest_size)
+        return ScramCredential(salt, iterations, random_key, random_key)
 
     def _derive_credential(self, user: str, mechanism: str) -> bytes:
         return hmac.digest(self.secret, f"{mechanism} {user}".encode("utf-8", "surrogatepass"), "sha512")

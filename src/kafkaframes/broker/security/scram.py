@@ -24,11 +24,11 @@ from kafkaframes.broker.requests.login import SaslExchange
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
 from kafkaframes.wire.primitives import uuid_to_text
 
-MIN_ITERATIONS: Final = 4096
-SALT_BYTES: Final = 16
-MAX_ITERATIONS: Final = 16384
+MIN_SCRAM_ITERATIONS: Final = 4096
+SCRAM_SALT_BYTES: Final = 16
+MAX_SCRAM_ITERATIONS: Final = 16384
 HASH_BY_MECHANISM: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISM_OF_NUMBER: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+MECHANISMS_BY_NUMBER: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _CLIENT_FIRST_PATTERN = re.compile(
     r"(?P<gs2>[ny],(?:a=(?P<zid>[^,]*))?,)(?P<bare>(?:m=[^,]*,)?n=(?P<user>[^,]*),r=(?P<nonce>[!-+\--~]+)(?P<extensions>(?:,.*)?))"
 )
@@ -79,10 +79,10 @@ def credential_from_salted_password(
 
 
 def credential_from_password(
-    mechanism: str, password: str, *, iterations: int = MIN_ITERATIONS, salt: bytes | None = None
+    mechanism: str, password: str, *, iterations: int = MIN_SCRAM_ITERATIONS, salt: bytes | None = None
 ) -> ScramCredential:
     """Return the credential of a password."""
-    salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
+    salt = secrets.token_bytes(SCRAM_SALT_BYTES) if salt is None else salt
     salted_password = hashlib.pbkdf2_hmac(_hash_of(mechanism), password.encode(), salt, iterations)
     return credential_from_salted_password(mechanism, salt, iterations, salted_password)
 
@@ -153,7 +153,7 @@ class ScramExchange(SaslExchange):
         if match is None:
             raise AuthenticationError("this is not the final message of a SCRAM client")
         if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
-            raise AuthenticationError("the nonce is not the one of this exchange")
+            raise AuthenticationError("the nonce does not belong to this exchange")
         if match["binding"] != base64.b64encode(self._gs2.encode()).decode():
             raise AuthenticationError("channel binding is not supported")
         signed = ",".join((*self._messages, match["bare"])).encode()
@@ -301,7 +301,7 @@ class DelegationTokens:
         """Remove tokens that expired long ago. Raise a ``RefusedError`` if delegation tokens are disabled."""
         if not self.secret_key:
             raise RefusedError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set")
-        for token in [one for one in self.by_id.values() if one.expires_ms + self.kept_ms < now_ms]:
+        for token in [token for token in self.by_id.values() if token.expires_ms + self.kept_ms < now_ms]:
             del self.by_id[token.token_id]
         for key in [key for key in self._credentials if key[0] not in self.by_id]:
             del self._credentials[key]

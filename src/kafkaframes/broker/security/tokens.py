@@ -91,10 +91,10 @@ def unsecured_token(token: str, now_ms: int) -> str:
     Raises:
         AuthenticationError: the token is malformed, is signed, has no user, or has expired.
     """
-    read = read_token(token)
-    if read.header.get("alg") != "none" or read.signature:
+    decoded_token = read_token(token)
+    if decoded_token.header.get("alg") != "none" or decoded_token.signature:
         raise AuthenticationError("the token is signed; only unsecured tokens (alg none) are accepted")
-    return UNSECURED_TOKEN_RULES.user_of(read.claims, now_ms)
+    return UNSECURED_TOKEN_RULES.user_of(decoded_token.claims, now_ms)
 
 
 def token_expiry_ms(text: str) -> int | None:
@@ -175,7 +175,7 @@ def _read_texts(claims: dict[str, Any], name: str) -> list[str]:
 
 Verify = Callable[[bytes, bytes], bool]  # signature, signed bytes
 _MAX_JWKS_BYTES: Final = 1 << 20
-_MAX_KEYS: Final = 100
+_MAX_JWKS_KEYS: Final = 100
 _JWKS_TIMEOUT_SECONDS: Final = 10.0
 _MIN_RSA_BITS: Final = 2048
 _JWKS_RETRY_SECONDS: Final = 10.0
@@ -294,22 +294,22 @@ def _fetch_keys(url: str) -> bytes:
 def _parse_keys(data: bytes, url: str) -> tuple[PublicKey, ...]:
     """Return the supported keys of a JWKS. Others, such as encryption keys, are ignored."""
     try:
-        rows = json.loads(data)["keys"][:_MAX_KEYS]
-        keys_of_set = [_parse_key(row) for row in rows if isinstance(row, dict)]
+        rows = json.loads(data)["keys"][:_MAX_JWKS_KEYS]
+        keys_or_none = [_parse_key(row) for row in rows if isinstance(row, dict)]
     except (ValueError, TypeError, KeyError, RecursionError, AuthenticationError):
         raise OptionError("the URL does not return a valid JWKS") from None
-    keys = tuple(key for key in keys_of_set if key is not None)
+    keys = tuple(key for key in keys_or_none if key is not None)
     if not keys:
         raise OptionError("the JWKS does not contain a key for RS256 or ES256")
     return keys
 
 
 def _parse_key(row: Mapping[str, Any]) -> PublicKey | None:
-    for algorithm, make in _VERIFIER_FACTORIES.items():
+    for algorithm, create_verifier in _VERIFIER_FACTORIES.items():
         if row.get("alg", algorithm) != algorithm or row.get("use", "sig") != "sig":
             continue
         try:
-            verify = make(row)
+            verify = create_verifier(row)
         except ValueError:  # the point is not on the curve, or the modulus is invalid
             return None
         if verify is not None:

@@ -77,23 +77,23 @@ _KEYS_BY_TYPE: Mapping[int, str] = {
         log.dir log.dirs match metrics process.roles sasl.enabled.mechanisms
     """,
 }
-_TOPIC_SETTING_OF_BROKER_KEY: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.items() if key}
+_TOPIC_SETTINGS_BY_BROKER_KEY: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.items() if key}
 
 
-def _expand_values(values_by_limit: Mapping[int, str]) -> dict[str, int]:
-    """Return a value for each setting.
+def _add_equivalent_settings(names_by_value: Mapping[int, str]) -> dict[str, int]:
+    """Return the value of each setting, from lists of setting names by value.
 
-    The broker defaults of topic and group settings have the same value as these settings.
+    The broker setting that is the default of a topic setting has the same value, and so has a group setting.
     """
-    values_by_name = {name: value for value, names in values_by_limit.items() for name in names.split()}
-    equivalent_names = {**_TOPIC_SETTING_OF_BROKER_KEY, **GROUP_SETTINGS}
+    values_by_name = {name: value for value, names in names_by_value.items() for name in names.split()}
+    equivalent_names = {**_TOPIC_SETTINGS_BY_BROKER_KEY, **GROUP_SETTINGS}
     return {
         **{name: values_by_name[other] for name, other in equivalent_names.items() if other in values_by_name},
         **values_by_name,
     }
 
 
-CONFIG_TYPES: Mapping[str, int] = _expand_values(_KEYS_BY_TYPE)
+CONFIG_TYPES: Mapping[str, int] = _add_equivalent_settings(_KEYS_BY_TYPE)
 
 # Broker settings that AlterConfigs may change (KIP-226), in addition to the defaults of topic settings. All others are
 # only read from server.properties.
@@ -103,7 +103,7 @@ _DYNAMIC_KEYS_TEXT = """
     max.connections max.connections.per.ip num.io.threads num.network.threads producer.id.expiration.ms
     ssl.keystore.location ssl.truststore.location
 """
-DYNAMIC_KEYS = frozenset((*_DYNAMIC_KEYS_TEXT.split(), *_TOPIC_SETTING_OF_BROKER_KEY))
+DYNAMIC_KEYS = frozenset((*_DYNAMIC_KEYS_TEXT.split(), *_TOPIC_SETTINGS_BY_BROKER_KEY))
 # Settings that Kafka changes only for a listener, with its prefix (DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS).
 _LISTENER_ONLY_KEYS_TEXT = """
     ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
@@ -195,8 +195,9 @@ def type_of(name: str, value: str) -> int:
     return DOUBLE if text.replace(".", "", 1).isdigit() else STRING
 
 
-_MIN_SEGMENT_BYTES = 14
-_BITS_OF_TYPE: Mapping[int, int] = {SHORT: 15, INT: 31, LONG: 63}
+_MIN_SEGMENT_BYTES = 14  # as in Kafka: the overhead of the oldest record format
+# Bits of the value, without the sign.
+_VALUE_BITS_BY_TYPE: Mapping[int, int] = {SHORT: 15, INT: 31, LONG: 63}
 _TYPE_DESCRIPTIONS: Mapping[int, str] = {
     SHORT: "a whole number of 16 bits",
     INT: "a whole number of 32 bits",
@@ -209,8 +210,8 @@ _DURATION_PATTERN = re.compile(
     r"by_duration:P(?=[0-9T])([0-9]{1,9}D)?(T(?=[0-9])([0-9]{1,9}H)?([0-9]{1,9}M)?([0-9]{1,9}(\.[0-9]{1,9})?S)?)?"
 )
 
-# Minimum value -> the settings with this minimum. Some also have a maximum, in _MAX_VALUES.
-_MIN_VALUES: Mapping[int, str] = {
+# Minimum value -> the settings with this minimum. Some also have a maximum, in _MAX_VALUES_BY_KEY.
+_KEYS_BY_MIN_VALUE: Mapping[int, str] = {
     -131072: "compression.zstd.level",
     -2: "local.retention.bytes local.retention.ms",
     -1: "compression.gzip.level retention.ms",
@@ -244,7 +245,7 @@ _MIN_VALUES: Mapping[int, str] = {
     1000: "group.share.record.lock.duration.ms",
     1024: "fetch.max.bytes",
 }
-_MAX_VALUES: Mapping[str, int] = {
+_MAX_VALUES_BY_KEY: Mapping[str, int] = {
     "compression.gzip.level": 9,
     "compression.lz4.level": 17,
     "compression.zstd.level": 22,
@@ -253,8 +254,8 @@ _MAX_VALUES: Mapping[str, int] = {
     "group.share.record.lock.duration.ms": 3_600_000,
     "min.cleanable.dirty.ratio": 1,
 }
-_MIN_VALUE_OF_KEY: Mapping[str, int] = _expand_values(_MIN_VALUES)
-_VALID_VALUES: Mapping[str, tuple[str, ...]] = {
+_MIN_VALUES_BY_KEY: Mapping[str, int] = _add_equivalent_settings(_KEYS_BY_MIN_VALUE)
+_VALID_VALUES_BY_KEY: Mapping[str, tuple[str, ...]] = {
     "cleanup.policy": ("compact", "delete"),
     "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     "kafkaframes.on.noncontiguous": ("kafka", "reject", "reassign", "keep"),
@@ -273,11 +274,11 @@ def normalize_value(name: str, value: str) -> str:
     Raises:
         OptionError: the value is invalid for the setting. The message contains both.
     """
-    kind, topic_key = CONFIG_TYPES.get(name, STRING), _TOPIC_SETTING_OF_BROKER_KEY.get(name, name)
+    kind, topic_key = CONFIG_TYPES.get(name, STRING), _TOPIC_SETTINGS_BY_BROKER_KEY.get(name, name)
     text = value.strip()
     if kind == BOOLEAN:
         return _check_boolean(name, text)
-    if kind in _BITS_OF_TYPE:
+    if kind in _VALUE_BITS_BY_TYPE:
         return str(_check_range(name, topic_key, _parse_integer(name, text, kind)))
     if kind == DOUBLE:
         if _DECIMAL_PATTERN.fullmatch(text) is None:
@@ -285,7 +286,7 @@ def normalize_value(name: str, value: str) -> str:
         return repr(float(_check_range(name, topic_key, float(text))))
     if kind == LIST:
         return ",".join(_check_list(name, topic_key, split_list(value)))
-    choices = _VALID_VALUES.get(topic_key)
+    choices = _VALID_VALUES_BY_KEY.get(topic_key)
     if choices is not None and value not in choices:
         raise _refuse_value(name, value, f"one of {', '.join(choices)}")
     _KEY_VALIDATORS.get(name, _any)(name, value)
@@ -312,7 +313,7 @@ def _check_boolean(name: str, text: str) -> str:
 
 
 def _parse_integer(name: str, text: str, kind: int) -> int:
-    limit = 1 << _BITS_OF_TYPE[kind]
+    limit = 1 << _VALUE_BITS_BY_TYPE[kind]
     if _INTEGER_PATTERN.fullmatch(text) is None or not -limit <= int(text) < limit:
         raise _refuse_value(name, text, _TYPE_DESCRIPTIONS[kind])
     return int(text)
@@ -320,7 +321,7 @@ def _parse_integer(name: str, text: str, kind: int) -> int:
 
 def _check_range(name: str, topic_key: str, number: float) -> float:
     """Return the number, after a check that it is in the setting's range."""
-    min_value, max_value = _MIN_VALUE_OF_KEY.get(topic_key), _MAX_VALUES.get(topic_key)
+    min_value, max_value = _MIN_VALUES_BY_KEY.get(topic_key), _MAX_VALUES_BY_KEY.get(topic_key)
     if min_value is not None and number < min_value:
         raise _refuse_value(name, number, f"at least {min_value}")
     if max_value is not None and number > max_value:
@@ -332,7 +333,7 @@ def _check_range(name: str, topic_key: str, number: float) -> float:
 
 def _check_list(name: str, topic_key: str, parts: list[str]) -> list[str]:
     """Return the list, after a check that each element is a valid value of the setting."""
-    choices = _VALID_VALUES.get(topic_key, ())
+    choices = _VALID_VALUES_BY_KEY.get(topic_key, ())
     for part in parts:
         if choices and part not in choices:
             raise _refuse_value(name, part, f"a list of {', '.join(choices)}")

@@ -45,9 +45,9 @@ class Feature(NamedTuple):
     level: int
 
 
-# The features other than metadata.version -> first release that supports it, first release that enables it by default
-# (major and minor version), and highest level.
-_OTHER_FEATURES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], int]]] = {
+# By feature (except metadata.version): the first release that supports it, the first release that enables it by
+# default, both as (major, minor), and its highest level in the latest release.
+_FEATURE_RELEASES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], int]]] = {
     KRAFT: ((3, 9), (4, 0), 1),
     TRANSACTION_FEATURE: ((4, 0), (4, 0), 2),
     GROUP: ((4, 0), (4, 0), 1),
@@ -69,7 +69,7 @@ def features_of_release(version: tuple[int, ...] = _LATEST_RELEASE) -> dict[str,
     level = _METADATA_LEVELS.get(release, _METADATA_LEVELS[_LATEST_RELEASE])
     lowest = _MIN_BRIDGE_LEVEL if release >= _FIRST_RELEASE_WITHOUT_ZOOKEEPER else 1
     features = {METADATA: Feature(lowest, level, level)}
-    for name, (since, default_since, highest) in _OTHER_FEATURES.items():
+    for name, (since, default_since, highest) in _FEATURE_RELEASES.items():
         if release >= since:
             features[name] = Feature(0, highest, highest if release >= default_since else 0)
     return features
@@ -80,7 +80,7 @@ def transaction_version_of(features: Mapping[str, Feature]) -> int:
     feature.
     """
     feature = features.get(TRANSACTION_FEATURE)
-    return _OTHER_FEATURES[TRANSACTION_FEATURE][2] if feature is None else feature.level
+    return _FEATURE_RELEASES[TRANSACTION_FEATURE][2] if feature is None else feature.level
 
 
 def restore_levels(features: Mapping[str, Feature], levels: Mapping[str, int]) -> dict[str, Feature]:

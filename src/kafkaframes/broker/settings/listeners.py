@@ -21,7 +21,7 @@ _LISTENER_PATTERN = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?P<host>[^:/,\[\]]*|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})"
 )
 _MAX_PORT = 65535
-LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+LOOPBACK_BY_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class ListenerOptions:
         ports = (self.port, *(() if self.advertised is None else self.advertised[1:]))
         if any(not 0 <= port <= _MAX_PORT for port in ports):
             raise OptionError(f"port {max(ports)} is out of range; expected 0 to {_MAX_PORT}")
-        if self.advertised is not None and self.advertised[0] in LOOPBACK_OF_WILDCARD:
+        if self.advertised is not None and self.advertised[0] in LOOPBACK_BY_WILDCARD:
             raise OptionError(f"clients cannot use the address {self.advertised[0]!r}: it is a wildcard address")
         object.__setattr__(self, "name", self.name or self.protocol)
 
@@ -69,7 +69,7 @@ class ListenerOptions:
     def address_for_clients(self, port: int) -> tuple[str, int]:
         """Return the advertised host and port of a socket that is bound to ``port``. Raise if the port is too large."""
         if self.advertised is None:
-            return LOOPBACK_OF_WILDCARD.get(self.host, self.host), port
+            return LOOPBACK_BY_WILDCARD.get(self.host, self.host), port
         host, advertised_port = self.advertised
         reported_port = advertised_port + port - self.port if advertised_port and self.port else advertised_port or port
         if reported_port > _MAX_PORT:
@@ -107,7 +107,7 @@ def parse_listeners(settings: MutableMapping[str, str]) -> tuple[ListenerOptions
         if name in controller_names:
             continue
         if name not in listeners:
-            raise OptionError(f"advertised.listeners: {name} is not one of listeners")
+            raise OptionError(f"advertised.listeners: {name} is not in listeners")
         listeners[name] = replace(listeners[name], advertised=(host, port))
     fixed_ports = [listener.port for listener in listeners.values() if listener.port]
     if len(set(fixed_ports)) < len(fixed_ports):

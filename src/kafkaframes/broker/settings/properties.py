@@ -67,7 +67,7 @@ def is_known(key: str) -> bool:
     return (
         key in _SUPPORTED_KEYS
         or key in _TIME_UNIT_KEYS
-        or any(form.fullmatch(key) for form in (_LISTENER_KEY_PATTERN, GSSAPI_LOGIN_PATTERN))
+        or any(pattern.fullmatch(key) for pattern in (_LISTENER_KEY_PATTERN, GSSAPI_LOGIN_PATTERN))
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 KERBEROS_RULES_KEY: Final = "sasl.kerberos.principal.to.local.rules"
 JWKS_URL_KEY: Final = "sasl.oauthbearer.jwks.endpoint.url"
 ALLOW_UNSECURED_KEY: Final = "kafkaframes.sasl.oauthbearer.allow.unsecured"
-TOKEN_KEYS: Final = frozenset(
+OAUTHBEARER_KEYS: Final = frozenset(
     {
         JWKS_URL_KEY,
         ALLOW_UNSECURED_KEY,
@@ -27,7 +27,7 @@ GSSAPI_LOGIN_PATTERN: Final = re.compile(r"listener\.name\.[^.]+\.gssapi\.sasl\.
 SECURITY_KEYS = frozenset(
     {
         "sasl.enabled.mechanisms",
-        *TOKEN_KEYS,
+        *OAUTHBEARER_KEYS,
         KERBEROS_RULES_KEY,
         KERBEROS_SERVICE_NAME_KEY,
         "ssl.keystore.type",

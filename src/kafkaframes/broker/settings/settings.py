@@ -278,15 +278,15 @@ class BrokerSettings:
         except ValueError:
             raise OptionError(f"{key} must be an integer, not {self.get_text(key)!r}") from None
 
-    def key_of_listener(self, key: str, listener: str, mechanism: str) -> str:
+    def find_listener_key(self, key: str, listener: str, mechanism: str) -> str:
         """Return the most specific key that is set for a listener and SASL mechanism (KIP-103, KIP-86).
 
         >>> settings = BrokerSettings({"listener.name.outside.plain.connections.max.reauth.ms": "5"})
-        >>> settings.key_of_listener("connections.max.reauth.ms", "OUTSIDE", "PLAIN")
+        >>> settings.find_listener_key("connections.max.reauth.ms", "OUTSIDE", "PLAIN")
         'listener.name.outside.plain.connections.max.reauth.ms'
         """
-        of_listener = f"listener.name.{listener.lower()}."
-        keys = (f"{of_listener}{mechanism.lower()}.{key}", of_listener + key)
+        listener_prefix = f"listener.name.{listener.lower()}."
+        keys = (f"{listener_prefix}{mechanism.lower()}.{key}", listener_prefix + key)
         return next((name for name in keys if name in self.explicit), key)
 
     def get_flag(self, key: str) -> bool:
@@ -344,8 +344,10 @@ _TOPIC_SETTING_DESCRIPTIONS: Mapping[str, str] = {
     "max.message.bytes": "Largest size of a batch, in bytes, after compression.",
     "message.downconversion.enable": "Whether records are converted for consumers that only support older formats.",
     "message.format.version": "Record format of the log, as the Kafka release that introduced it.",
-    "message.timestamp.after.max.ms": "Largest difference of a timestamp after the broker's time, in milliseconds.",
-    "message.timestamp.before.max.ms": "Largest difference of a timestamp before the broker's time, in milliseconds.",
+    "message.timestamp.after.max.ms": "Longest time by which a timestamp may be after the broker's time, "
+    "in milliseconds.",
+    "message.timestamp.before.max.ms": "Longest time by which a timestamp may be before the broker's "
+    "time, in milliseconds.",
     "message.timestamp.difference.max.ms": "Older setting for both timestamp limits (before and after), in "
     "milliseconds.",
     "message.timestamp.type": "Timestamps of records: the client's (CreateTime) or the broker's (LogAppendTime).",
@@ -357,7 +359,7 @@ _TOPIC_SETTING_DESCRIPTIONS: Mapping[str, str] = {
     "retention.bytes": "Size of a partition above which its oldest segments are deleted, in bytes; -1: unlimited.",
     "retention.ms": "Time after which segments are deleted, in milliseconds; -1: never.",
     "segment.bytes": "Largest size of a segment, in bytes.",
-    "segment.index.bytes": "Largest size of an index file, in bytes; a larger one starts a new segment.",
+    "segment.index.bytes": "Largest size of an index file, in bytes. A full index starts a new segment.",
     "segment.jitter.ms": "Accepted but ignored: all segments are rolled after the same time.",
     "segment.ms": "Time after which a new segment is started, whatever the size of the current one, in milliseconds.",
     "unclean.leader.election.enable": "Whether a replica that is not in sync may become leader if no in-sync "
@@ -401,7 +403,7 @@ _BROKER_SETTING_DESCRIPTIONS: Mapping[str, str] = {
     "group.share.max.assignment.interval.ms": "Longest assignment interval that a share group may set.",
     "group.share.max.delivery.count.limit": "Largest delivery count limit that a share group may set.",
     "group.share.max.heartbeat.interval.ms": "Longest heartbeat interval that a share group may set.",
-    "group.share.max.partition.max.record.locks": "Largest partition limit of acquired records that a share group "
+    "group.share.max.partition.max.record.locks": "Largest limit of acquired records per partition that a share group "
     "may set.",
     "group.share.max.record.lock.duration.ms": "Longest record lock duration that a share group may set.",
     "group.share.max.session.timeout.ms": "Longest session timeout that a share group may set.",
@@ -409,7 +411,7 @@ _BROKER_SETTING_DESCRIPTIONS: Mapping[str, str] = {
     "group.share.min.assignment.interval.ms": "Shortest assignment interval that a share group may set.",
     "group.share.min.delivery.count.limit": "Smallest delivery count limit that a share group may set.",
     "group.share.min.heartbeat.interval.ms": "Shortest heartbeat interval that a share group may set.",
-    "group.share.min.partition.max.record.locks": "Smallest partition limit of acquired records that a share group "
+    "group.share.min.partition.max.record.locks": "Smallest limit of acquired records per partition that a share group "
     "may set.",
     "group.share.min.record.lock.duration.ms": "Shortest record lock duration that a share group may set.",
     "group.share.min.session.timeout.ms": "Shortest session timeout that a share group may set.",
@@ -435,8 +437,8 @@ _BROKER_SETTING_DESCRIPTIONS: Mapping[str, str] = {
     "group.streams.session.timeout.ms": "Time without heartbeats after which a member is removed from its "
     "streams group, in milliseconds.",
     "group.consumer.max.size": "Largest number of members of a consumer group (KIP-848).",
-    "group.consumer.migration.policy": "Protocol changes of groups with members: disabled, upgrade, downgrade, or "
-    "bidirectional.",
+    "group.consumer.migration.policy": "Allowed protocol changes of groups with members: disabled, upgrade, "
+    "downgrade, or bidirectional.",
     "group.consumer.session.timeout.ms": "Time without heartbeats after which a member is removed from its "
     "consumer group (KIP-848), in milliseconds.",
     "group.coordinator.rebalance.protocols": "Enabled group protocols.",
@@ -453,7 +455,7 @@ _BROKER_SETTING_DESCRIPTIONS: Mapping[str, str] = {
     "max.connections": "Largest number of open connections.",
     "max.incremental.fetch.session.cache.slots": "Largest number of incremental fetch sessions (KIP-227).",
     "node.id": "Node id.",
-    "num.partitions": "Number of partitions of a topic that does not specify it.",
+    "num.partitions": "Number of partitions of a topic that is created without this number.",
     "offset.metadata.max.bytes": "Largest size of the metadata of a committed offset, in bytes.",
     "offsets.retention.minutes": "Time for which the offsets of a group without members are retained, in minutes.",
     "offsets.topic.num.partitions": "Number of partitions of __consumer_offsets.",

@@ -46,7 +46,7 @@ def run_each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
     return results
 
 
-def create_rows_steps(
+def create_rows_in_steps(
     items: Iterable[Item], row: Callable[[Item], Result], size: Callable[[Result], int] = lambda _: 1
 ) -> Steps[list[Result]]:
     """Create a row for each item, in steps if there are many.
@@ -54,13 +54,13 @@ def create_rows_steps(
     ``size`` returns the cost of a row, as a number of ordinary rows.
     """
     rows: list[Result] = []
-    since_turn = 0
+    cost_since_turn = 0
     for item in items:
-        if since_turn >= ROWS_PER_TURN:
+        if cost_since_turn >= ROWS_PER_TURN:
             yield
-            since_turn = 0
+            cost_since_turn = 0
         rows.append(row(item))
-        since_turn += size(rows[-1])
+        cost_since_turn += size(rows[-1])
     return rows
 
 
@@ -123,11 +123,11 @@ class ChangeQueue:
 
         Args:
             is_change: whether other changes must wait until this one has finished.
-            size: as for ``create_rows_steps``.
+            size: as for ``create_rows_in_steps``.
         """
 
         def answering() -> Steps[Answer]:
-            return answer((yield from create_rows_steps(items, row, size)))
+            return answer((yield from create_rows_in_steps(items, row, size)))
 
         return self.run(answering()) if is_change else self.run_concurrently(answering())
 

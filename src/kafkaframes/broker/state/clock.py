@@ -139,7 +139,7 @@ class BrokerClock:
 
 
 _Answer = TypeVar("_Answer")
-_MAX_WAIT_SECONDS = 60.0
+_CALL_TIMEOUT_SECONDS = 60.0
 
 
 class LoopThread:
@@ -176,7 +176,7 @@ class LoopThread:
         asyncio.set_event_loop(loop)
         loop.run_forever()
 
-    def call(self, work: Coroutine[Any, Any, _Answer], *, timeout: float | None = _MAX_WAIT_SECONDS) -> _Answer:
+    def call(self, work: Coroutine[Any, Any, _Answer], *, timeout: float | None = _CALL_TIMEOUT_SECONDS) -> _Answer:
         """Run a coroutine on the loop from another thread; return its result.
 
         Raises:
@@ -189,7 +189,7 @@ class LoopThread:
         """End the loop's own thread, if it has one, and release the loop."""
         if self._thread is not None and self.loop is not None:
             self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join(_MAX_WAIT_SECONDS)
+            self._thread.join(_CALL_TIMEOUT_SECONDS)
             self.loop.close()
         self._thread = self.loop = None
 

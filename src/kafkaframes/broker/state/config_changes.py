@@ -57,10 +57,14 @@ class InvalidRequestError(OptionError):
 
 
 def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
-    """Answer AlterConfigs and IncrementalAlterConfigs. Each resource is changed separately, after earlier changes."""
+    """Answer AlterConfigs or IncrementalAlterConfigs: change each resource, after earlier requests have finished."""
     resources = request.body.resources
-    times = Counter((one.resource_type, one.resource_name) for one in resources)
-    fails = any(_has_unknown_operation(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    fails = any(
+        _has_unknown_operation(resource)
+        for resource in resources
+        if times[resource.resource_type, resource.resource_name] == 1
+    )
 
     def alter_row(resource: Any) -> Any:
         """Change the settings of one resource, and return its response row."""
@@ -68,7 +72,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         code: int = ErrorCode.INVALID_REQUEST
         message: str | None = "the request has an unknown operation"
         if times[kind, name] > 1:
-            message = f"{name} is listed twice"
+            message = f"{name} is listed repeated_names"
         # An unknown operation prevents all changes. Kafka's controller then fails and returns error code -1 for all
         # resources.
         elif not fails or kind not in _CHANGE_FUNCTIONS:
@@ -78,7 +82,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         )
 
     def build_response(rows: list[Any]) -> Answer:
-        if not request.body.validate_only and any(alter_row.error_code == ErrorCode.NONE for alter_row in rows):
+        if not request.body.validate_only and any(row.error_code == ErrorCode.NONE for row in rows):
             broker.save_metadata()  # saved once for all resources, because each save writes all metadata
         response: Answer = request.response(responses=rows)
         return response
@@ -89,7 +93,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
 
 
 def _change_cost(broker: BrokerState, row: Any) -> int:
-    """Return the cost of a change in ordinary rows: each log to which the setting applies is reconfigured."""
+    """Return the cost of a settings change, as a number of ordinary rows: 1, and 1 for each log to reconfigure."""
     if row.resource_type == BROKER:
         return 1 + len(broker.topics)
     topic = broker.topics.get(row.resource_name) if row.resource_type == TOPIC else None
@@ -211,7 +215,7 @@ def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) ->
         raise OptionError(f"Unknown topic config name: {unknown}")
     kept_values = {name: normalize_value(name, value) for name, value in configs.items()}
     min_lag_ms, max_lag_ms = (
-        int(settings.get_topic_value(f"{which}.compaction.lag.ms", kept_values)) for which in ("min", "max")
+        int(settings.get_topic_value(f"{bound}.compaction.lag.ms", kept_values)) for bound in ("min", "max")
     )
     if min_lag_ms > max_lag_ms:
         raise OptionError(
@@ -331,9 +335,9 @@ def alter_configs(operations: list[Any]) -> Change:
 
 def _check_rows(rows: list[Any]) -> list[Any]:
     """Return the rows; raise an ``InvalidRequestError`` if a name is repeated or a value is missing."""
-    twice = [name for name, times in Counter(row.name for row in rows).items() if times > 1]
-    if twice:
-        raise InvalidRequestError(f"{twice[0]} is listed twice")
+    repeated_names = [name for name, times in Counter(row.name for row in rows).items() if times > 1]
+    if repeated_names:
+        raise InvalidRequestError(f"{repeated_names[0]} is listed repeated_names")
     for row in rows:
         if row.value is None and getattr(row, "config_operation", SET) != DELETE:
             raise InvalidRequestError(f"{row.name} has no value")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkaframes.broker.requests.request import Request
-from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied
+from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, check_denied
 from kafkaframes.broker.settings.config_values import DYNAMIC_KEYS, UNKNOWN, type_of
 from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state.state import BrokerState
@@ -18,8 +18,8 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
 OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, IN_FILE, BY_DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = range(1, 9)
 _ACL_RESOURCE_TYPES = {TOPIC: "TOPIC", GROUP: "GROUP"}  # other resources require the permission on the cluster
-# Read-only settings with fixed values, which tools query.
 _KEYS_WITHOUT_DEFAULT = frozenset({"node.id"})
+# Read-only settings with fixed values, which tools query.
 _FIXED_SETTINGS = {
     "group.consumer.assignors": "uniform,range",
     "offsets.topic.replication.factor": "1",
@@ -77,8 +77,8 @@ def build_topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> It
         values += _find_explicit_values(settings, broker_key)
         if broker_key and broker_key not in NULL_DEFAULTS:
             values.append((broker_key, settings.defaults.get(broker_key, default), BY_DEFAULT))
-        first = values[0] if values else (name, default, BY_DEFAULT)
-        yield ConfigRow(name, first[1], first[2], tuple(values))
+        _, value, source = values[0] if values else (name, default, BY_DEFAULT)
+        yield ConfigRow(name, value, source, tuple(values))
 
 
 def build_broker_rows(
@@ -123,21 +123,21 @@ def _build_metrics_rows(configs: Mapping[str, str]) -> Iterator[ConfigRow]:
 
 
 def _build_group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
-    for name, of_broker in GROUP_SETTINGS.items():
+    for name, broker_key in GROUP_SETTINGS.items():
         values = [(name, configs[name], OF_GROUP)] if name in configs else []
-        values += _find_explicit_values(settings, of_broker)
-        is_named = of_broker in DEFAULTS
+        values += _find_explicit_values(settings, broker_key)
+        is_named = broker_key in DEFAULTS
         values.append(
-            (of_broker if is_named else name, settings.get_default(of_broker) if is_named else of_broker, BY_DEFAULT)
+            (broker_key if is_named else name, settings.get_default(broker_key) if is_named else broker_key, BY_DEFAULT)
         )
         yield ConfigRow(name, values[0][1], values[0][2], tuple(values))
 
 
-def group_setting(broker: BrokerState, group_id: str, name: str) -> str:
+def get_group_setting(broker: BrokerState, group_id: str, name: str) -> str:
     """Return a group setting: the group's, else the broker's."""
     group_value: str | None = broker.metadata.entities.get("group_configs", {}).get(group_id, {}).get(name)
-    of_broker = GROUP_SETTINGS[name]
-    return group_value if group_value is not None else broker.settings.get_text(of_broker) or of_broker
+    broker_key = GROUP_SETTINGS[name]
+    return group_value if group_value is not None else broker.settings.get_text(broker_key) or broker_key
 
 
 def describe_resource(
@@ -158,7 +158,7 @@ def describe_resource(
         configs = broker.metadata.entities.get("group_configs", {}).get(name, {})
         return ErrorCode.NONE, None, list(_build_group_rows(broker.settings, configs))
     if kind == GROUP:
-        return ErrorCode.INVALID_REQUEST, "default settings of groups belong to the broker", []
+        return ErrorCode.INVALID_REQUEST, "the default settings of groups are broker settings", []
     return ErrorCode.INVALID_REQUEST, f"unknown resource type {kind}", []
 
 
@@ -171,7 +171,9 @@ def has_settings(broker: BrokerState, kind: int) -> bool:
 def check_config_access(request: Request, broker: BrokerState, kind: int, name: str) -> int:
     """Return the error code if the client lacks permission for a resource, else 0."""
     resource = _ACL_RESOURCE_TYPES.get(kind, "CLUSTER")
-    return check_denied(request, broker.access, resource, name if kind in _ACL_RESOURCE_TYPES else CLUSTER_NAME)
+    return check_denied(
+        request, broker.access, resource, name if kind in _ACL_RESOURCE_TYPES else CLUSTER_RESOURCE_NAME
+    )
 
 
 def _describe_topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:

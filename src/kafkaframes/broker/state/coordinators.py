@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.broker.settings.features import transaction_version_of
-from kafkaframes.broker.state.configs import group_setting
+from kafkaframes.broker.state.configs import get_group_setting
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
@@ -122,7 +122,7 @@ def create_coordinators(state: BrokerState) -> None:
         lambda: str(uuid4()),
         BrokerTopics(state),
         new_uuid=lambda: uuid_to_text(uuid4()),
-        setting=lambda group_id, name: int(group_setting(state, group_id, name)),
+        setting=lambda group_id, name: int(get_group_setting(state, group_id, name)),
     )
     state.groups = groups
     groups.load(_read_stored_records(state, GROUP_OFFSETS))
@@ -145,7 +145,7 @@ def create_coordinators(state: BrokerState) -> None:
         ShareKey(group_id, topic_id, index), epoch
     )
     state.share_groups = states
-    state.on_topic_deleted.append(lambda topic: _forget_topic(state, topic))
+    state.on_topic_deleted.append(lambda topic: _delete_topic_offsets(state, topic))
 
 
 def _read_stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecord]:
@@ -168,8 +168,8 @@ def _restore_markers(state: BrokerState) -> None:
                 )
 
 
-def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], DeferredResponse]) -> None:
-    """Resolve subscription patterns with ``run``, which calls a function in a thread."""
+def resolve_patterns_in_thread(state: BrokerState, run: Callable[[Callable[[], None]], DeferredResponse]) -> None:
+    """Resolve subscription patterns in a thread, through ``run``."""
 
     def run_in_thread(work: Callable[[], None], finish: Callable[[], None]) -> None:
         run(work).call_when_complete(lambda _: finish())
@@ -178,7 +178,7 @@ def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], 
 
 
 def _create_marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[..., None]:
-    """Return a function that writes transaction markers. In ``__consumer_offsets`` it also completes the offsets."""
+    """Return a function that writes transaction markers and, in ``__consumer_offsets``, completes offset commits."""
 
     def write_marker(
         topic_partition: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
@@ -214,8 +214,8 @@ def _wake_fetches(state: BrokerState, key: ShareKey) -> None:
         partition.notify()
 
 
-def _forget_topic(state: BrokerState, topic: Topic) -> None:
-    """Delete the committed offsets of a deleted topic, as Kafka does (OffsetMetadataManager)."""
+def _delete_topic_offsets(state: BrokerState, topic: Topic) -> None:
+    """Delete all groups' offsets in a deleted topic, as Kafka does (OffsetMetadataManager)."""
     with suppress(KafkaframesError):  # if the log is not available, the offsets expire
         state.groups.commits.delete_topic_offsets(topic.name)
         state.groups.delete_share_topic(topic.topic_id)

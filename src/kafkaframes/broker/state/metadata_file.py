@@ -93,12 +93,12 @@ def _check_topic_name(value: str, path: str) -> None:
     try:
         check_topic_name(value)
     except OptionError:
-        raise _field_error(path, "the name of a topic", value) from None
+        raise _field_error(path, "a topic name", value) from None
 
 
 def _check_node_id(value: str, path: str) -> None:
     if not (value.isascii() and value.isdecimal() and str(int(value)) == value):
-        raise _field_error(path, "the id of a node", value)
+        raise _field_error(path, "a node id", value)
 
 
 def _create_map_check(value_form: Form, *, name: Form = _check_text) -> Form:
@@ -156,7 +156,7 @@ def _create_row_check(*forms: Form) -> Form:
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is a list of the given items."""
         if not isinstance(value, list) or len(value) != len(forms):
-            raise _field_error(path, f"a list of {len(forms)}", value)
+            raise _field_error(path, f"a list of {len(forms)} items", value)
         for number, (form, item) in enumerate(zip(forms, value, strict=True)):
             form(item, f"{path}[{number}]")
 
@@ -277,18 +277,18 @@ def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
 
 def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -> None:
     """Replace the file."""
-    topics = {name: fields_of(topic) for name, topic in metadata.topics.items()}
+    topics = {name: get_fields(topic) for name, topic in metadata.topics.items()}
     for topic in topics.values():
         # A topic without replicas is saved without this field, because most brokers have one node.
         if not topic["replicas"]:
             del topic["replicas"]
-    values = fields_of(metadata) | {"topics": topics}
+    values = get_fields(metadata) | {"topics": topics}
     # Not indented, because indentation takes ten times as long.
     raw = json.dumps(values, sort_keys=True).encode() + b"\n"
     rewrite_file(disk, join(directory, METADATA_FILE_NAME), raw, is_private=True)
 
 
-def fields_of(value: StoredMetadata | StoredTopic) -> dict[str, Any]:
+def get_fields(value: StoredMetadata | StoredTopic) -> dict[str, Any]:
     """Return the fields of a value by name, without the deep copy of ``asdict``."""
     return {name: getattr(value, name) for name in value.__slots__}
 

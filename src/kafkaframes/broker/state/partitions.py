@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kafkaframes.broker.requests.api import Answer, DeferredResponse
 from kafkaframes.broker.requests.request import Request
-from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied
+from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, check_denied
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node, Partition, Topic
@@ -48,14 +48,14 @@ def find_topic(
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if by_id and topic is None:
         return TopicLookup(None, unknown)
-    resource = CLUSTER_NAME if right == "CLUSTER" else topic.name if topic else name
+    resource = CLUSTER_RESOURCE_NAME if right == "CLUSTER" else topic.name if topic else name
     code = check_denied(request, broker.access, right, resource)
     if code != ErrorCode.NONE:
         return TopicLookup(None, code)
     return TopicLookup(topic, ErrorCode.NONE if topic is not None else unknown)
 
 
-def leader_partition(
+def find_led_partition(
     request: Request,
     topic: Topic,
     index: int,
@@ -78,7 +78,7 @@ def leader_partition(
 
 
 def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> int:
-    """Return the error for a client's leader epoch, if it is not the current one (KIP-320), else 0."""
+    """Return the error code for a client's leader epoch, if it is not the current epoch (KIP-320); else 0."""
     if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
         return ErrorCode.NONE
     is_fenced = current_leader_epoch < partition.leader_epoch
@@ -90,7 +90,7 @@ def describe_leader(request: Request, partition: Partition) -> Any:
     return request.response.LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
 
 
-def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> list[Any]:
+def build_endpoint_rows(request: Request, broker: BrokerState, node_ids: set[int]) -> list[Any]:
     """Return the addresses of nodes, for the tagged fields of Produce and Fetch (KIP-951)."""
     nodes = list_addresses(request, broker)
     return [
@@ -100,10 +100,10 @@ def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> l
 
 def list_addresses(request: Request, broker: BrokerState) -> dict[int, dict[str, Any]]:
     """Return host, port and rack of the running nodes, on the listener of the request."""
-    return {node_id: address_of(request, broker, broker.nodes.by_id[node_id]) for node_id in broker.nodes.ids}
+    return {node_id: build_address(request, broker, broker.nodes.by_id[node_id]) for node_id in broker.nodes.ids}
 
 
-def address_of(request: Request, broker: BrokerState, node: Node) -> dict[str, Any]:
+def build_address(request: Request, broker: BrokerState, node: Node) -> dict[str, Any]:
     """Return host, port and rack of a node, on the listener of the request. A stopped node keeps its last address."""
     endpoint = broker.nodes.endpoint_of(node, request.session.listener)
     return {"host": endpoint.host, "port": endpoint.port, "rack": node.rack}
@@ -173,10 +173,10 @@ def isolation_of(isolation_level: int, replica_id: int = _CONSUMER_REPLICA_ID) -
     return TXN_COMMITTED if isolation_level == READ_COMMITTED else HIGH_WATERMARK
 
 
-def magic_for(version: int) -> int:
+def max_magic_for(version: int) -> int:
     """Return the newest record format that a version of Fetch supports.
 
-    >>> [magic_for(version) for version in (0, 1, 2, 3, 4)]
+    >>> [max_magic_for(version) for version in (0, 1, 2, 3, 4)]
     [0, 0, 1, 1, 2]
     """
     return min(version // 2, _LATEST_MAGIC)
@@ -203,7 +203,7 @@ def read_partition(
         if limits.magic >= _LATEST_MAGIC or read.error_code != ErrorCode.NONE:
             break
         read = _down_convert(broker, partition, request, read, raw, limits.magic)
-        offset = None if read.records or read.error_code != ErrorCode.NONE else _offset_after(raw)
+        offset = None if read.records or read.error_code != ErrorCode.NONE else _find_next_offset(raw)
     return read
 
 
@@ -233,7 +233,7 @@ def _read_log(
     return read, data.records
 
 
-def _offset_after(records: bytes) -> int | None:
+def _find_next_offset(records: bytes) -> int | None:
     """Return the offset after batches that an older format cannot represent; None if there is no complete batch.
 
     These are control batches at the end of a segment. If a fetch contained nothing else, a consumer would never
@@ -347,9 +347,9 @@ class FetchWait:
         """Attempt to answer the fetch after a change of a partition."""
         self._has_changed = True
         if not self._is_attempting and not self.response.is_done:
-            self._broker.changes.run_concurrently(self._retry_steps())
+            self._broker.changes.run_concurrently(self._retry_in_steps())
 
-    def _retry_steps(self) -> Steps[None]:
+    def _retry_in_steps(self) -> Steps[None]:
         """Attempt until there is a response, or nothing has changed since the last attempt started."""
         self._is_attempting = True
         answer: Answer = None

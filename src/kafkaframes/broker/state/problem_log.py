@@ -11,10 +11,11 @@ _REPEAT_INTERVAL_MS = 120_000  # twice the longest interval between checkpoint w
 
 
 class ProblemLog:
-    """Logs each disk problem of a broker once. It logs a problem again if it returns after two minutes without it.
+    """Logs each disk problem of a broker once, instead of at each failed operation.
 
-    If a disk is full, every append, checkpoint and flush fails, each on a different file. Errors with the same system
-    error are therefore one problem.
+    A problem that has not occurred for two minutes is logged again at its next occurrence. If a disk is full, every
+    append, checkpoint and flush fails, each on a different file. Failures with the same operating system error are
+    therefore one problem.
     """
 
     def __init__(self, log: logging.Logger, monotonic_ms: Callable[[], int]) -> None:

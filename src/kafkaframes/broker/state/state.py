@@ -165,11 +165,13 @@ class BrokerState:
             StorageError: the disk fails.
         """
         replicas = self.assign_replicas(name, partitions, self.default_factor)
-        topic = finish_steps(self.create_topic_steps(name, replicas, configs))
+        topic = finish_steps(self.create_topic_in_steps(name, replicas, configs))
         self.publish_topics([topic])
         return topic
 
-    def create_topic_steps(self, name: str, replicas: Replicas, configs: dict[str, str] | None = None) -> Steps[Topic]:
+    def create_topic_in_steps(
+        self, name: str, replicas: Replicas, configs: dict[str, str] | None = None
+    ) -> Steps[Topic]:
         """Create the logs of a topic, one partition a step. The topic is visible after :meth:`publish_topics`.
 
         If a step fails, the topic stays with the partitions that were created before.
@@ -180,7 +182,7 @@ class BrokerState:
         topic = Topic(name, self.new_id(), dict(configs or {}))
         self.settings.build_log_settings(topic.configs)  # rejects invalid settings before a log is created
         try:
-            yield from self.add_partitions_steps(topic, replicas)
+            yield from self.add_partitions_in_steps(topic, replicas)
         except KafkaframesError:
             if topic.partitions:
                 self._publish_topic(topic)
@@ -230,7 +232,7 @@ class BrokerState:
         self.cache_settings(topic, partition)
         return partition
 
-    def add_partitions_steps(self, topic: Topic, replicas: Replicas) -> Steps[None]:
+    def add_partitions_in_steps(self, topic: Topic, replicas: Replicas) -> Steps[None]:
         """Add partitions to a topic, one a step. They become visible together after the last step.
 
         If a step fails, the topic gets the partitions that were created before. The caller saves the metadata.
@@ -241,15 +243,15 @@ class BrokerState:
         created_partitions: list[Partition] = []
         with self._mark_changing(topic):
             try:
-                for index, of_partition in enumerate(replicas, len(topic.partitions)):
+                for index, partition_replicas in enumerate(replicas, len(topic.partitions)):
                     if created_partitions:
                         yield
-                    created_partitions.append(self._create_partition(topic, index, of_partition))
+                    created_partitions.append(self._create_partition(topic, index, partition_replicas))
             finally:
                 topic.partitions += created_partitions
                 self.topics_version += 1
 
-    def delete_topics_steps(self, topics: Sequence[Topic]) -> Steps[None]:
+    def delete_topics_in_steps(self, topics: Sequence[Topic]) -> Steps[None]:
         """Delete topics, one partition a step. They are invisible from the first step.
 
         Their files are deleted later, by the clock. Their ids are stored until then, so that a start after a crash

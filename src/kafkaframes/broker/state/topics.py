@@ -124,7 +124,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Node:
-    """A node of the embedded broker: nodes share a process and a disk, and look like a cluster to clients.
+    """A virtual node of the embedded broker. Clients see a cluster, although all nodes share a process and a disk.
 
     Attributes:
         endpoints: advertised addresses by listener name.
@@ -175,13 +175,13 @@ class Nodes:
         if len(self.by_id) == 1:
             return tuple(self.by_id)
         turn = zlib.crc32(topic.encode()) + index
-        running = self.ids
-        stopped_count = [number for number in self.by_id if number not in running]
+        running_nodes = self.ids
+        stopped_nodes = [number for number in self.by_id if number not in running_nodes]
         if self.has_racks:
-            nodes = self._spread_over_racks(_rotate_numbers(self._alternate_racks(running), turn))
+            nodes = self._spread_over_racks(_rotate_numbers(self._alternate_racks(running_nodes), turn))
         else:
-            nodes = _rotate_numbers(running, turn)
-        return (*nodes, *_rotate_numbers(stopped_count, turn))[:factor]
+            nodes = _rotate_numbers(running_nodes, turn)
+        return (*nodes, *_rotate_numbers(stopped_nodes, turn))[:factor]
 
     def _alternate_racks(self, numbers: Sequence[int]) -> list[int]:
         """Order nodes so that neighbours are in different racks if possible: first the first node of each rack."""
@@ -196,13 +196,13 @@ class Nodes:
     def _spread_over_racks(self, numbers: Sequence[int]) -> Sequence[int]:
         """Move the first node of each rack to the front; the order is otherwise unchanged."""
         racks: set[str | None] = set()
-        firsts = []
+        first_nodes = []
         for number in numbers:
             rack = self.by_id[number].rack
             if rack not in racks:
                 racks.add(rack)
-                firsts.append(number)
-        return [*firsts, *(number for number in numbers if number not in firsts)]
+                first_nodes.append(number)
+        return [*first_nodes, *(number for number in numbers if number not in first_nodes)]
 
     def are_valid_replicas(self, numbers: Sequence[int]) -> bool:
         """Return whether node ids are valid replicas of a partition: at least one, existing, without duplicates."""
@@ -227,8 +227,8 @@ class Nodes:
         coordinator_node = self.coordinators.get((kind, key))
         if coordinator_node is not None and self.by_id[coordinator_node].is_up:
             return self.by_id[coordinator_node]
-        in_turn = _rotate_numbers(list(self.by_id), zlib.crc32(key.encode()))
-        return next((self.by_id[number] for number in in_turn if self.by_id[number].is_up), None)
+        rotated_ids = _rotate_numbers(list(self.by_id), zlib.crc32(key.encode()))
+        return next((self.by_id[number] for number in rotated_ids if self.by_id[number].is_up), None)
 
     def endpoint_of(self, node: Node, listener: str) -> Endpoint:
         """Return the advertised address of a node for clients of a listener."""

@@ -358,8 +358,8 @@ class ClassicGroup(Group):
         if not self.is_empty and not self.uses_consumer_protocol:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
-    def retention_start_of(self) -> Callable[[int], int] | None:
-        """Return a function from commit time to the start of retention: the commit, or when the group became empty."""
+    def get_retention_start_function(self) -> Callable[[int], int] | None:
+        """Return a function of an offset's commit time: its retention starts then, or when the group became empty."""
         if self.protocol_type is None:
             return lambda commit_ms: commit_ms
         if self.is_empty:

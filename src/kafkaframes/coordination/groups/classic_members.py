@@ -245,7 +245,7 @@ class ClassicMemberProtocol:
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         missing = group.targets.get(member.member_id, NO_PARTITIONS) - member.assignment
-        return not any(map(group.is_owned_by_others(member.member_id), missing))
+        return not any(map(group.create_ownership_check(member.member_id), missing))
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         """Remove members of either protocol, all at once. Return an error code for each."""

@@ -129,7 +129,7 @@ class OffsetHandlers:
         Args:
             retention_ms: retention that the client requests (OffsetCommit 2 to 4); -1 for the broker's setting.
         """
-        group = self._group_for_commit(committer)
+        group = self._find_group_for_commit(committer)
         group.check_commit(committer, transactional=False)
         expire_ms = None if retention_ms == _NO_VALUE else self.clock.now_ms + retention_ms
         return self._store_offsets(group, offsets, expire_ms=expire_ms, producer=None)
@@ -139,7 +139,7 @@ class OffsetHandlers:
     ) -> dict[TopicPartition, int]:
         """Add offsets to a producer's transaction. Return an error code for each."""
         try:
-            group = self._group_for_commit(committer._replace(supports_epoch_errors=False))
+            group = self._find_group_for_commit(committer._replace(supports_epoch_errors=False))
             group.check_commit(committer, transactional=True)
         except RefusedError as error:
             if error.code == ErrorCode.STALE_MEMBER_EPOCH:
@@ -147,7 +147,7 @@ class OffsetHandlers:
             raise
         return self._store_offsets(group, offsets, expire_ms=None, producer=producer)
 
-    def _group_for_commit(self, committer: OffsetClient) -> Group:
+    def _find_group_for_commit(self, committer: OffsetClient) -> Group:
         """Return the group. A commit without a member id creates the group if it does not exist."""
         group = self.groups.get(committer.group_id)
         if group is None:
@@ -180,13 +180,13 @@ class OffsetHandlers:
         if commits:
             rows = [records.build_commit_record(group_id, partition, commit) for partition, commit in commits.items()]
             self.write(group_id, rows, producer)
-            transaction = None if producer is None else self.transaction_key(group_id, producer.producer_id)
+            transaction = None if producer is None else self.build_transaction_key(group_id, producer.producer_id)
             for partition, commit in commits.items():
                 self.store.add_offset(group_id, partition, commit, transaction=transaction)
         self.groups.setdefault(group_id, group)  # the group is created even if all offsets were rejected
         return codes
 
-    def transaction_key(self, group_id: str, producer_id: int) -> Transaction:
+    def build_transaction_key(self, group_id: str, producer_id: int) -> Transaction:
         """Return the key under which a producer's pending offsets of a group are stored."""
         return coordinator_partition(group_id, self.partitions()), producer_id
 
@@ -252,7 +252,7 @@ class OffsetHandlers:
                 group_id, [partition for partition in self.store.group_offsets(group_id) if partition.topic == topic]
             )
 
-    def tombstones(self, group_id: str) -> list[Record]:
+    def build_tombstones(self, group_id: str) -> list[Record]:
         """Return the tombstones of all offsets of a group."""
         return [
             records.build_commit_record(group_id, partition, None) for partition in self.store.group_offsets(group_id)
@@ -260,7 +260,7 @@ class OffsetHandlers:
 
     def expire(self, group: Group) -> bool:
         """Delete expired offsets. Return whether the group has no offsets left, pending ones included."""
-        retention_start = group.retention_start_of()
+        retention_start = group.get_retention_start_function()
         if retention_start is None:
             return False
         group_id, expired_partitions = group.group_id, []

@@ -36,7 +36,7 @@ class ClassicProtocols(NamedTuple):
     protocols: tuple[tuple[str, bytes], ...]
 
     @property
-    def names(self) -> frozenset[str]:
+    def protocol_names(self) -> frozenset[str]:
         """Names of the protocols."""
         return frozenset(name for name, _ in self.protocols)
 
@@ -82,21 +82,21 @@ class PatternTopics:
     resolve: Callable[[str], frozenset[str] | None]
     cache: dict[tuple[str, MemberIdentity | None], frozenset[str]] = field(default_factory=dict)
 
-    def names(self, regex: str, viewer: MemberIdentity | None) -> frozenset[str] | None:
+    def match_names(self, regex: str, viewer: MemberIdentity | None) -> frozenset[str] | None:
         """Return the topics that a pattern matches and the viewer may see; None if they are still being matched.
 
         Args:
             viewer: None sees all topics.
         """
         if (regex, viewer) not in self.cache:
-            names = self.resolve(regex) if viewer is None else self.names(regex, None)
+            names = self.resolve(regex) if viewer is None else self.match_names(regex, None)
             if names is None:
                 return None
-            self.cache[regex, viewer] = visible_names(names, viewer)
+            self.cache[regex, viewer] = select_visible_names(names, viewer)
         return self.cache[regex, viewer]
 
 
-def visible_names(names: frozenset[str], viewer: MemberIdentity | None) -> frozenset[str]:
+def select_visible_names(names: frozenset[str], viewer: MemberIdentity | None) -> frozenset[str]:
     """Return the topics that a viewer may see; None sees all topics."""
     return names if viewer is None else frozenset(filter(viewer.may_see, names))
 
@@ -138,7 +138,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         votes = Counter(member.assignor for member in members if member.assignor is not None)
         return votes.most_common(1)[0][0] if votes else self.default_assignor
 
-    def topics_of_pattern(self, member: ConsumerMember) -> frozenset[str]:
+    def find_pattern_topics(self, member: ConsumerMember) -> frozenset[str]:
         """Return the topics of a member's pattern that the member may see."""
         if not member.regex:
             return frozenset()
@@ -149,20 +149,20 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         if topic in self.subscriber_counts:
             return True
         is_matched = any(topic in names for names in self.regexes.values())
-        return is_matched and any(topic in self.topics_of_pattern(member) for member in self.members.values())
+        return is_matched and any(topic in self.find_pattern_topics(member) for member in self.members.values())
 
     def supports_protocols(self, protocol_type: str, names: frozenset[str]) -> bool:
         """Whether a member with these classic protocols can join: all classic members must have a common protocol."""
-        others = [member.classic.names for member in self.members.values() if member.classic is not None]
+        others = [member.classic.protocol_names for member in self.members.values() if member.classic is not None]
         return protocol_type == "consumer" and bool(names.intersection(*others))
 
-    def is_owned_by_others(self, member_id: str) -> Callable[[Partition], bool]:
+    def create_ownership_check(self, member_id: str) -> Callable[[Partition], bool]:
         """Return a predicate: whether another member owns a partition, or has not finished revoking it."""
         member = self.members.get(member_id)
         own_partitions = NO_PARTITIONS if member is None else member.assignment | member.revoking
         return lambda partition: self._owner_counts[partition] > (partition in own_partitions)
 
-    def topics_of_other_members(self, *members: ConsumerMember | None) -> frozenset[str]:
+    def find_topics_of_other_members(self, *members: ConsumerMember | None) -> frozenset[str]:
         """Return the topics to which the other members subscribe by name."""
         counts_of_members = Counter(name for member in members if member is not None for name in member.topics)
         return frozenset(name for name, count in self.subscriber_counts.items() if count > counts_of_members[name])

@@ -27,9 +27,14 @@ from kafkaframes.coordination.groups.consumer import (
     ConsumerMember,
     MemberIdentity,
     PatternTopics,
-    visible_names,
+    select_visible_names,
 )
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, find_topic_ids, hash_topics, reject_invalid
+from kafkaframes.coordination.groups.group_protocol import (
+    GroupProtocol,
+    find_topic_ids,
+    hash_topics,
+    reject_invalid_request,
+)
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
@@ -113,12 +118,12 @@ class _ConsumerChanges:
         """The member with the subscription that this heartbeat replaces; None for a new member."""
         return self.old or self.replaced_member
 
-    def members_after(self, group: ConsumerGroup) -> dict[str, ConsumerMember]:
+    def get_members_after(self, group: ConsumerGroup) -> dict[str, ConsumerMember]:
         """Return the members of the group after the heartbeat."""
         others = {key: member for key, member in group.members.items() if member is not self.replaced_member}
         return {**others, self.member.member_id: self.member}
 
-    def patterns_after(self, group: ConsumerGroup) -> Mapping[str, frozenset[str]]:
+    def get_patterns_after(self, group: ConsumerGroup) -> Mapping[str, frozenset[str]]:
         """Return the group's patterns and their matches after the heartbeat."""
         return _copy_with_changes(group.regexes, self.regexes) if self.regexes else group.regexes
 
@@ -169,7 +174,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
             member,
             old_member,
             replaced_member,
-            self._current_pattern_topics(group, request.viewer),
+            self._get_current_pattern_topics(group, request.viewer),
             records=list(preceding_records),
         )
         if replaced_member is not None:
@@ -193,8 +198,8 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         sends_assignment = (
             request.epoch == 0 or is_full or old_member is None or reconciled_member.assignment != old_member.assignment
         )
-        interval_ms = self.group_setting(group, "heartbeat.interval.ms")
-        if not self.group_setting(group, "assignment.interval.ms") and self._is_unresolved(plan, request.viewer):
+        interval_ms = self.get_group_setting(group, "heartbeat.interval.ms")
+        if not self.get_group_setting(group, "assignment.interval.ms") and self._is_unresolved(plan, request.viewer):
             interval_ms = min(interval_ms, _PATTERN_RETRY_INTERVAL_MS)
         return HeartbeatResult(
             reconciled_member.member_id,
@@ -207,7 +212,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
     def _is_unresolved(plan: _ConsumerChanges, viewer: MemberIdentity | None) -> bool:
         """Return whether the member's pattern is still being matched."""
         regex = plan.member.regex
-        return regex is not None and plan.pattern_topics.names(regex, viewer) is None
+        return regex is not None and plan.pattern_topics.match_names(regex, viewer) is None
 
     def _find_sender(self, group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
         """Return the member that sent a heartbeat; None if it is new."""
@@ -232,7 +237,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
             raise RefusedError(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
         return member
 
-    def _current_pattern_topics(self, group: ConsumerGroup, viewer: MemberIdentity | None) -> PatternTopics:
+    def _get_current_pattern_topics(self, group: ConsumerGroup, viewer: MemberIdentity | None) -> PatternTopics:
         """Return the group's pattern matches, or new ones if topics or access rights have changed."""
         current = group.pattern_topics
         rights = viewer.version if viewer is not None else 0 if current is None else current.version[1]
@@ -250,7 +255,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if member is None:
             return
         viewer = group.viewers.get(member.member_id)
-        plan = _ConsumerChanges(member, member, None, self._current_pattern_topics(group, viewer), records=[])
+        plan = _ConsumerChanges(member, member, None, self._get_current_pattern_topics(group, viewer), records=[])
         self._plan_epoch(group, plan, viewer)
         with suppress(KafkaframesError):  # the log is offline; the next heartbeat writes the matches
             if plan.records:
@@ -272,7 +277,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         )
         has_changed |= plan.metadata_hash != group.metadata_hash
         has_changed |= any(
-            (plan.visible[key] or _NO_TOPICS) != group.topics_of_pattern(member)
+            (plan.visible[key] or _NO_TOPICS) != group.find_pattern_topics(member)
             for key in plan.visible
             if (member := group.members.get(key)) is not None and member is not plan.replaced_member
         )
@@ -291,14 +296,14 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if topics != new_topics.topics or not group.epoch:
             return True
         return regex != new_topics.regex and (
-            not new_topics.regex or plan.pattern_topics.names(new_topics.regex, viewer) is not None
+            not new_topics.regex or plan.pattern_topics.match_names(new_topics.regex, viewer) is not None
         )
 
     def _hash_planned_topics(self, group: ConsumerGroup, plan: _ConsumerChanges) -> int:
-        by_name = group.topics_of_other_members(plan.previous_member).union(plan.member.topics)
+        by_name = group.find_topics_of_other_members(plan.previous_member).union(plan.member.topics)
         if plan.old is not None and plan.replaced_member is not None:
-            by_name = frozenset(name for member in plan.members_after(group).values() for name in member.topics)
-        return hash_topics(self.topics, by_name.union(*plan.patterns_after(group).values()))
+            by_name = frozenset(name for member in plan.get_members_after(group).values() for name in member.topics)
+        return hash_topics(self.topics, by_name.union(*plan.get_patterns_after(group).values()))
 
     @staticmethod
     def _resolve_member_pattern(group: ConsumerGroup, plan: _ConsumerChanges, viewer: MemberIdentity | None) -> bool:
@@ -307,15 +312,15 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         Return False if the patterns of other members must be matched as well.
         """
         member, names_before = plan.member, plan.previous_member
-        names = plan.pattern_topics.names(member.regex, viewer) if member.regex else _NO_TOPICS
+        names = plan.pattern_topics.match_names(member.regex, viewer) if member.regex else _NO_TOPICS
         is_resolved = names is not None
         if names is None:
-            names = visible_names(group.regexes.get(member.regex or "", _NO_TOPICS), viewer)
+            names = select_visible_names(group.regexes.get(member.regex or "", _NO_TOPICS), viewer)
         if plan.old is not None and plan.replaced_member is not None:
             return False
         if names_before is not None and names_before.regex not in (None, member.regex):
             return False
-        if names_before is not None and names_before.regex and not names >= group.topics_of_pattern(names_before):
+        if names_before is not None and names_before.regex and not names >= group.find_pattern_topics(names_before):
             return False
         if member.regex:
             earlier_names = group.regexes.get(member.regex)
@@ -333,14 +338,14 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         matches: dict[str, frozenset[str]] = {}
         unresolved_patterns: set[str] = set()
         viewers = {**group.viewers, plan.member.member_id: viewer}
-        for key, member in plan.members_after(group).items():
+        for key, member in plan.get_members_after(group).items():
             plan.visible[key] = None
             if member.regex:
-                names = plan.pattern_topics.names(member.regex, viewers.get(key))
+                names = plan.pattern_topics.match_names(member.regex, viewers.get(key))
                 if names is None:
                     unresolved_patterns.add(member.regex)
-                    names = visible_names(group.regexes.get(member.regex, _NO_TOPICS), viewers.get(key))
-                names = names if key in viewers else names & group.topics_of_pattern(member)
+                    names = select_visible_names(group.regexes.get(member.regex, _NO_TOPICS), viewers.get(key))
+                names = names if key in viewers else names & group.find_pattern_topics(member)
                 plan.visible[key] = names
                 matches[member.regex] = matches.get(member.regex, _NO_TOPICS) | names
         changes = {regex: names for regex, names in matches.items() if regex not in unresolved_patterns}
@@ -368,13 +373,13 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
     def _compute_targets(
         self, group: ConsumerGroup, plan: _ConsumerChanges, current: Mapping[str, Assignment]
     ) -> dict[str, Assignment]:
-        members = plan.members_after(group)
+        members = plan.get_members_after(group)
         counts: dict[UUID, int] = {}
         # Cached by topic names, because most members have equal subscriptions.
         ids: dict[frozenset[str], frozenset[UUID]] = {}
         subscriptions: dict[str, frozenset[UUID]] = {}
         for key, member in members.items():
-            names = plan.visible[key] if key in plan.visible else group.topics_of_pattern(member)
+            names = plan.visible[key] if key in plan.visible else group.find_pattern_topics(member)
             names = frozenset(member.topics).union(names or ())
             if names not in ids:
                 topics = [topic for name in names if (topic := self.topics.find(name)) is not None]
@@ -393,7 +398,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
                 revoking=NO_PARTITIONS,
             )
             member = replace(member, epoch=0, state=MemberState.STABLE)
-        is_held = group.is_owned_by_others(member.member_id)
+        is_held = group.create_ownership_check(member.member_id)
         released_partitions = NO_PARTITIONS if replaced_member is None else replaced_member.assignment
         owned_partitions = NO_PARTITIONS if request.epoch == 0 else request.owned_partitions
         target = plan.targets.get(member.member_id, group.targets.get(member.member_id, NO_PARTITIONS))
@@ -417,8 +422,8 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         """Return the ids of the subscribed topics that exist. The member's target may still have other topics."""
         member = plan.member
         is_planned = member.member_id in plan.visible
-        topics_of_pattern = plan.visible[member.member_id] if is_planned else group.topics_of_pattern(member)
-        return find_topic_ids(self.topics, {*member.topics, *(topics_of_pattern or ())})
+        find_pattern_topics = plan.visible[member.member_id] if is_planned else group.find_pattern_topics(member)
+        return find_topic_ids(self.topics, {*member.topics, *(find_pattern_topics or ())})
 
     def _apply_plan(self, group: ConsumerGroup, plan: _ConsumerChanges, member: ConsumerMember) -> None:
         """Apply the planned changes and the reconciled member to the group."""
@@ -459,7 +464,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         ):
             matched_topics = (names for regex, names in group.regexes.items() if regex not in unused_patterns)
             metadata_hash = hash_topics(
-                self.topics, group.topics_of_other_members(*removed_members).union(*matched_topics)
+                self.topics, group.find_topics_of_other_members(*removed_members).union(*matched_topics)
             )
         batch = [row for key in member_ids for row in rows.build_member_tombstones(group.group_id, key)]
         batch += [rows.build_regex_record(group.group_id, regex, None) for regex in unused_patterns]
@@ -497,7 +502,7 @@ def check_request(request: HeartbeatRequest, *, may_omit_member_id: bool) -> Non
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
         ),
     )
-    reject_invalid(checks)
+    reject_invalid_request(checks)
     if request.assignor is not None and request.assignor not in ASSIGNORS:
         supported_names = ", ".join(ASSIGNORS)
         reason = f"ServerAssignor {request.assignor} is not supported. Supported assignors: {supported_names}."

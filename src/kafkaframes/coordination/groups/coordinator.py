@@ -272,7 +272,7 @@ class GroupCoordinator:
         self.groups[request.group_id] = group
         return answer
 
-    def share_group_for_offsets(self, group_id: str, *, may_create: bool = False) -> ShareGroup:
+    def find_share_group_for_offsets(self, group_id: str, *, may_create: bool = False) -> ShareGroup:
         """Return a share group if its offsets may be changed, since it has no members (else NON_EMPTY_GROUP)."""
         if may_create and group_id not in self.groups:
             return ShareGroup(group_id)
@@ -357,11 +357,12 @@ class GroupCoordinator:
 
     def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Group]:
         """Return the groups in any of these states and of any of these types. Letter case does not matter."""
-        in_states, of_types = ({text.lower() for text in texts} for texts in (states, types))
+        lowercase_states, lowercase_types = ({text.lower() for text in texts} for texts in (states, types))
         return [
             group
             for group in self.groups.values()
-            if (not in_states or group.state_name.lower() in in_states) and (not of_types or group.type in of_types)
+            if (not lowercase_states or group.state_name.lower() in lowercase_states)
+            and (not lowercase_types or group.type in lowercase_types)
         ]
 
     def delete_group(self, group_id: str) -> None:
@@ -370,7 +371,7 @@ class GroupCoordinator:
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group.check_delete()
-        self.write(group_id, [*self.commits.tombstones(group_id), *self._group_tombstones(group)])
+        self.write(group_id, [*self.commits.build_tombstones(group_id), *self._group_tombstones(group)])
         self.commits.store.remove_group(group_id)
         self._remove_group(group)
 
@@ -449,10 +450,12 @@ def _replay_record(
     else:
         for rows in _MODERN_RECORDS:
             if decoded_record.type in rows.types:
-                _replay_modern(groups, decoded_record, rows)
+                _replay_modern_record(groups, decoded_record, rows)
 
 
-def _replay_modern(groups: dict[str, Group], decoded_record: CoordinatorRecord, rows: ModernRecords[Any, Any]) -> None:
+def _replay_modern_record(
+    groups: dict[str, Group], decoded_record: CoordinatorRecord, rows: ModernRecords[Any, Any]
+) -> None:
     """Replay a record of a consumer, share or streams group. The tombstone of its epoch deletes the group."""
     group_id = decoded_record.key.group_id
     group = groups.get(group_id)

@@ -44,7 +44,7 @@ def find_topic_ids(topics: Topics, names: Iterable[str]) -> frozenset[UUID]:
     return frozenset(topic[0] for name in names if (topic := topics.find(name)) is not None)
 
 
-def reject_invalid(checks: Iterable[tuple[object, str]]) -> None:
+def reject_invalid_request(checks: Iterable[tuple[object, str]]) -> None:
     """Reject a request with INVALID_REQUEST and the reason of the first check with a true condition."""
     for is_invalid, reason in checks:
         if is_invalid:
@@ -63,7 +63,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
 
     records: ClassVar[ModernRecords[Any, Any]]
 
-    def group_setting(self, group: GroupT, name: str) -> int:
+    def get_group_setting(self, group: GroupT, name: str) -> int:
         """Return a setting of a group, by the part of its name after the group type."""
         return self.setting(group.group_id, f"{group.type}.{name}")
 
@@ -77,7 +77,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
 
     def may_assign(self, group: GroupT, *, min_interval_ms: int = 0) -> bool:
         """Whether a group may get a new assignment: it has none, or the assignment interval is over."""
-        interval_ms = max(self.group_setting(group, "assignment.interval.ms"), min_interval_ms)
+        interval_ms = max(self.get_group_setting(group, "assignment.interval.ms"), min_interval_ms)
         if group.assignment_time_ms is None or not interval_ms:
             return True
         return self.clock.monotonic_ms >= group.assignment_time_ms + interval_ms
@@ -96,7 +96,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
     def restart_timers(self, group: GroupT, member: MemberT, *, keeps_rebalance: bool = False) -> None:
         """Restart a member's session, and its rebalance timeout as well unless ``keeps_rebalance``."""
         key, epoch, timeout_ms = member.member_id, member.epoch, member.session_timeout_ms
-        timeout_ms = self.group_setting(group, "session.timeout.ms") if timeout_ms is None else timeout_ms
+        timeout_ms = self.get_group_setting(group, "session.timeout.ms") if timeout_ms is None else timeout_ms
         cancel_timer(group.sessions, key)
         group.sessions[key] = self.clock.call_later(timeout_ms, lambda: self.expire(group, key))
         if keeps_rebalance:

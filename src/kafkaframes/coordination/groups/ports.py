@@ -146,8 +146,8 @@ class Group(Protocol):
         if not self.is_empty:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
-    def retention_start_of(self) -> Callable[[int], int] | None:
-        """Return a function from commit time to the time at which the offset's retention starts, both in milliseconds.
+    def get_retention_start_function(self) -> Callable[[int], int] | None:
+        """Return a function of an offset's commit time that returns when its retention starts, both in milliseconds.
 
         By default retention starts at the commit. None means that no offset of the group can expire now.
         """

@@ -73,7 +73,7 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         """Reject the deletion of offsets with the error of a commit."""
         self.check_commit(OffsetClient(self.group_id), transactional=False)
 
-    def retention_start_of(self) -> Callable[[int], int] | None:
+    def get_retention_start_function(self) -> Callable[[int], int] | None:
         """Return None, since a share group has no offsets that expire."""
         return None
 

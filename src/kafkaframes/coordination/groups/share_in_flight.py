@@ -32,7 +32,7 @@ class DeliveryState:
     """The state of a record, or of all records of a run.
 
     Attributes:
-        count_records: number of deliveries, including the current one.
+        count: number of deliveries, including the current one.
         lock: identity of the lock, shared by the records that were acquired together; None if they are not acquired.
         stored_state: state and delivery count that are stored: those of the last acknowledgement or release. A delivery
             in progress is not stored. Archiving a record that consumers must not read is not stored either.

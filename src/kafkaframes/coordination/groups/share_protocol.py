@@ -9,7 +9,12 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import LEAVE, NO_PARTITIONS
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, find_topic_ids, hash_topics, reject_invalid
+from kafkaframes.coordination.groups.group_protocol import (
+    GroupProtocol,
+    find_topic_ids,
+    hash_topics,
+    reject_invalid_request,
+)
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import share_records as rows
 from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup, ShareMember, assign_share_partitions
@@ -36,7 +41,7 @@ def check_request(request: ShareHeartbeatRequest) -> None:
         (request.epoch == 0 and not request.topics, "SubscribedTopicNames must be set in first request."),
         (request.epoch < LEAVE, "MemberEpoch is invalid."),
     )
-    reject_invalid(checks)
+    reject_invalid_request(checks)
 
 
 @dataclass
@@ -93,7 +98,7 @@ class ShareGroupProtocol(GroupProtocol[ShareGroup, ShareMember]):
         sends_assignment = (
             request.epoch == 0 or request.topics is not None or old is None or new_member.assignment != old.assignment
         )
-        interval_ms = self.group_setting(group, "heartbeat.interval.ms")
+        interval_ms = self.get_group_setting(group, "heartbeat.interval.ms")
         return HeartbeatResult(
             new_member.member_id, new_member.epoch, interval_ms, new_member.assignment if sends_assignment else None
         )

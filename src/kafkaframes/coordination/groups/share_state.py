@@ -173,10 +173,10 @@ class ShareStates:
                 for batch in new_state.batches
             ],
         )
-        self.log.append(self._partition_of(key), [encode_coordinator_record(_key(key), value, 0)])
+        self.log.append(self._find_state_partition(key), [encode_coordinator_record(_key(key), value, 0)])
         self.stored_states[key] = new_state
 
-    def _partition_of(self, key: ShareKey) -> int:
+    def _find_state_partition(self, key: ShareKey) -> int:
         """Return the partition of ``__share_group_state`` that stores the state."""
         text = f"{key.group_id}:{uuid_to_text(key.topic_id)}:{key.partition}"
         return coordinator_partition(text, self.log.partitions)
@@ -194,7 +194,7 @@ class ShareStates:
     def delete_state(self, key: ShareKey) -> None:
         """Delete a group's state in a partition."""
         if key in self.stored_states:
-            self.log.append(self._partition_of(key), [encode_coordinator_record(_key(key), None, None)])
+            self.log.append(self._find_state_partition(key), [encode_coordinator_record(_key(key), None, None)])
             del self.stored_states[key]
         self.partitions.pop(key, None)
 

@@ -160,15 +160,22 @@ def _is_topic_name(name: str) -> bool:
     return True
 
 
-def configure_topology(topology: Topology, count_of: CountOf) -> ConfiguredTopology:
+def configure_topology(topology: Topology, count_partitions: CountOf) -> ConfiguredTopology:
     """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if it is invalid."""
     missing = sorted(
-        name for subtopology in topology.subtopologies for name in subtopology.source_topics if count_of(name) is None
+        name
+        for subtopology in topology.subtopologies
+        for name in subtopology.source_topics
+        if count_partitions(name) is None
     )
     if missing:
         detail = f"Source topics {', '.join(dict.fromkeys(missing))} are missing."
         return ConfiguredTopology(status=TopologyStatus(StatusCode.MISSING_SOURCE_TOPICS, detail))
-    counts = {name: count_of(name) or 0 for subtopology in topology.subtopologies for name in subtopology.source_topics}
+    counts = {
+        name: count_partitions(name) or 0
+        for subtopology in topology.subtopologies
+        for name in subtopology.source_topics
+    }
     try:
         counts = _compute_repartition_counts(topology, counts)
         for subtopology in topology.subtopologies:
@@ -190,14 +197,16 @@ def configure_topology(topology: Topology, count_of: CountOf) -> ConfiguredTopol
         for subtopology in topology.subtopologies
         for topic in subtopology.changelog_topics
     ]
-    return _compare_topics(internal, tasks, count_of)
+    return _compare_topics(internal, tasks, count_partitions)
 
 
-def _compare_topics(internal: list[InternalTopic], tasks: Mapping[str, int], count_of: CountOf) -> ConfiguredTopology:
+def _compare_topics(
+    internal: list[InternalTopic], tasks: Mapping[str, int], count_partitions: CountOf
+) -> ConfiguredTopology:
     """Compare the internal topics with the topics that exist."""
     missing_names = []
     for topic in internal:
-        count = count_of(topic.name)
+        count = count_partitions(topic.name)
         if count is None:
             missing_names.append(topic)
         elif count != topic.partitions:
@@ -236,7 +245,7 @@ def _compute_repartition_counts(topology: Topology, sources: Mapping[str, int]) 
         if name not in partition_counts
     }
     if not all(writers.values()):
-        raise _repartition_error(", because a repartition source topic is never used as a sink topic.")
+        raise _create_repartition_error(", because a repartition source topic is never used as a sink topic.")
     while writers:
         previous_counts = len(writers)
         for name in list(writers):
@@ -250,11 +259,11 @@ def _compute_repartition_counts(topology: Topology, sources: Mapping[str, int]) 
                 partition_counts[name] = max(inputs)
                 del writers[name]
         if len(writers) == previous_counts:
-            raise _repartition_error(". There may be loops in the topology that cannot be resolved.")
+            raise _create_repartition_error(". There may be loops in the topology that cannot be resolved.")
     return partition_counts
 
 
-def _repartition_error(reason_suffix: str) -> RefusedError:
+def _create_repartition_error(reason_suffix: str) -> RefusedError:
     reason = f"Failed to compute number of partitions for all repartition topics{reason_suffix}"
     return RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
 
@@ -366,18 +375,18 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         """Whether the topology reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.inputs
 
-    def task_partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
+    def list_task_partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
         """Yield (topic, partition) of the inputs of a member's tasks in a role. Some may not exist."""
         inputs = (
             {subtopology_row.subtopology_id: subtopology_row.inputs for subtopology_row in self.topology.subtopologies}
             if self.topology
             else {}
         )
-        for of_role, subtopology, index in sorted(member.assignment):
-            for name in inputs.get(subtopology, ()) if of_role is role else ():
+        for task_role, subtopology, index in sorted(member.assignment):
+            for name in inputs.get(subtopology, ()) if task_role is role else ():
                 yield name, index
 
-    def find_blocked_tasks(self, process_id: str) -> Callable[[Task], bool]:
+    def create_blocked_check(self, process_id: str) -> Callable[[Task], bool]:
         """Return a predicate: whether a process cannot start a task yet.
 
         It cannot start a task while another member has it as an active task, or while the same process runs it in

@@ -34,25 +34,25 @@ def java_hash(text: str) -> int:
     return value
 
 
-def hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int = 16) -> list[str]:
+def sort_in_hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int = 16) -> list[str]:
     """Return keys in the iteration order of a ``HashMap`` into which they were inserted in the given order.
 
     Args:
         capacity: initial capacity of the map. Buckets that Java converts to trees (eight keys or more) are not
             reproduced.
 
-    >>> hash_order(["member-2", "b", "member-1"])
+    >>> sort_in_hash_order(["member-2", "b", "member-1"])
     ['b', 'member-1', 'member-2']
     """
     buckets = 1 << max(capacity - 1, 0).bit_length()
     while len(keys) > 0.75 * buckets:
         buckets *= 2
 
-    def bucket_of(key: str) -> int:
+    def find_bucket(key: str) -> int:
         spread = java_hash(key)
         return (spread ^ spread >> 16) & (buckets - 1)
 
-    return sorted(keys, key=bucket_of)
+    return sorted(keys, key=find_bucket)
 
 
 class JavaPriorityQueue(Generic[_T]):
@@ -173,7 +173,7 @@ class _PartialAssignment:
             self._add_task(next(iter(process.counts)), role, task_id)
             return
         if process.by_load is None:
-            process.by_load = JavaPriorityQueue(self.count, hash_order(process.counts))
+            process.by_load = JavaPriorityQueue(self.count, sort_in_hash_order(process.counts))
         member_id = process.by_load.pop()
         assert member_id is not None  # every process has at least one member
         self._add_task(member_id, role, task_id)
@@ -206,7 +206,7 @@ class _PartialAssignment:
 
 
 def assign_sticky(
-    process_of: Mapping[str, str],
+    process_by_member: Mapping[str, str],
     current: Mapping[str, Tasks],
     tasks: Mapping[str, int],
     *,
@@ -216,20 +216,23 @@ def assign_sticky(
     """Assign each task to one member, and the standby tasks of stateful subtopologies to other members.
 
     Args:
-        process_of: process of each member, in the order of the group's members.
+        process_by_member: process of each member, in the order of the group's members.
         current: current target assignment of each member.
         tasks: number of tasks of each subtopology.
         stateful: ids of the subtopologies that have changelogs.
         standby_count: number of standby tasks for each task of a stateful subtopology.
     """
-    if not process_of:
+    if not process_by_member:
         return {}
     with_state = frozenset(stateful)
     task_ids = sorted((partition, subtopology) for subtopology, count in tasks.items() for partition in range(count))
     standby_ids = [task_id for task_id in task_ids if task_id[1] in with_state] if standby_count > 0 else []
     total = len(task_ids) + len(standby_ids) * standby_count
     partial_assignment = _start_assignment(
-        process_of, current, _TaskQuota(len(task_ids), len(process_of)), _TaskQuota(total, len(process_of))
+        process_by_member,
+        current,
+        _TaskQuota(len(task_ids), len(process_by_member)),
+        _TaskQuota(total, len(process_by_member)),
     )
     _assign_active(partial_assignment, task_ids)
     _assign_standby(partial_assignment, standby_ids, standby_count)
@@ -239,27 +242,27 @@ def assign_sticky(
 
 
 def _start_assignment(
-    process_of: Mapping[str, str], current: Mapping[str, Tasks], active_quota: _TaskQuota, quota: _TaskQuota
+    process_by_member: Mapping[str, str], current: Mapping[str, Tasks], active_quota: _TaskQuota, quota: _TaskQuota
 ) -> _PartialAssignment:
     """Return an empty assignment with the members' previous tasks, in the iteration order of Kafka's hash map."""
     processes: dict[str, _Process] = {}
     previous_active: dict[TaskId, str] = {}
     previous_standbys: dict[TaskId, list[str]] = {}
-    for member_id in hash_order(process_of):
-        processes.setdefault(process_of[member_id], _Process()).counts[member_id] = 0
+    for member_id in sort_in_hash_order(process_by_member):
+        processes.setdefault(process_by_member[member_id], _Process()).counts[member_id] = 0
         for role, subtopology, partition in current.get(member_id, NO_TASKS):
             if role is TaskRole.ACTIVE:
                 previous_active[partition, subtopology] = member_id
             elif role is TaskRole.STANDBY:
                 previous_standbys.setdefault((partition, subtopology), []).append(member_id)
     return _PartialAssignment(
-        {member_id: processes[name] for member_id, name in process_of.items()},
-        [processes[name] for name in hash_order(processes, capacity=len(process_of))],
+        {member_id: processes[name] for member_id, name in process_by_member.items()},
+        [processes[name] for name in sort_in_hash_order(processes, capacity=len(process_by_member))],
         active_quota,
         quota,
         previous_active,
         previous_standbys,
-        {member_id: set() for member_id in process_of},
+        {member_id: set() for member_id in process_by_member},
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_topics, reject_invalid
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_topics, reject_invalid_request
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.streams import (
@@ -114,7 +114,7 @@ def check_request(request: StreamsHeartbeatRequest) -> None:
         (not is_joining and request.topology is not None, "Topology can only be provided when (re-)joining."),
         (request.has_regex, "Regular expressions for source topics are not supported yet."),
     )
-    reject_invalid(checks)
+    reject_invalid_request(checks)
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
         return StreamsHeartbeatResult(
             reconciled_member.member_id,
             reconciled_member.epoch,
-            self.group_setting(group, "heartbeat.interval.ms"),
+            self.get_group_setting(group, "heartbeat.interval.ms"),
             reconciled_member.assignment if sends_tasks else None,
             self._list_statuses(group, plan),
             group.endpoint_epoch,
@@ -179,7 +179,7 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
         if group.topology is None:
             records.append(rows.build_topology_record(group.group_id, topology))
         configured_topology, metadata_hash = self._configure_topology(group, topology)
-        configs = ((_STANDBY_SETTING, str(self.group_setting(group, _STANDBY_SETTING))),)
+        configs = ((_STANDBY_SETTING, str(self.get_group_setting(group, _STANDBY_SETTING))),)
         is_changed = old is None or not member.has_same_needs(old) or metadata_hash != group.metadata_hash
         is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
         epoch = group.epoch + is_changed
@@ -218,7 +218,7 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
             return
         monotonic_ms, group_id = self.clock.monotonic_ms, group.group_id
         if not group.members and group.assignment_time_ms is None:
-            group.delayed_until_ms = monotonic_ms + self.group_setting(group, "initial.rebalance.delay.ms")
+            group.delayed_until_ms = monotonic_ms + self.get_group_setting(group, "initial.rebalance.delay.ms")
         if group.delayed_until_ms is not None and monotonic_ms < group.delayed_until_ms:
             plan.delay = _delay("initial rebalance delay")
             return
@@ -247,7 +247,7 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
             return member
         target = plan.targets.get(member.member_id, NO_TASKS)
         return member.reconcile(
-            target, target_epoch, request.all_owned_tasks, group.find_blocked_tasks(member.process_id)
+            target, target_epoch, request.all_owned_tasks, group.create_blocked_check(member.process_id)
         )
 
     def _apply_plan(

@@ -95,7 +95,7 @@ def match_names(text: str, names: Iterable[str]) -> frozenset[str]:
     import pyarrow.compute as pc
 
     names = ["", *names]  # without a name, pyarrow would not compile the pattern
-    column = _string_column(names)
+    column = _create_string_column(names)
     try:
         # Matched once without the parentheses of the next call, which would make `a)|(b` valid.
         pc.match_substring_regex(column, text)
@@ -107,7 +107,7 @@ def match_names(text: str, names: Iterable[str]) -> frozenset[str]:
     return frozenset(compress(names[1:], matches[1:].to_pylist()))
 
 
-def _string_column(texts: Sequence[str]) -> pa.Array:
+def _create_string_column(texts: Sequence[str]) -> pa.Array:
     """Return texts as an Arrow column. ``pyarrow.array`` would import pandas, which takes a second of CPU time."""
     import pyarrow as pa
 

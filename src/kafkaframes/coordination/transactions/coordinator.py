@@ -284,11 +284,11 @@ class TransactionCoordinator:
         """Write the markers of a decided transaction. Return None while it is not complete."""
         prepared_transaction = self.transactions.get(transactional_id)
         if prepared_transaction is not None and prepared_transaction.state in PREPARED_STATES:
-            self.run_steps(self._write_markers_steps(prepared_transaction))
-        after = self.transactions.get(transactional_id)
-        return None if after is None or after.state in PREPARED_STATES else after
+            self.run_steps(self._write_markers_in_steps(prepared_transaction))
+        transaction = self.transactions.get(transactional_id)
+        return None if transaction is None or transaction.state in PREPARED_STATES else transaction
 
-    def _write_markers_steps(self, prepared_transaction: Transaction) -> Generator[None, None, None]:
+    def _write_markers_in_steps(self, prepared_transaction: Transaction) -> Generator[None, None, None]:
         """Write the markers and the completion. A timer retries a marker that could not be written to a disk."""
         name = prepared_transaction.transactional_id
         try:
@@ -336,12 +336,12 @@ class TransactionCoordinator:
             transactional_ids: transactional ids to include; None for all.
         """
         now_ms = self.clock.now_ms
-        in_states, of_producers = frozenset(states), frozenset(producer_ids)
+        state_names, producers = frozenset(states), frozenset(producer_ids)
         return [
             transaction
             for transaction in self.transactions.values()
-            if (not in_states or transaction.state.kafka_name in in_states)
-            and (not of_producers or transaction.producer_id in of_producers)
+            if (not state_names or transaction.state.kafka_name in state_names)
+            and (not producers or transaction.producer_id in producers)
             and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
             and (transactional_ids is None or transaction.transactional_id in transactional_ids)
         ]

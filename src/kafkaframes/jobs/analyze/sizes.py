@@ -36,7 +36,7 @@ from kafkaframes.protocol.messages._program import UNKNOWN_TAGS_COLUMN
 from kafkaframes.protocol.messages.columns import encode_columns
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.records.scan import Ints
-from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE
+from kafkaframes.wire.primitives import SIZE_BY_FIXED_TYPE
 from kafkaframes.wire.varint import TAG_HEADERS, size_of_unsigned_varint
 
 HeaderSize: TypeAlias = Callable[[int, int], int]  # size of a header, from the tag and the length of its value
@@ -196,8 +196,8 @@ def compute_single_field_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: 
     """Return the size of each value as a mandatory field, or as the only field of a tag section (1 for a default
     value).
     """
-    if not is_tagged and not field.array and field.type in SIZE_OF_FIXED_TYPE:
-        return np.full(len(child), SIZE_OF_FIXED_TYPE[field.type], np.int64)
+    if not is_tagged and not field.array and field.type in SIZE_BY_FIXED_TYPE:
+        return np.full(len(child), SIZE_BY_FIXED_TYPE[field.type], np.int64)
     return compute_sizes(
         _plan_single_field(field, is_tagged=is_tagged), pa.StructArray.from_arrays([child], [field.json_name])
     )

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, MessagePlan, MutableDefault, StructPlan
-from kafkaframes.wire.primitives import NIL_UUID, SIZE_OF_FIXED_TYPE
+from kafkaframes.wire.primitives import NIL_UUID, SIZE_BY_FIXED_TYPE
 
 
 class SourceText:
@@ -85,7 +85,7 @@ def constant_text(value: Any, text: SourceText) -> str:
 
 def is_fixed(field: FieldPlan) -> bool:
     """Return whether the field has the same size in every message."""
-    return not field.array and field.type in SIZE_OF_FIXED_TYPE
+    return not field.array and field.type in SIZE_BY_FIXED_TYPE
 
 
 def is_simple(plan: StructPlan) -> bool:

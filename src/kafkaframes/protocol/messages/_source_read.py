@@ -16,7 +16,7 @@ from kafkaframes.protocol.messages._source import (
     not_default_text,
 )
 from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, MessagePlan, MutableDefault, StructPlan
-from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE, STRUCT_FORMATS
+from kafkaframes.wire.primitives import SIZE_BY_FIXED_TYPE, STRUCT_FORMATS
 
 # Expressions for the value between p and x: for a bytes buffer, and for a memoryview.
 _SLICE_CODE = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p:x]"}
@@ -44,7 +44,7 @@ def has_shapes(plan: StructPlan) -> bool:
         field.array
         and field.compact
         and not field.nullable
-        and field.type in SIZE_OF_FIXED_TYPE
+        and field.type in SIZE_BY_FIXED_TYPE
         and field.type not in ("bool", "uuid")
         for field in arrays
     )
@@ -167,12 +167,12 @@ class _DecoderWriter:
             offset, before = 0, ""
             counts: list[str] = []
             for field in self.plan.fields:
-                offset += SIZE_OF_FIXED_TYPE[field.type] if is_fixed(field) else 1
+                offset += SIZE_BY_FIXED_TYPE[field.type] if is_fixed(field) else 1
                 if not is_fixed(field):
                     counts.append(f"n{len(counts)}")
                     add(f"{counts[-1]} = buf[p + {offset - 1}{before}]")
-                    offset -= SIZE_OF_FIXED_TYPE[field.type]  # the encoded count is n + 1
-                    before += f" + {counts[-1]} * {SIZE_OF_FIXED_TYPE[field.type]}"
+                    offset -= SIZE_BY_FIXED_TYPE[field.type]  # the encoded count is n + 1
+                    before += f" + {counts[-1]} * {SIZE_BY_FIXED_TYPE[field.type]}"
             name = self.text.add_constant("hot", self.plan.name, self.plan)
             add(f"reader = {name}[{', '.join(counts)}]")
             with self.text.open_block("if reader is not None:"):
@@ -266,7 +266,7 @@ class _DecoderWriter:
             add(f"{target}, p = {reader}(buf, p, {count})")
         elif kind in ("bool", "uuid"):
             add(f"{target} = many_{kind}s(buf, p, {count})")
-            add(f"p += ({count}) * {SIZE_OF_FIXED_TYPE[kind]}")
+            add(f"p += ({count}) * {SIZE_BY_FIXED_TYPE[kind]}")
             with self.text.open_block("if p > end:"):
                 add("raise malformed")
         else:
@@ -274,7 +274,7 @@ class _DecoderWriter:
                 add("n -= 1")
             table = self.text.add_constant("unpack", kind, kind)
             add(f'{target} = [*{table}[n](buf, p)] if n < 64 else [*many_numbers(buf, p, n, "{kind}")]')
-            add(f"p += n * {SIZE_OF_FIXED_TYPE[kind]}" if SIZE_OF_FIXED_TYPE[kind] > 1 else "p += n")
+            add(f"p += n * {SIZE_BY_FIXED_TYPE[kind]}" if SIZE_BY_FIXED_TYPE[kind] > 1 else "p += n")
 
     def write_single_struct(self, field: FieldPlan, struct: StructPlan, target: str, *, is_tag: bool) -> None:
         call = f"{target}, p = read_{struct.name}(buf, p, end)"

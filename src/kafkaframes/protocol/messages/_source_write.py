@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kafkaframes.protocol.messages._runtime import make_run_format
 from kafkaframes.protocol.messages._source import SourceText, is_fixed, list_uses, not_default_text
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
-from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE, STRUCT_FORMATS
+from kafkaframes.wire.primitives import SIZE_BY_FIXED_TYPE, STRUCT_FORMATS
 
 
 def encoder_source(plan: MessagePlan) -> SourceText:
@@ -144,7 +144,7 @@ class _EncoderWriter:
             self.write_single_struct(field, field.struct, value, is_tag=is_tag)
         elif (
             field.array
-            and field.type in SIZE_OF_FIXED_TYPE
+            and field.type in SIZE_BY_FIXED_TYPE
             and field.type not in ("bool", "uuid")
             and not field.nullable
         ):

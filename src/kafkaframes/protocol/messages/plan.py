@@ -30,7 +30,7 @@ from uuid import UUID
 
 from kafkaframes.errors import OptionError, SpecError
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
-from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE
+from kafkaframes.wire.primitives import SIZE_BY_FIXED_TYPE
 
 # Largest nesting of structs; Kafka's maximum is 5. A deeper spec contains a struct that refers to itself.
 MAX_STRUCT_DEPTH: Final = 64
@@ -242,11 +242,11 @@ class _Planner:
 
 
 def _min_size(field: FieldPlan) -> int:
-    if field.array or field.type not in SIZE_OF_FIXED_TYPE:
+    if field.array or field.type not in SIZE_BY_FIXED_TYPE:
         if field.struct is not None and not field.array:
             return 1 if field.nullable else field.struct.min_size
         return 1 if field.compact else 2 if field.type == "string" and not field.array else 4
-    return SIZE_OF_FIXED_TYPE[field.type]
+    return SIZE_BY_FIXED_TYPE[field.type]
 
 
 def plan_message(spec: MessageSpec, version: int) -> MessagePlan:

@@ -16,11 +16,11 @@ from typing import TypeAlias
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.versions import Versions
-from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE
+from kafkaframes.wire.primitives import SIZE_BY_FIXED_TYPE
 
 #: Fixed size in bytes of each primitive type on the wire; ``None``: a length precedes the bytes.
 PRIMITIVES: Mapping[str, int | None] = MappingProxyType(
-    {**SIZE_OF_FIXED_TYPE, "string": None, "bytes": None, "records": None}
+    {**SIZE_BY_FIXED_TYPE, "string": None, "bytes": None, "records": None}
 )
 #: Message types with an API key and a header.
 RPC_TYPES = ("request", "response")

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kafkaframes.broker.network.http_server import HttpServer, PlainTextResponse, Route
-from kafkaframes.broker.network.metrics import CONTENT_TYPE, format_labels, format_metric
+from kafkaframes.broker.network.metrics import PROMETHEUS_CONTENT_TYPE, format_labels, format_metric
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, parse_progress
 
@@ -71,7 +71,7 @@ class TopicMetrics(StreamingQueryListener):
         self._latest.pop(str(event.runId), None)
 
     def _answer(self, _: object) -> PlainTextResponse:
-        return PlainTextResponse("".join(f"{line}\n" for line in self._format_metrics()), CONTENT_TYPE)
+        return PlainTextResponse("".join(f"{line}\n" for line in self._format_metrics()), PROMETHEUS_CONTENT_TYPE)
 
     def _format_metrics(self) -> Iterator[str]:
         """Return the metrics of all queries in Prometheus's text format."""
