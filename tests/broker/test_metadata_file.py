@@ -83,7 +83,7 @@ def test_what_earlier_versions_have_written_is_read(path):
         (("configs",), [], "configs must be an object, not"),
         (("entities", "scram", "alice", "SCRAM-SHA-256", "salt"), "é", "alice.SCRAM-SHA-256.salt must be base64, not"),
         (("entities", "scram_salts"), "\ud800", "entities.scram_salts must be hexadecimal digits, not"),
-        (("entities", "acls"), [["2"]], "entities.acls[0] must be a list of 7, not"),
+        (("entities", "acls"), [["2"]], "entities.acls[0] must be a list of 7 items, not"),
         (("entities", "quotas"), [{"entity": {}}], "entities.quotas[0] has no field 'values'"),
     ],
     ids=str,

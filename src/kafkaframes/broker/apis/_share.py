@@ -38,7 +38,7 @@ def is_member_id(text: str | None) -> bool:
 
 
 def begin_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
-    """Start a session. It replaces the member's earlier session, whose records stay acquired."""
+    """Start a session. Records that the member has acquired in an earlier session stay acquired."""
     key, sessions = _key(request), broker.share_groups.sessions
     sessions.pop(key, None)
     if len(sessions) >= broker.settings.get_number("group.share.max.share.sessions"):

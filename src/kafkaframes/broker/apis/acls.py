@@ -260,7 +260,7 @@ def _reject_changes(request: _AlterClientQuotas, code: int) -> Answer:
     refuse=_reject_changes,
 )
 def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> Answer:
-    """As in Kafka, a repeated entity is rejected, and the response contains this error."""
+    """As in Kafka, only the first change of a repeated entity is applied, and the entity's response row has an error."""
     quota_changes: list[_Quotas] = []  # filled with the first row, when changes by earlier requests are complete
     results: dict[_Key, kafka.AlterClientQuotasResponse.EntryData] = {}
 

@@ -128,7 +128,7 @@ def _answer_sasl_message(
 
 
 def refuse_login(session: Session, broker: BrokerState, answer: Message | None) -> DeferredResponse:
-    """Answer a failed login after a delay, and close the connection. This limits the rate of password guesses."""
+    """Answer a failed login after a delay, which limits the rate of password guesses, and close the connection."""
     response = DeferredResponse()
     session.login.exchange = None
 

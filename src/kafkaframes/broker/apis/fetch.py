@@ -167,7 +167,7 @@ class PendingFetch:
         return rows, size, must_answer_now
 
     def _find_deletion_error(self, name: str) -> int:
-        """Return the error code for a session's deleted topic. Its name may belong to a new topic with another id."""
+        """Return the error code for a session's deleted topic. The name may belong to a new topic with another id."""
         topic, code = find_topic(self._request, self._broker, name, right=self._needs)
         return ErrorCode.INCONSISTENT_TOPIC_ID if topic is not None else code
 
@@ -376,7 +376,7 @@ def _build_internal_error_response(request: _Fetch) -> Message:
 def _has_row_after_unknown_id(rows: list[tuple[Key, FetchedPartition, Any]]) -> bool:
     """Return whether a row follows a row with the nil topic id.
 
-    Kafka fails there, because it compares the topics' names.
+    Kafka fails in this case, because it compares the names of both rows' topics.
     """
     return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NIL_UUID for key, _, row in rows[:-1])
 

@@ -1,6 +1,6 @@
 """Coordinators, and groups of all types: FindCoordinator, ListGroups, DeleteGroups.
 
-This module also contains functions for all group and transaction APIs: they check permissions and the coordinator, and
+This module also contains functions with which all group and transaction APIs check permissions and the coordinator, and
 map exceptions to error codes.
 """
 
@@ -71,7 +71,9 @@ def build_error_response(request: Request, error: KafkaframesError) -> Answer:
 
 
 def client_host(request: Request) -> str:
-    """Return the client's address in Kafka's form, which is Java's text of an address without a host name."""
+    """Return the client's address as Kafka reports it: a slash, which follows the host name in Java, and the IP
+    address.
+    """
     return "/" + request.session.peer.rpartition(":")[0]
 
 

@@ -411,7 +411,9 @@ class AppendScheduler:
 def append_when_decompressed(
     broker: BrokerState, content: ContentBudget, call: Callable[[], AppendOutcome]
 ) -> Waiting[AppendOutcome]:
-    """Call ``call`` to append. If a batch is slow to decompress, decompress it in a thread and repeat the call."""
+    """Append with ``call``. If a batch is slow to decompress, decompress it in a thread, and then call ``call``
+    again.
+    """
     while True:
         try:
             outcome = call()

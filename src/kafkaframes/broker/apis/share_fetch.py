@@ -283,7 +283,7 @@ def _batch_spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Offset
 
 
 def _find_aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[OffsetRange]:
-    """Yield the offset ranges of aborted batches. Their markers are excluded, because consumers skip markers."""
+    """Yield the offset ranges of aborted batches, without the markers, which consumers skip."""
     for header in headers:
         if header.is_transactional and not header.is_control:
             for aborted_transaction in data.aborted or ():

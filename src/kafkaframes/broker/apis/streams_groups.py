@@ -197,7 +197,7 @@ def _build_endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member
 
 
 def _create_missing_topics(broker: BrokerState, missing_topics: list[InternalTopic], answer: Answer) -> Steps[Answer]:
-    """Create internal topics. If one cannot be created, it is also missing at the next heartbeat."""
+    """Create internal topics. A topic that cannot be created is also missing at the next heartbeat."""
     failures = yield from create_topics_in_steps(
         broker, {topic.name: partial(_create_topic_in_steps, broker, topic) for topic in missing_topics}
     )

@@ -136,7 +136,7 @@ def _create_requested_topic(
 def create_topic_from_row_in_steps(broker: BrokerState, row: Any) -> Steps[Topic]:
     """Create a topic for the broker itself, from a CreateTopics row.
 
-    It is visible after ``BrokerState.publish_topics``.
+    The topic is visible after ``BrokerState.publish_topics``.
     """
     if row.name in broker.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} already exists")
@@ -176,7 +176,7 @@ def create_topics_in_steps(
 
 
 def _check_configs(broker: BrokerState, topic: Any) -> dict[str, str]:
-    """Return a topic's validated settings. As in Kafka, they are validated before its partitions."""
+    """Return a topic's validated settings. As in Kafka, the settings are validated before the partitions."""
     if len({config.name for config in topic.configs}) < len(topic.configs):
         raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is listed twice")
     nulls = [config.name for config in topic.configs if config.value is None]
@@ -333,7 +333,7 @@ def _add_topic_partitions(
 
 
 def _choose_new_replicas(broker: BrokerState, topic: Topic, count: int, assignments: Any) -> Replicas:
-    """Return the replicas of new partitions. Their replication factor is that of the topic's first partition."""
+    """Return the replicas of new partitions, with the replication factor of the topic's first partition."""
     current_count = len(topic.partitions)
     factor = len(topic.partitions[0].replicas) if current_count else broker.default_factor
     if assignments is None:

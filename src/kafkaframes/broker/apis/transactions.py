@@ -165,7 +165,7 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
 
 
 def _answer_single_transaction(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
-    """Answer a client's request, which has one transaction. Its partitions are checked in steps and added together."""
+    """Add a client's partitions to one transaction: check them in steps, and then add all of them, or none."""
     body = request.body
     producer = body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
     topics = body.v3_and_below_topics
@@ -214,7 +214,9 @@ def _verify_partitions(
 
 
 def _mark_not_attempted(codes: _Codes) -> _Codes:
-    """Return the error codes if a partition cannot be added: the other partitions are not attempted."""
+    """Return the error codes of a request in which a partition cannot be added: the other partitions are not
+    attempted.
+    """
     return {topic_partition: code or ErrorCode.OPERATION_NOT_ATTEMPTED for topic_partition, code in codes.items()}
 
 

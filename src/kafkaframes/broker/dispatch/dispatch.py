@@ -1,6 +1,7 @@
 """``Dispatcher``, which answers request frames without I/O.
 
-It decodes the header, calls the hooks, checks permissions and quotas, calls the handler, and encodes the response.
+The dispatcher decodes the header, calls the hooks, checks permissions and quotas, calls the handler, and encodes the
+response.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Hook(Protocol):
     """A listener of all requests and responses, such as the journal, the faults and the request log."""
 
     def before(self, request: Request) -> Callable[[Callable[[], Answer]], Answer] | None:
-        """Return None to handle the request as usual, or a function that answers it; its argument is the handler."""
+        """Return None to handle the request as usual, or a function that gets the handler and answers the request."""
 
     def after(self, request: Request, answer: Answer) -> None:
-        """Process the response. This is called after a ``DeferredResponse`` is complete."""
+        """Process the response. A ``DeferredResponse`` is complete when ``after`` is called."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +48,7 @@ class Dispatcher:
 
     Attributes:
         apis: served APIs by key: all, or those of an emulated release.
-        hooks: hooks in order. All are called; the first one that returns a function answers the request.
+        hooks: hooks in order. All hooks are called, and the first function that a hook returns answers the request.
     """
 
     broker: BrokerState
@@ -123,7 +124,9 @@ class Dispatcher:
         return charge_quota(request, self.broker, lambda: call(request, self.broker))
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
-        """Return the response of the handler, or of a hook that replaces it. Call the hooks before and after."""
+        """Return the response of the handler, or of a hook that replaces it. Call the hooks before and after the
+        handler.
+        """
         replace_answer = None
         for hook in self.hooks:
             hook_answer = hook.before(request)
@@ -141,7 +144,7 @@ class Dispatcher:
             hook.after(request, answer)
 
     def encode(self, request: Request, answer: Message | EncodedResponse) -> Buffers:
-        """Return the frame of a response in parts. Raise ``EncodeError`` if the version cannot encode it."""
+        """Return the frame of a response in parts. Raise ``EncodeError`` if the version cannot encode the response."""
         parts = answer.parts if isinstance(answer, EncodedResponse) else encode_answer(answer, request.version)
         size = _CORRELATION_ID_BYTES + sum(map(len, parts))
         head = b""

@@ -1,8 +1,8 @@
 """The fast path of an ordinary Produce, with few objects for its request and response.
 
 A Produce is ordinary if it has no transaction, acks is 1 or all, this node leads all of its partitions, and the batches
-have the form that the version requires. These conditions are checked before the first append. The general path is
-``apis/produce.py``, which also builds the response if the log rejects records.
+have the form that the version requires. All conditions are checked before the first append. The general path of a
+Produce is ``apis/produce.py``, which also builds the response if the log rejects records.
 """
 
 from __future__ import annotations
@@ -203,11 +203,11 @@ class CachedRequest(NamedTuple):
     """A parsed request without its records, and the constant parts of its response.
 
     Attributes:
-        topic: the topic, without records.
-        number: the partition number.
-        acks: acks of the request.
-        version: version of the request.
-        tail: the bytes after the records.
+        topic: requested topic, without records.
+        number: number of the only partition.
+        acks: required acknowledgements: 1, or -1 for all in-sync replicas.
+        version: API version.
+        tail: the bytes of the request after the records.
         size: size of the response, in bytes.
         prefix, suffix: the bytes of the response before and after the partition's row.
     """
@@ -283,7 +283,7 @@ class RequestCache:
         self._known_requests[key] = CachedRequest(bare_request, index, acks, version, tail, size, prefix, suffix)
 
     def append_cached(self, frame: bytes | memoryview, session: Session) -> tuple[CachedRequest, AppendOutcome] | None:
-        """Append the records of a cached request. Return None if it is not cached, or not ordinary any more."""
+        """Append the records of a cached request. Return None if the request is not cached, or no longer ordinary."""
         records_position, broker = session.records_at, self._broker
         cached_request = self._known_requests.get(_cache_key(frame, records_position))
         if cached_request is None:

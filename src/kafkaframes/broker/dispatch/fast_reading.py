@@ -1,6 +1,6 @@
 """A cursor over a request body for the fast path.
 
-It raises ``GeneralPathRequiredError`` for requests that the fast path does not support.
+The cursor raises ``GeneralPathRequiredError`` for requests that the fast path does not support.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Cursor:
         return str(raw, "utf-8"), raw
 
     def skip_null_text(self) -> None:
-        """Skip a null string; raise ``GeneralPathRequiredError`` for all others."""
+        """Skip a null string; raise ``GeneralPathRequiredError`` for any other string."""
         if self._read_length(_INT16) != _NULL_LENGTH:
             raise GeneralPathRequiredError
 
@@ -89,21 +89,23 @@ class Cursor:
         return self._bytes(_UUID_BYTES)
 
     def read_count(self) -> int:
-        """Return the element count of an array; raise ``GeneralPathRequiredError`` if it is empty or very long."""
+        """Return the element count of an array; raise ``GeneralPathRequiredError`` if the array is empty or very
+        long.
+        """
         count = self._read_length(_INT32)
         if not 0 < count <= _MAX_ARRAY_ELEMENTS:
             raise GeneralPathRequiredError
         return count
 
     def skip_empty_array(self) -> None:
-        """Skip an empty array; raise ``GeneralPathRequiredError`` for all others, including null."""
+        """Skip an empty array; raise ``GeneralPathRequiredError`` for any other array, including null."""
         if self._read_length(_INT32):
             raise GeneralPathRequiredError
 
     def read_bytes(self) -> bytearray:
-        """Return a copy of bytes that are not null. Records are not copied again before they are written to disk.
+        """Return a copy of bytes that are not null. The copy of records is written to disk without a further copy.
 
-        ``blob_at`` is the position of their length, ``blob_end`` their end.
+        ``blob_at`` is then the position of the length field, and ``blob_end`` the end of the bytes.
         """
         self.blob_at = self.position
         blob = self._skip_bytes(self._read_length(_INT32))
@@ -113,7 +115,7 @@ class Cursor:
     def skip_empty_tags(self) -> None:
         """Skip an empty section of tagged fields, if the version is flexible.
 
-        Raise ``GeneralPathRequiredError`` if it is not empty.
+        Raise ``GeneralPathRequiredError`` if the section is not empty.
         """
         if self.is_flexible:
             if self._frame[self.position]:

@@ -1,7 +1,7 @@
 """The APIs that a broker serves: all that have a handler, those of a Kafka release, or those of user-supplied specs.
 
-Clients with the same specs can use the versions in the specs. Other clients use the versions that they know.
-Messages without a user-supplied spec use the catalog's.
+With user-supplied specs, clients with the same specs can use their versions, and other clients use the versions that
+they support. Messages without a user-supplied spec use the catalog's spec.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from kafkaframes.protocol.spec.releases import find_release
 
 
 class ServedApis(NamedTuple):
-    """Served APIs by key, advertised versions, and message classes, if they differ from the default."""
+    """The served APIs by key, the advertised versions, and the message classes if specs replace the catalog's
+    classes.
+    """
 
     apis: Mapping[int, Api]
     advertised: dict[int, tuple[int, int]]

@@ -1,7 +1,7 @@
 """Functions for tests that inspect or change a broker: the implementation of ``Broker``'s methods.
 
-They return topics, decoded records, groups, transactions and clients as values. They create topics, append records,
-move leaders and coordinators, and truncate logs. Their first argument is the broker's state.
+Some functions return topics, decoded records, groups, transactions or clients as values. Others create topics, append
+records, move leaders and coordinators, or truncate logs. Each function's first argument is the broker's state or data.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def describe_topics(state: BrokerState, *, internal: bool = False) -> dict[str, 
 
 
 def get_partition(state: BrokerState, topic: str, partition: int) -> Partition:
-    """Return a partition; raise an ``OptionError`` that lists the existing ones if it does not exist."""
+    """Return a partition. If it does not exist, raise an ``OptionError`` that lists the existing partitions or
+    topics.
+    """
     known_partition = state.partition(topic, partition)
     if known_partition is None and topic in state.topics:
         count = len(state.topics[topic].partitions)
@@ -301,7 +303,7 @@ def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
 
 
 def get_node(state: BrokerState, node_id: int) -> Node:
-    """Return a virtual node; raise an ``OptionError`` that lists the existing ones if it does not exist."""
+    """Return a virtual node. If it does not exist, raise an ``OptionError`` that lists the existing nodes."""
     if node_id not in state.nodes.by_id:
         raise OptionError(f"unknown node {node_id}; expected one of {', '.join(map(str, state.nodes.by_id))}")
     return state.nodes.by_id[node_id]

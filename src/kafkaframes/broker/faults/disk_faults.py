@@ -3,7 +3,7 @@
 ``broker.on_disk("write", path="*/orders-0/*.log")`` creates a rule, and the rule's methods define its fault. Rules are
 tried in order of their creation; the first rule that matches decides. As in Kafka, the first failure takes the log
 directory offline: Produce requests fail with KAFKA_STORAGE_ERROR until the broker is restarted. If the disk is full,
-they fail until there is free space.
+Produce requests fail until there is free space.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class DiskRule(RuleBase):
 
 
 class DiskFaults:
-    """The disk rules of a broker. They stay in effect over restarts."""
+    """The disk rules of a broker, which stay in effect after a restart."""
 
     def __init__(self, history: RuleHistory | None = None) -> None:
         self.rules: list[DiskRule] = []
@@ -204,7 +204,7 @@ class FaultyDisk(DelegatingFileSystem):
         self.unflushed = faults.unflushed = UnflushedFiles(disk)
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file for reading, and return its file descriptor; None if it has none."""
+        """Open a file for reading, and return its file descriptor; None if this disk's files have no descriptors."""
         return self.inner.open_descriptor(path)
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
@@ -241,7 +241,7 @@ class FaultyDisk(DelegatingFileSystem):
         self.inner.sync_directory(path)
 
     def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Flush files and directories to disk. Rules are applied to each of them."""
+        """Flush files and directories to disk, and apply the rules to each file and directory."""
         for effect, paths in (("fsync", files), ("sync_directory", directories)):
             for path in paths:
                 self._faults.before(effect, path)

@@ -1,4 +1,5 @@
-"""Faults for requests: rules that change how the broker answers matching requests. A hook of the dispatcher.
+"""Faults for requests: rules that change how the broker answers matching requests. ``Faults`` is a hook of the
+dispatcher.
 
 ``broker.on("Produce", version=..., topic=...)`` creates a rule, and the rule's methods define its fault. A rule without
 a fault only counts requests. Rules are tried in order of their creation; the first rule that matches and has a fault
@@ -186,7 +187,9 @@ class Rule(RuleBase):
         )
 
     def match(self, request: Request) -> Callable[[Handler], Answer] | None:
-        """Count a matching request. Return a function that applies the fault, or None to handle it as usual."""
+        """Count a matching request. Return a function that applies the fault, or None to handle the request as
+        usual.
+        """
         self.requests.append(request)
         if self.skip:
             self.skip -= 1

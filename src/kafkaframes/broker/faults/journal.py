@@ -2,8 +2,8 @@
 
 The journal contains each request, its response and its duration. The request log has one JSON line for each request, in
 the format of Kafka's request log (``kafka.request.logger``, KIP-673), so that tools for Kafka's log can read it. As in
-Kafka, the log contains the size of records instead of the records. Both show secrets (``errors.sensitive``) as
-``(redacted)``.
+Kafka, the log contains the size of records instead of the records. The journal and the request log show secrets
+(``errors.sensitive``) as ``(redacted)``.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class JournalEntry:
         peer: client address.
         software: name and version of the client library, from ApiVersions; empty texts if the client sent none.
         received_ms: time of arrival, by the broker's clock.
-        duration_ms: time until the response, in milliseconds; None before it.
+        duration_ms: time until the response, in milliseconds; None before the response.
         body: decoded request; None if it cannot be decoded.
-        answer: decoded response; None before it, or if no response is sent.
+        answer: decoded response; None before the response is sent, or if no response is sent.
         header_tags: unknown tagged fields of the request header, as ``(tag, bytes)``.
         answer_tags: unknown tagged fields of the response header.
         unknown_tags: unknown top-level tagged fields of the request body.

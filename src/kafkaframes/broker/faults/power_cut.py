@@ -44,7 +44,9 @@ class UnflushedFiles:
         return _NEVER_FLUSHED if info is None else info.size_bytes
 
     def after_flush(self, path: str, size: int) -> None:
-        """Record that a file was flushed. It had ``size`` bytes before the flush; bytes after them may be lost."""
+        """Record that a file was flushed. Bytes after its first ``size`` bytes, which were appended during the flush,
+        may be lost.
+        """
         has_grown = self.size_of(path) > size
         with self._lock:
             if has_grown:

@@ -18,8 +18,8 @@ class RuleHistory:
     """All rules of a broker in order of their creation, including removed rules.
 
     Attributes:
-        is_strict: whether a rule's ``with`` block fails if its fault never happened. The pytest fixtures set it.
-            Without it, a ``Broker`` only lists these rules (``Broker.unused_rules``).
+        is_strict: whether a rule's ``with`` block fails if its fault never happened. The pytest fixtures set
+            ``is_strict``. Otherwise, a ``Broker`` only lists rules without a fault (``Broker.unused_rules``).
     """
 
     rules: list[RuleBase] = field(default_factory=list)
@@ -34,7 +34,7 @@ class RuleHistory:
 class RuleBase:
     """The base class of rules, which counts matches and faults.
 
-    As a context manager, it removes the rule after the block.
+    A rule is a context manager that is removed after the block.
 
     Attributes:
         skip: number of matches without a fault at the beginning.

@@ -17,10 +17,10 @@ class ServedLogs:
     """Log directories and tiered stores that a broker serves read-only.
 
     Attributes:
-        paths: a log directory, a tiered store, or several of them. Copies of a partition are served as one log.
+        paths: log directories and tiered stores: one path, or several. Copies of a partition are served as one log.
         replicas: policy if a partition has several copies: ``merge`` them as ``read_records`` does, or reject them
             (``all``).
-        storage: storage options: options of fsspec, and ``key_files`` for encrypted segments.
+        storage: options of fsspec for remote paths, and ``key_files`` for encrypted segments.
     """
 
     paths: Paths
@@ -35,7 +35,7 @@ class Cluster:
     Attributes:
         nodes: number of nodes. By default, a topic has a replica on each node.
         racks: rack of each node (``broker.rack``). Leaders direct consumers to a replica in their ``client.rack``
-            (KIP-392). If it is empty, consumers read from leaders.
+            (KIP-392). If ``racks`` is empty, consumers read from leaders.
     """
 
     nodes: int = 1
@@ -45,7 +45,7 @@ class Cluster:
         """Validate the number of nodes and racks.
 
         Raises:
-            OptionError: ``nodes`` is less than 1, or ``racks`` has another length.
+            OptionError: ``nodes`` is less than 1, or ``racks`` does not have a rack for each node.
         """
         if self.nodes < 1:
             raise OptionError(f"nodes must be at least 1, not {self.nodes}")

@@ -1,7 +1,7 @@
 """``open_broker`` creates a broker's state: it opens the log directory, and loads metadata and coordinators.
 
-Explicit settings must be valid. A stored setting may be invalid if an earlier version accepted it without a check. Such
-a setting is ignored with a warning, and removed from the file by the next change.
+Explicit settings must be valid. A stored setting may be invalid if an earlier version accepted it without a check. An
+invalid stored setting is ignored with a warning, and the next change removes it from the file.
 """
 
 from __future__ import annotations
@@ -207,7 +207,8 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
 def _ignore_unreadable_metadata(disk: Disk, path: str) -> list[LogDirError]:
     """Ignore metadata files that cannot be read, so that the logs can be served without them; return the errors.
 
-    This is only for served directories. A broker that writes to a directory must know its cluster, as in Kafka.
+    Metadata files are only ignored in served directories. A broker that writes to a directory must know its cluster, as
+    in Kafka.
     """
     problems = []
     for name, read in ((META_PROPERTIES, _read_cluster_id), (METADATA_FILE_NAME, read_metadata)):
@@ -343,7 +344,7 @@ def remove_invalid_settings(settings: BrokerSettings, metadata: StoredMetadata) 
 def _remove_invalid_settings(
     owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], object]
 ) -> dict[str, str]:
-    """Return the stored settings that are still valid, and log the others."""
+    """Return the stored settings that are still valid, and log a warning for each invalid setting."""
     kept_values = {}
     for name, value in configs.items():
         try:

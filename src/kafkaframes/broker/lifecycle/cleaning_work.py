@@ -1,6 +1,6 @@
-"""Compacts closed segments of an open log into new files next to the old ones.
+"""Compacts closed segments of an open log into new files next to the old files.
 
-The log itself is not changed, so that this can run in a thread while records are appended.
+The log itself is not changed, so that a compaction can run in a thread while records are appended.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def write_compacted(cleaning_range: CleaningRange, is_stopped: Callable[[], bool
     """Write the compacted segments next to the old ones. The log itself is not changed.
 
     Returns:
-        Base offsets of the replaced segments, by the base offset of the new segment; empty if it was cancelled.
+        Base offsets of the replaced segments, by the base offset of the new segment; empty if the compaction was
+        cancelled.
 
     Raises:
         LogDirError: a file is damaged, or a new segment's range exceeds the limits of an index.
@@ -125,8 +126,8 @@ def _write_file(
 def _copy_modification_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> None:
     """Set the modification time of a compacted segment to that of its last source segment (Cleaner.cleanSegments).
 
-    For old record formats, this time decides how long tombstones are retained; without timestamps, it is the segment's
-    age.
+    For old record formats, the modification time decides how long tombstones are retained. Without timestamps, it also
+    decides when a segment is deleted.
     """
     if last.log.mtime_ms is not None:
         for kind in ("log", "index", "timeindex"):

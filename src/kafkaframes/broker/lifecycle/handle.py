@@ -74,7 +74,9 @@ _AUTHENTICATING_THREADS = 4  # threads for authentication, which may wait for fi
 
 
 def _build_defaults(nodes: int) -> dict[str, str]:
-    """Return defaults for several nodes that differ from Kafka's: a topic stays available if one node stops."""
+    """Return defaults for several nodes that differ from Kafka's defaults, so that topics stay available if one node
+    stops.
+    """
     return {"default.replication.factor": str(nodes)} if nodes > 1 else {}
 
 
@@ -89,8 +91,8 @@ class Broker:
         port: port to listen on; 0 selects a free port, which the property ``port`` returns.
         listeners: several listeners, each with its own address, advertised address and security, instead of ``host``
             and ``port``. ``port`` and ``bootstrap_servers`` return the first listener.
-        data_dir: Kafka log directory of this broker. If None, all data is in memory. It survives ``kill`` and
-            ``restart`` and is discarded by ``stop``.
+        data_dir: Kafka log directory of this broker. If None, all data is in memory: ``kill`` and ``restart`` keep the
+            data, and ``stop`` discards it.
         durability: guarantee of an acknowledgement. ``memory``: none. ``log``: the records are written before the ack
             and survive ``kill -9``; the default with a ``data_dir``. ``fsync``: the records are flushed to disk before
             the ack.
@@ -101,9 +103,9 @@ class Broker:
         config: broker settings by Kafka's names (``num.partitions``).
         kafka_defaults: whether to use Kafka's defaults for all settings. Some defaults are shorter here so that tests
             do not wait.
-        clock: the broker's clock. By default a new one, which a test can ``advance``.
-        journal: whether to record requests and responses (``.journal``) and to allow faults (``.on``). Without it,
-            ordinary requests take a faster path.
+        clock: the broker's clock. By default, the broker creates a clock, which a test can ``advance``.
+        journal: whether to record requests and responses (``.journal``) and to allow faults (``.on``). Without a
+            journal, ordinary requests take a faster path.
         security: SASL, TLS and ACLs. By default, all clients may do everything.
         broker_release: Kafka release to emulate (``0.8.2`` ... ``4.3``). The broker advertises and serves exactly the
             APIs and versions of this release.
@@ -222,7 +224,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stop the broker cleanly: flush and close all logs. If the disk has failed before, its logs are not flushed.
+        """Stop the broker cleanly: flush and close all logs. If the disk has failed before, the logs are not flushed.
 
         Raises:
             StorageError: flushing or closing a log fails.
@@ -250,14 +252,15 @@ class Broker:
         """Stop the broker as a crash does: close all connections, flush no log, write no clean-shutdown marker.
 
         After the next start all written data is available, as the page cache survives ``kill -9``. An in-memory broker
-        loses the same data. The ports stay reserved until the broker is started again or stopped.
+        keeps and loses the same data as one with a ``data_dir``. The ports stay reserved until the broker is started
+        again or stopped.
 
         Args:
             node: stop only this virtual node, as :meth:`stop_node`. All nodes share one log, so that the other nodes
-                continue with it.
-            power_cut: discard data that was not flushed to disk. Only the guarantee of ``durability`` then holds:
-                ``fsync`` keeps every acknowledged record, ``log`` keeps data that was flushed in the background.
-                Without a ``data_dir`` all data is lost.
+                continue with all data.
+            power_cut: discard data that was not flushed to disk. With ``durability="fsync"``, every acknowledged record
+                survives; with ``log``, data that was flushed in the background. Without a ``data_dir``, all data is
+                lost.
 
         Raises:
             OptionError: the node does not exist; or ``power_cut`` is set together with ``node``, for a broker without
@@ -503,7 +506,7 @@ class Broker:
         self.call(lambda state: controls.create_topic(state, name, partitions, configs))
 
     def configure_topic(self, name: str, **configs: str | int | bool) -> None:
-        """Change settings of a topic. They have Kafka's names with ``_`` instead of ``.``.
+        """Change settings of a topic, which have Kafka's names with ``_`` instead of ``.``.
 
         Raises:
             OptionError: the topic or a setting does not exist.
@@ -646,7 +649,7 @@ class Broker:
     def start_node(self, node_id: int) -> None:
         """Start a stopped virtual node on its former port.
 
-        It leads partitions again after a preferred leader election or ``move_leader``.
+        The node leads partitions again after a preferred leader election or ``move_leader``.
 
         Raises:
             OptionError: the node does not exist, or the broker is not running in its own thread.

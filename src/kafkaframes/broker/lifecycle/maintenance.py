@@ -25,12 +25,13 @@ class LogCleaner:
 
     Every ``log.cleaner.backoff.ms``, logs with ``cleanup.policy=compact`` are compacted, starting with the highest
     dirty ratio. Closed segments are compacted into new files without a lock, because they do not change. The new files
-    then replace them between two requests. If segments were deleted in the meantime, the log is compacted again later.
+    then replace the old segments between two requests. If segments were deleted in the meantime, the log is compacted
+    again later.
 
     Attributes:
-        run_work: runs a function in a thread, and then a second function on the broker's thread. If it is None, or
-            while the clock is frozen, both functions run immediately in the caller.
-        uncleanable: logs that could not be read, and the reason. They are skipped until the next start.
+        run_work: runs a function in a thread, and then a second function on the broker's thread. If ``run_work`` is
+            None, or while the clock is frozen, both functions run immediately in the caller.
+        uncleanable: logs that could not be read, and the reason. Compactions skip these logs until the next start.
     """
 
     broker: BrokerState
@@ -118,7 +119,7 @@ class LogCleaner:
     def run_in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
         """Run work in a thread, and then ``finish`` on the broker's thread.
 
-        A running broker uses this as ``run_work``.
+        A running broker uses ``run_in_thread`` as ``run_work``.
         """
 
         async def run_steps() -> None:

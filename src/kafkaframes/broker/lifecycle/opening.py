@@ -43,7 +43,7 @@ def serve_paths(
         paths: log directories, partition directories, directories that contain them, or tiered stores; local paths or
             URLs.
         replicas: policy if a partition has several copies. ``merge``: combine them, as ``read_records`` does. ``all``:
-            reject them, because a broker serves one log for each partition.
+            reject several copies, because a broker serves one log for each partition.
 
     Raises:
         LogDirError: a path contains no Kafka data, or copies belong to different topics or clusters.
@@ -81,9 +81,9 @@ def open_served_logs(
 def find_unserved_data(logs: LogManager) -> tuple[Remark, ...]:
     """Return findings about data in a log directory that is not served.
 
-    Findings are unreadable logs, data that recovery drops, and damage that later reads have detected. Warnings follow
-    for small files that are ignored because they cannot be read. As Kafka's LogLoader, a broker serves the batches of a
-    segment up to the first incomplete one.
+    Findings are unreadable logs, data that recovery drops, and damage that later reads have detected. The last findings
+    are warnings about small files that are ignored because they cannot be read. Like Kafka's LogLoader, a broker serves
+    the batches of a segment up to the first incomplete batch.
     """
     lines = [f"error: not served: {log_error}" for log_error in logs.unreadable.values()]
     for key, log in logs.logs.items():
@@ -138,7 +138,8 @@ _PRESERVED_FILES = (METADATA_FILE_NAME, names.META_PROPERTIES, names.PARTITION_M
 class Snapshot:
     """A copy of a broker's data: files by their path in the log directory.
 
-    Indexes and offset checkpoints are excluded. A broker that opens the copy recovers them, as after a crash.
+    Indexes and offset checkpoints are excluded. A broker that opens the copy recovers indexes and checkpoints, as after
+    a crash.
     """
 
     files: dict[str, bytes]

@@ -1,8 +1,8 @@
 """Accept the connections of a listener while enough file descriptors are free for the rest of the process.
 
 If too few descriptors are free, new connections wait in the listener's backlog, and clients see them as connecting.
-They are accepted after other connections are closed. In contrast, asyncio's server does not limit connections, and logs
-an error every second while no descriptor is free.
+Waiting connections are accepted after other connections are closed. In contrast, asyncio's server does not limit
+connections, and logs an error every second while no descriptor is free.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DescriptorBudget:
     near the limit, connections begin to wait many times a second.
 
     Args:
-        release_files: closes files that can be reopened later. It returns False if it closed none.
+        release_files: function that closes files that can be reopened later, and returns whether it closed any.
     """
 
     def __init__(self, release_files: Callable[[], bool]) -> None:
@@ -60,7 +60,9 @@ class DescriptorBudget:
         return not self._is_exhausted
 
     def _count_acceptable(self) -> int:
-        """Return half of the free descriptors above the reserve, rounded up. The other half is for files."""
+        """Return half of the free descriptors above the reserve, rounded up. The remaining descriptors are for
+        files.
+        """
         while (free_count := count_free_descriptors() - count_reserved_descriptors()) < 1:
             if not self._release_files():
                 return 0

@@ -1,9 +1,10 @@
-"""An HTTP server for controls, metrics and the schema registry: each route calls a function, each connection a thread.
+"""An HTTP server for controls, metrics and the schema registry: each route calls a function, and each connection has a
+thread.
 
-``RequestGuard`` protects it from web pages in a local browser. Before a route is selected, it checks Host, Origin,
-token and content type. A page can send requests to the local host. It cannot choose their Host except with DNS
-rebinding, cannot hide its Origin, and cannot send JSON or a token without a preflight request, which this server never
-allows. Connections, header bytes, body bytes and the time for a request are limited.
+``RequestGuard`` protects the server from web pages in a local browser: it checks Host, Origin, token and content type
+before a route is selected. A page can send requests to the local host. However, a page cannot choose the Host except
+with DNS rebinding, cannot hide its Origin, and cannot send JSON or a token without a preflight request, which this
+server never allows. Connections, header bytes, body bytes and the time for a request are limited.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class RequestGuard:
 
 
 def _is_ip_address(name: str) -> bool:
-    """Return whether a name is an IP address. DNS rebinding cannot produce such a Host header."""
+    """Return whether a name is an IP address. DNS rebinding cannot produce a Host header with an IP address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -308,7 +309,7 @@ def _decode_body(body: bytes) -> Any:
 
 
 class _SocketServer(ThreadingHTTPServer):
-    """A socket server that limits its connections, and closes those that take too long to send a request."""
+    """A socket server that limits its connections, and closes connections that take too long to send a request."""
 
     daemon_threads = True
     block_on_close = False

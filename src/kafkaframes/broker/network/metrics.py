@@ -1,4 +1,4 @@
-"""Metrics of a broker as Prometheus text. Metrics that Kafka also has use Kafka's names."""
+"""Metrics of a broker as Prometheus text. Metrics that also exist in Kafka have Kafka's names."""
 
 from __future__ import annotations
 

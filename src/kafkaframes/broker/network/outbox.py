@@ -1,8 +1,8 @@
 """``Outbox``, the send queue of a connection, and ``GroupCommit``, the flushes that responses wait for (``fsync``).
 
 The queue contains buffers and file ranges. File ranges are sent with sendfile. An element leaves the queue after the
-operating system has accepted all earlier ones. A client that does not read therefore only delays its own responses, and
-at most ``_TRANSPORT_CHUNK_BYTES`` of a file are in memory. TLS connections use the transport's buffer, and send no
+operating system has accepted all earlier elements. A client that does not read therefore only delays its own responses,
+and at most ``_TRANSPORT_CHUNK_BYTES`` of a file are in memory. TLS connections use the transport's buffer, and send no
 file ranges.
 """
 
@@ -59,7 +59,7 @@ class Outbox:
         return self.unsent_bytes - sum(len(part) for part in self._queue if isinstance(part, FileRange))
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send buffers after all earlier ones."""
+        """Send buffers after all earlier buffers."""
         if self._transport.is_closing():
             return
         first = buffers[0]
@@ -102,7 +102,7 @@ class Outbox:
             self._transport.close()
 
     def _take_short_buffers(self) -> bytes | memoryview:
-        """Remove consecutive short buffers from the queue, and return them as one."""
+        """Remove consecutive short buffers from the queue, and return them joined."""
         queue, parts, size = self._queue, [], 0
         while (
             queue
@@ -150,7 +150,7 @@ _MAX_CONCURRENT_FLUSHES = 256
 
 
 class GroupCommit:
-    """Flushes appended records in a thread. Responses that arrive during a flush share the next one."""
+    """Flushes appended records in a thread. Responses that are created during a flush share the next flush."""
 
     def __init__(self, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
         self._broker = broker

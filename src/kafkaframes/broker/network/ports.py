@@ -1,4 +1,4 @@
-"""The ports of a broker's nodes. A node keeps its ports over a stop and restart."""
+"""The ports of a broker's nodes. A node keeps its ports after a restart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HeldPorts:
         weakref.finalize(self, _close_all, self._sockets)  # closes the sockets if a killed broker is garbage-collected
 
     def hold(self, host: str, port: int) -> None:
-        """Reserve a port. If another program uses it, the error is ignored."""
+        """Reserve a port. If another program uses the port, the error is ignored."""
         self.release(port)
         with contextlib.suppress(OSError):
             family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -108,7 +108,9 @@ class Ports:
         return ",".join(format_address(endpoint.host, endpoint.port) for endpoint in endpoints)
 
     async def open_all(self, server: Server) -> None:
-        """Listen as every node. Connections are accepted after all ports are bound: the first client sees all nodes."""
+        """Listen as every node. Connections are accepted after all ports are bound, so that the first client sees all
+        nodes.
+        """
         for node in self.nodes.by_id.values():
             node.is_up = True
             await self._bind_listeners(server, node)
@@ -116,7 +118,7 @@ class Ports:
         server.accept_connections()
 
     async def open(self, server: Server, node: Node) -> None:
-        """Open the ports of a node: its former ports, or those of the options."""
+        """Open the ports of a node: its former ports, or the configured ports."""
         await self._bind_listeners(server, node)
         server.accept_connections()
 

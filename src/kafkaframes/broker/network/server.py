@@ -1,8 +1,8 @@
-"""``Server``: the listeners and connections of a broker. The only module that reads from sockets.
+"""``Server``: the listeners and connections of a broker. This is the only module that reads from sockets.
 
-It transfers bytes between connections and the dispatcher. As in Kafka, a connection's requests are handled one at a
-time. While a response is pending (``DeferredResponse``), or not yet flushed (``fsync``), the next request waits in the
-buffer, and at most ``_READ_AHEAD_BYTES`` bytes are read.
+The server transfers bytes between connections and the dispatcher. As in Kafka, a connection's requests are handled one
+at a time. While a response is pending (``DeferredResponse``), or not yet flushed (``fsync``), the next request waits in
+the buffer, and at most ``_READ_AHEAD_BYTES`` bytes are read.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         self._balance_reading()
 
     def _answer_frames(self, out: Buffers) -> None:
-        """Answer the complete frames in the buffer, until one has to wait."""
+        """Answer the complete frames in the buffer, until a frame has to wait."""
         done_count = 0
         while (
             not (self._pending_response or self._is_held or self._is_muted or self._is_blocked)
@@ -188,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answer_frame(frame, out)
 
     def _yield_turn(self) -> None:
-        """Serve other connections before this one's next request."""
+        """Serve other connections before this connection's next request."""
         self._is_held = True
         self._server.loop.call_soon(self._resume_handling)
 
@@ -219,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         self._send_or_wait(request, self._dispatcher.answer(request), out)
 
     def _send_or_wait(self, request: Request, answer: Answer, out: Buffers) -> None:
-        """Send a response, or wait until it is complete."""
+        """Send a response, or wait until the response is complete."""
         if isinstance(answer, DeferredResponse) and not answer.is_done:
             self._pending_response = answer
             answer.call_when_complete(lambda response: self._send_late_response(request, response))
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         self._send_answer(request, answer.answer if isinstance(answer, DeferredResponse) else answer, out)
 
     def _answer_raw(self, answer: Answer, out: Buffers) -> None:
-        """Answer a SASL token without headers. If it is rejected, the connection is closed after a delay."""
+        """Answer a SASL token without headers. If the token is rejected, the connection is closed after a delay."""
         if isinstance(answer, EncodedResponse):
             out.extend(answer.parts)
             return
@@ -343,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
             self._server.loop.call_soon(self.close)
 
     def _send_response(self, buffers: Buffers, out: Buffers) -> None:
-        """Send a response. With ``fsync``, it is sent after the records are flushed."""
+        """Send a response; with ``fsync``, after the records are flushed."""
         if not self._server.commit.is_needed:
             out.extend(buffers)
             if len(buffers) > 1 or len(buffers[0]) > _LONG_RESPONSE_BYTES:  # shorter responses are sent together

@@ -27,7 +27,7 @@ class EncodedResponse:
 class DeferredResponse:
     """A response that a handler completes later. The handler calls ``complete`` once.
 
-    A second call, or one after the connection has closed, has no effect.
+    A second call, or a call after the connection has closed, has no effect.
     """
 
     __slots__ = ("_abandon_callbacks", "_waiting", "answer", "error", "is_done")
@@ -64,7 +64,7 @@ class DeferredResponse:
             self.complete(answer)
 
     def call_when_complete(self, call: Callable[[DeferredResponse], None]) -> None:
-        """Call ``call`` when the response is complete; immediately if it is already."""
+        """Call ``call`` when the response is complete; immediately if it is already complete."""
         if self.is_done:
             call(self)
         else:
@@ -118,10 +118,10 @@ class RequiredPermission:
         each: name of the request's parts that require the permission. The handler checks each part.
         denied: error of a part without the permission, or ``OMIT_FROM_RESPONSE`` if the response omits the part. The
             default is the resource's error.
-        or_cluster: operation on the cluster that is sufficient instead.
+        or_cluster: operation on the cluster that is sufficient instead of the permission.
         first_version, last_version: first and last version that requires the permission.
-        first_release: first Kafka release that requires it; empty for all releases with the API.
-        is_needed: whether the emulated release requires it.
+        first_release: first Kafka release that requires the permission; empty for all releases with the API.
+        is_needed: whether the emulated release requires the permission.
     """
 
     operation: str
@@ -174,8 +174,8 @@ class Api:
         rights: permissions that a client needs, in the order in which they are checked.
         refuse: creates the response if the whole request is rejected with an error code.
         rewritten: definition from user-supplied specs that replaces the catalog's (``dispatch/table.py``).
-        on_unknown_version: answers a request of an unsupported version, at version 0 (KIP-511). If None, the
-            connection is closed, as in Kafka.
+        on_unknown_version: answers a request of an unsupported version, at version 0 (KIP-511). If None, such a request
+            closes the connection, as in Kafka.
         handle: the handler, which is the decorated function.
     """
 
@@ -194,7 +194,7 @@ class Api:
     handle: Handler = _answers_nothing
 
     def __call__(self, handle: HandlerT) -> HandlerT:
-        """Register ``handle`` as the API's handler. Its attribute ``api`` is the declaration."""
+        """Register ``handle`` as the API's handler, and store the declaration as the function's attribute ``api``."""
         vars(handle)["api"] = replace(self, handle=handle)
         return handle
 

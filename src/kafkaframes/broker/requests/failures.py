@@ -16,7 +16,8 @@ def failure_response(request: Request, code: int) -> Any:
     """Return a response in which every part of the request has failed with ``code``.
 
     Arrays of the response have a row for each row of the request's array, with the same values in fields of the same
-    name: topic rows have the topic's name, partition rows the partition's number. Each error code of a row is ``code``.
+    name: topic rows have the topic's name, partition rows the partition's number. The error code of each row is
+    ``code``.
     """
     body = request.body
     # The AlterReplicaLogDirs response is not grouped by directory, unlike the request.

@@ -1,4 +1,4 @@
-"""The SASL login of a connection, from SaslHandshake until it is complete."""
+"""The SASL login of a connection, from SaslHandshake to the end of the authentication."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class SaslExchange(Protocol):
     """An authentication in progress.
 
     Attributes:
-        user: name of the authenticated user; None before that.
+        user: name of the user; None before the client is authenticated.
         expires_ms: expiry of the client's token in milliseconds since 1970; None if it does not expire.
         by_token: whether the client uses a delegation token.
     """
@@ -35,7 +35,7 @@ class Login:
     """The SASL login of a connection.
 
     Attributes:
-        mechanism: mechanism of the last SaslHandshake request; empty before the first.
+        mechanism: mechanism of the last SaslHandshake request; empty before the first request.
         exchange: the exchange in progress; None before a handshake, and after the login succeeded or failed.
         answer_raw: function that answers SASL messages without request headers, after SaslHandshake 0; None otherwise.
         by_token: whether the client has authenticated with a delegation token.

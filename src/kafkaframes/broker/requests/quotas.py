@@ -1,9 +1,9 @@
-"""Client quotas: they limit the rates of clients by throttling (KIP-13, 124, 219, 599, 612).
+"""Client quotas, which limit the rates of clients by throttling (KIP-13, 124, 219, 599, 612).
 
 As in Kafka's ClientQuotaManager and Rate, usage is counted in the last eleven samples of one second. A client that
-exceeds its quota is throttled until its mean rate equals the quota. The response contains this time as
-``throttle_time_ms``, and the connection's next request is read after it. A new connection above the quota of its
-address is closed after this time, without a response.
+exceeds its quota is throttled until its mean rate equals the quota. The response contains the throttle time as
+``throttle_time_ms``, and the connection's next request is read after the throttle time. A new connection above the
+quota of its address is closed after the throttle time, without a response.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class UsageRate:
             self.samples.append((now_ms, amount))
 
     def throttle_ms(self, limit: float, now_ms: float) -> int:
-        """Return the milliseconds until the mean is at most ``limit`` a second; 0 if it already is.
+        """Return the milliseconds until the mean is at most ``limit`` a second; 0 if it is not above ``limit``.
 
         >>> rate = UsageRate()
         >>> rate.add(30_000, 0)
@@ -70,7 +70,7 @@ class UsageRate:
 class TokenBucket:
     """A token bucket that limits the rate of topic and partition changes (Kafka's TokenBucket).
 
-    It is refilled over time, up to the number of tokens for a whole window.
+    The bucket is refilled over time, up to the number of tokens for a whole window.
     """
 
     remaining_tokens: float
@@ -84,7 +84,7 @@ class TokenBucket:
         self.filled_ms = now_ms
 
     def throttle_ms(self, limit: float) -> int:
-        """Return the milliseconds until a change is allowed again; 0 if it is."""
+        """Return the milliseconds until a change is allowed again; 0 if a change is allowed now."""
         return round(min(-self.remaining_tokens / limit * _SAMPLE_MS, MAX_INT32)) if self.remaining_tokens < 0 else 0
 
 
@@ -101,7 +101,7 @@ class Quotas:
     _buckets: dict[_Payer, TokenBucket] = field(default_factory=dict)
 
     def load(self, stored_quotas: Iterable[Mapping[str, Any]]) -> None:
-        """Replace all quotas with stored ones."""
+        """Replace all quotas with the stored quotas."""
         self.limits.clear()
         for entity_quotas in stored_quotas:
             for key, value in entity_quotas["values"].items():
@@ -111,7 +111,9 @@ class Quotas:
             self._buckets.clear()
 
     def count_connection(self, address: str, now_ms: float) -> int:
-        """Count a new connection. Return 0, or the milliseconds after which it must be closed without a response."""
+        """Count a new connection. Return 0, or the milliseconds after which the connection must be closed without a
+        response.
+        """
         limits = self.limits.get(CONNECTION_RATE_KEY)
         if not limits:
             return 0
@@ -127,7 +129,7 @@ class Quotas:
         return over_ms
 
     def max_response_bytes(self, request: Request) -> float:
-        """Return the largest size of a Fetch response: the bytes that its quota allows in a window."""
+        """Return the largest size of a Fetch response: the bytes that the client's quota allows in a window."""
         quota = self._find_payer_and_limit(FETCH, request)
         return float("inf") if quota is None else quota[1] * (_SAMPLES - 1)
 
@@ -151,7 +153,7 @@ class Quotas:
     def may_change(self, request: Request, count: int, now_ms: float) -> bool:
         """Count created or deleted partitions; return whether the change is allowed.
 
-        Versions before KIP-599 are never rejected; they are only throttled.
+        Requests of versions before KIP-599 are never rejected, only throttled.
         """
         quota = self._find_payer_and_limit(MUTATION, request)
         if quota is None:

@@ -28,7 +28,7 @@ ClassOf: TypeAlias = Callable[[int, str], type[Message]]  # arguments: an API ke
 
 @cache
 def class_in_catalog(key: int, kind: str) -> type[Message]:
-    """Return the catalog's class of a request or response. It is cached: each request needs it."""
+    """Return the catalog's class of a request or response. The class is cached, because each request needs it."""
     return body_class(key, kind)
 
 
@@ -38,16 +38,17 @@ class Session:
 
     Attributes:
         peer: client address, ``host:port``.
-        expires_ms: expiry of the authentication by the broker's monotonic clock (KIP-368); None: it does not expire.
+        expires_ms: expiry of the authentication by the broker's monotonic clock (KIP-368); None if it does not expire.
         software: name and version of the client software, from ApiVersions 3 and later.
         sends_files: whether file ranges can be sent with sendfile: the logs are files, the connection has no TLS, and
             no hook reads responses.
-        records_at: position of the records' size in the last Produce request of the fast path; 0 before the first.
+        records_at: position of the records' size in the last Produce request of the fast path; 0 before the first such
+            request.
         login: state of the connection's SASL login.
         closes_after_response: whether the connection is closed after the next response.
-        telemetry: client instance of the last GetTelemetrySubscriptions request; None before the first.
-        when_closed: functions to call after the connection has closed, by name. A function with the same name replaces
-            the earlier one.
+        telemetry: client instance of the last GetTelemetrySubscriptions request; None before the first request.
+        when_closed: functions to call after the connection has closed, by name. A function replaces an earlier function
+            with the same name.
     """
 
     number: int = 0
@@ -70,15 +71,16 @@ class Session:
 class TypedRequest(Generic[RequestT, ResponseT]):
     """A request of one API: its header, and its body, which is decoded when a handler reads it.
 
-    The type parameters are the API's request and response class. With them, type checkers can check each field.
+    The type parameters are the API's request and response class. With the type parameters, type checkers can check each
+    field.
 
     Attributes:
         header_tags: unknown tagged fields of the request header, as ``(tag, bytes)``.
-        answer_tags: tagged fields for the response header; a hook may add some.
+        answer_tags: tagged fields for the response header, which hooks may add.
         journal_entry: the request's journal entry; None without a journal.
         throttle_ms: time for which the connection is muted after the response because of a quota, in milliseconds.
         has_long_answer: whether the response may have so many rows that it is encoded in a thread.
-        is_unknown_version: whether the version is not served; ``version`` is then 0, and there is no body.
+        is_unknown_version: whether the version is not served; ``version`` is then 0, and the body is not decoded.
     """
 
     api: Api
@@ -102,7 +104,7 @@ class TypedRequest(Generic[RequestT, ResponseT]):
 
     @property
     def body(self) -> RequestT:
-        """The decoded request. If it cannot be decoded, the connection is closed, as in Kafka."""
+        """The decoded request. If the body cannot be decoded, the connection is closed, as in Kafka."""
         if self.decoded is None:
             cls: Any = self.class_of(self.api.key, "request")
             try:

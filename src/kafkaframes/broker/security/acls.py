@@ -114,7 +114,9 @@ class AclAuthorizer:
 
     @property
     def rule_count(self) -> int:
-        """The number of ACLs. There is no ``__len__``, because an authorizer without ACLs is not false."""
+        """The number of ACLs. The class does not define ``__len__``, because an authorizer without ACLs is not
+        false.
+        """
         return len(self._acls)
 
     def add(self, acl: Acl) -> None:
@@ -169,7 +171,7 @@ class AclAuthorizer:
     def may_write_idempotently(self, session: Session) -> bool:
         """Return whether the client may get a producer id: IDEMPOTENT_WRITE, or WRITE to any topic (KIP-679).
 
-        WRITE to a topic is sufficient if an ACL allows a pattern, and no ACL denies a pattern that covers it.
+        WRITE to a topic is sufficient if an ACL allows a topic pattern, and no ACL denies a pattern that includes it.
         """
         if self.allows(session, "IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_RESOURCE_NAME):
             return True

@@ -167,7 +167,7 @@ def parse_users(text: str, *, source: str) -> list[str]:
     """Return the lines ``NAME=PASSWORD`` of a file or a variable, without blank lines and lines that start with ``#``.
 
     Raises:
-        OptionError: a line is invalid. The message contains its number, but never its text.
+        OptionError: a line is invalid. The message contains the line's number, but never its text.
     """
     lines = [line.strip() for line in text.splitlines()]
     for number, line in enumerate(lines, 1):

@@ -1,14 +1,14 @@
-"""The server side of GSSAPI with Kerberos (RFC 4752). It requires the extra ``kerberos``.
+"""The server side of GSSAPI with Kerberos (RFC 4752), which requires the extra ``kerberos``.
 
-As in Kafka, no security layer is offered, and the client's authorization id is ignored. Accepting a ticket reads the
-keytab and may resolve host names. It therefore runs in a thread.
+As in Kafka, no security layer is offered, and the client's authorization id is ignored. Tickets are accepted in a
+thread, because this reads the keytab and may resolve host names.
 
 ``sasl.kerberos.principal.to.local.rules`` map principals to users, as in Kafka. A rule is ``DEFAULT``, which accepts
-principals of the default realm, or ``RULE:[n:format](match)s/from/to/gL``. Such a rule applies to principals with ``n``
-components. It expands ``format`` (``$0`` is the realm, ``$1`` and ``$2`` are components). The result must match
-``match`` completely. It then replaces the first match of ``from`` (all matches with ``g``), and changes the case with
-``L`` or ``U``. The first rule that returns a name is used. Regular expressions are Python's, which are compatible with
-Java's in usual cases.
+principals of the default realm, or ``RULE:[n:format](match)s/from/to/gL``. A ``RULE`` applies to principals with ``n``
+components. The rule expands ``format`` (``$0`` is the realm, ``$1`` and ``$2`` are components). The expanded text must
+match ``match`` completely. The rule then replaces the first match of ``from`` (all matches with ``g``), and changes the
+case with ``L`` or ``U``. The first rule that applies and matches is used. Rules use Python's regular expressions, which
+are compatible with Java's in usual cases.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REPLACEMENT_PATTERN: Final = re.compile(r"\\(.)|\$([0-9]+)|([^\\$])", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class _PrincipalRule:
-    """A rule that maps principals to users. Without ``format``, it is DEFAULT."""
+    """A rule that maps principals to users. A rule without ``format`` is ``DEFAULT``."""
 
     count: int = 0
     format: str | None = None
@@ -189,7 +189,7 @@ class Kerberos:
         return PrincipalRules(self.rules, str(user).rpartition("@")[2])
 
     def credentials(self, library: Any) -> Any:
-        """Return the acceptor credentials. They are read at each login, because keytabs change."""
+        """Return the acceptor credentials, which are read at each login, because keytabs change."""
         types, name = library.NameType, None
         if self.principal is not None:
             name = library.Name(self.principal, types.kerberos_principal)

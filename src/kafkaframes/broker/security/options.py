@@ -72,7 +72,7 @@ def _hash_password(text: str) -> bytes:
 
 
 class BearerExchange(SaslExchange):
-    """An OAUTHBEARER authentication. It fails after the client has received the error as JSON (RFC 7628)."""
+    """An OAUTHBEARER authentication. A rejected client first receives the error as JSON (RFC 7628)."""
 
     def __init__(self, check: CheckToken, now_ms: Callable[[], int]) -> None:
         self._check = check
@@ -80,7 +80,9 @@ class BearerExchange(SaslExchange):
         self._refusal: str | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return an empty response for a valid token, else the error; then raise an ``AuthenticationError``."""
+        """Return an empty response for a valid token, else the error. Raise an ``AuthenticationError`` after the
+        error.
+        """
         if self._refusal is not None:
             raise AuthenticationError(self._refusal)
         authzid, token = _parse_initial_response(message.decode("utf-8", "replace"))
@@ -125,9 +127,9 @@ class Credentials:
         scram: SCRAM credentials that clients have set, by (user, mechanism).
         kerberos: for GSSAPI, the keytab's options and the mapping of principals to users.
         in_thread: runs a function that may wait for files or other hosts in a thread, and completes its result on the
-            event loop; None: the function runs in the caller.
+            event loop; None to run the function in the caller.
         tokens: delegation tokens, which are valid for SCRAM.
-        secret: secret from which salts are derived. It is stored in the data directory, or random without one.
+        secret: secret from which salts are derived: stored in the data directory, or random without a data directory.
     """
 
     passwords: dict[str, str] = field(default_factory=dict, repr=False)
@@ -215,8 +217,8 @@ class Security:
         kerberos: required for GSSAPI: the keytab, and rules that map principals to users.
         tls: server-side ``ssl.SSLContext``, see ``security.tls.server_context``.
         authorizer: whether operations without an allowing ACL are rejected. By default, operations on resources without
-            ACLs are allowed. The setting ``authorizer.class.name`` has the same effect. If it is empty, ACLs are
-            disabled: SECURITY_DISABLED.
+            ACLs are allowed. The setting ``authorizer.class.name`` has the same effect. If the setting is empty, ACLs
+            are disabled, and requests for ACLs get SECURITY_DISABLED.
         acls: initial ACLs.
     """
 

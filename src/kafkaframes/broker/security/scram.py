@@ -3,9 +3,9 @@
 SCRAM follows RFC 5802 with SHA-256 and SHA-512, as in Kafka (KIP-84). The nonce of the client's final message is
 verified (CVE-2024-56128), and proofs are compared in constant time.
 
-Principals create, renew and expire delegation tokens (KIP-48, KIP-373). A token's HMAC is its password. It is derived
-from the token's id and the broker's ``delegation.token.secret.key``. Without this key, stored tokens cannot be used to
-authenticate.
+Principals create, renew and expire delegation tokens (KIP-48, KIP-373). A token's password is its HMAC, which is
+derived from the token's id and the broker's ``delegation.token.secret.key``. Without this key, stored tokens cannot be
+used to authenticate.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AuthenticationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """The data that a server stores for a password. The password cannot be derived from it."""
+    """The data that a server stores for a password. The password cannot be derived from this data."""
 
     salt: bytes = field(repr=False)
     iterations: int
@@ -98,9 +98,9 @@ class ScramExchange(SaslExchange):
     """A SCRAM authentication: two client messages and two responses.
 
     Args:
-        find: returns a user's credential. For an unknown user it returns one that no password matches.
-        find_token: returns a delegation token's credential, its owner's name and its expiry.
-        new_nonce: returns the server's part of the nonce.
+        find: function that returns a user's credential, and for an unknown user a credential that no password matches.
+        find_token: function that returns a delegation token's credential, owner and expiry.
+        new_nonce: function that returns the server's part of the nonce.
     """
 
     def __init__(
@@ -208,10 +208,10 @@ class DelegationTokens:
 
     Attributes:
         secret_key: ``delegation.token.secret.key``; if it is empty, delegation tokens are disabled.
-        by_id: tokens by id. Expired tokens stay for a while, so that clients get the correct error.
+        by_id: tokens by id. Expired tokens are kept for a while, so that clients get the correct error.
         longest_ms: longest lifetime of a token.
         default_ms: lifetime until a renewal is necessary.
-        kept_ms: how long an expired token is kept.
+        kept_ms: time for which an expired token is kept, in milliseconds.
     """
 
     secret_key: str = field(default="", repr=False)

@@ -3,8 +3,8 @@
 Names of settings, defaults and required claims are those of Kafka's ``OAuthBearerValidator`` (KIP-768).
 
 Signatures (RS256 and ES256) are verified with the issuer's public keys (JWKS, RFC 7517). The keys come from a file or
-an https URL; http is only accepted for the local host. They are fetched when the broker is created. If they are old, or
-a token names an unknown key, they are fetched again in a separate thread, so that no connection waits.
+an https URL; http is only accepted for the local host. The keys are fetched when the broker is created. If the keys are
+old, or a token names an unknown key, they are fetched again in a separate thread, so that no connection waits.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class ClaimRules:
     """The rules for the claims of tokens.
 
     Attributes:
-        issuer: required ``iss`` (``expected.issuer``); None accepts any.
-        audiences: accepted values of ``aud`` (``expected.audience``); if empty, any is accepted.
+        issuer: required ``iss`` (``expected.issuer``); None accepts any issuer.
+        audiences: accepted values of ``aud`` (``expected.audience``); if empty, any audience is accepted.
         clock_skew_seconds: allowed difference between clocks (``clock.skew.seconds``).
         sub_claim: name of the claim with the user (``sub.claim.name``).
         scope_claim: name of the claim with the scopes (``scope.claim.name``).
@@ -212,7 +212,7 @@ class KeySet:
         self._fetched_at = time.monotonic()
 
     def find_keys(self, kid: str | None, algorithm: str) -> list[PublicKey]:
-        """Return the keys that may have signed a token. If none matches, new keys are fetched in the background."""
+        """Return the keys that may have signed a token. If no key matches, new keys are fetched in the background."""
         keys = self._keys
         matching = [key for key in keys if key.algorithm == algorithm and (kid is None or key.kid == kid)]
         age = time.monotonic() - self._fetched_at
@@ -229,7 +229,7 @@ class KeySet:
                 self._fetching.start()
 
     def _fetch_key_set(self) -> None:
-        """Fetch the keys. After a failure, keep the previous ones."""
+        """Fetch the keys. After a failure, keep the previous keys."""
         try:
             self._keys = _parse_keys(_fetch_keys(self._url), self._url)
         except OptionError:
@@ -247,7 +247,7 @@ class SignedTokens:
         """Return the user of a token.
 
         Raises:
-            AuthenticationError: the signature is not by a known key, or a claim is invalid.
+            AuthenticationError: no known key has signed the token, or a claim is invalid.
         """
         token = read_token(text)
         if not self._is_signed(token):
@@ -292,7 +292,7 @@ def _fetch_keys(url: str) -> bytes:
 
 
 def _parse_keys(data: bytes, url: str) -> tuple[PublicKey, ...]:
-    """Return the supported keys of a JWKS. Others, such as encryption keys, are ignored."""
+    """Return the supported keys of a JWKS. Other keys, such as encryption keys, are ignored."""
     try:
         rows = json.loads(data)["keys"][:_MAX_JWKS_KEYS]
         keys_or_none = [_parse_key(row) for row in rows if isinstance(row, dict)]

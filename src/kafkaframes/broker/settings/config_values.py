@@ -1,7 +1,7 @@
 """The types, ranges and valid values of settings, as in the ConfigDefs of Kafka 4.3.1.
 
-Topics, brokers and groups share the table: the broker's default of a topic setting has the type and range of the topic
-    setting. Unlike in Kafka 4, segments may be smaller than 1 MiB, so that tests can roll them.
+Topics, brokers and groups share the table: a broker setting that is the default of a topic setting has the same type
+and range. Unlike in Kafka 4, segments may be smaller than 1 MiB, so that tests can roll them.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ FIXED_AND_UNUSED_KEYS = frozenset(_FIXED_AND_UNUSED_KEYS_TEXT.split())
 
 
 def type_of(name: str, value: str) -> int:
-    """Return the ConfigType of a setting. For an unknown setting, it is derived from the value.
+    """Return the ConfigType of a setting. The type of an unknown setting is derived from its value.
 
     >>> type_of("retention.bytes", "-1") == LONG, type_of("somebody.s.own", "0.5") == DOUBLE
     (True, True)
@@ -272,7 +272,7 @@ def normalize_value(name: str, value: str) -> str:
     ('compact,delete', '1.0')
 
     Raises:
-        OptionError: the value is invalid for the setting. The message contains both.
+        OptionError: the value is invalid for the setting. The message contains the setting and the value.
     """
     kind, topic_key = CONFIG_TYPES.get(name, STRING), _TOPIC_SETTINGS_BY_BROKER_KEY.get(name, name)
     text = value.strip()

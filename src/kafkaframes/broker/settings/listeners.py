@@ -31,7 +31,7 @@ class ListenerOptions:
     Attributes:
         name: listener name (``INTERNAL``); by default its protocol.
         protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
-        host, port: bind address; port 0 selects a free port. Further virtual nodes use the following ports.
+        host, port: bind address; port 0 selects a free port. Each further virtual node uses the next port.
         advertised: advertised host and port, by default the bind address; port 0 advertises the bound port.
     """
 

@@ -29,7 +29,7 @@ _TIME_UNIT_KEYS = {
 
 
 class Properties(NamedTuple):
-    """The settings in a properties file: values of supported settings, and the names of the others."""
+    """The settings in a properties file: values of supported settings, and the names of all other settings."""
 
     values_by_name: dict[str, str]
     unknown: tuple[str, ...]

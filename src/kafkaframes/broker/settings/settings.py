@@ -1,6 +1,6 @@
 """``BrokerSettings``: the settings of a broker and of its topics, under Kafka's names (``server.properties``).
 
-A topic's setting is looked up in the topic, then in the broker (under the broker's name for it), then in the defaults.
+The value of a topic setting is the topic's own, else that of the corresponding broker setting, else the default.
 Settings that have no effect in this broker are stored, returned by DescribeConfigs, and listed when the broker starts.
 """
 
@@ -215,8 +215,8 @@ class BrokerSettings:
         dynamic_by_node: settings that clients have changed, by node id; the key "" holds the settings of all nodes.
         writes_format_2: whether ``message.format.version`` is ignored, as in Kafka from 3.0.
         groups_have_settings: whether groups have settings of their own, as in Kafka from 4.0.
-        new_topic_error: error code for a topic that is auto-created by a Metadata request, in the response to this
-            request; clients then retry. 0: the topic is returned at once, which no Kafka release does.
+        new_topic_error: error code in a Metadata response for a topic that the request has auto-created; clients then
+            retry. 0 returns the new topic at once, which no Kafka release does.
         defaults: values that replace ``DEFAULTS``, by names of broker settings.
         features: features of a new cluster.
     """
@@ -238,8 +238,8 @@ class BrokerSettings:
     def set_dynamic(self, by_node: Mapping[str, Mapping[str, str]]) -> None:
         """Replace the settings that clients have changed.
 
-        All nodes share one set of effective settings. If the settings of several nodes differ, those of the node with
-        the lowest id apply.
+        All nodes share one set of effective settings. If the settings of several nodes differ, the settings of the node
+        with the lowest id apply.
         """
         self._static = static = dict(self.static_settings)
         self.dynamic_by_node = {node: dict(configs) for node, configs in by_node.items() if configs}

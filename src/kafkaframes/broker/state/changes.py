@@ -1,8 +1,8 @@
 """Long-running changes of topics in steps, between which other requests are answered.
 
-Kafka's controller executes changes one after the other while brokers continue to answer. Here, a change is a generator.
-It yields None to let other requests run, or a ``DeferredResponse`` to wait for it. The next change starts after the
-current one has finished, so that it sees the result. The effects of a change become visible together at its end.
+Kafka's controller executes changes one after the other while brokers continue to answer. Here, a change is a generator
+that yields None to let other requests run, or a ``DeferredResponse`` to wait for it. The next change starts after the
+current change has finished, so that it sees the result. The effects of a change become visible together at its end.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class ChangeQueue:
     """A queue of metadata changes, which run one after the other in the order of their requests.
 
     Attributes:
-        next_turn: schedules a call after other requests (an event loop's ``call_soon``). If it is None, each change
-            runs at once.
-        in_thread: runs a function in a thread, one at a time, and completes its result on the event loop. If it is
-            None, the function runs in the caller.
+        next_turn: schedules a call after other requests (an event loop's ``call_soon``). If ``next_turn`` is None, each
+            change runs at once.
+        in_thread: runs a function in a thread, one at a time, and completes its result on the event loop. If
+            ``in_thread`` is None, the function runs in the caller.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class ChangeQueue:
     def run(self, steps: Waiting[Answer]) -> Answer:
         """Run a change.
 
-        Return its answer, as a ``DeferredResponse`` if it has several steps or must wait for other changes.
+        Return the answer, or a ``DeferredResponse`` if the change has several steps or must wait for other changes.
         """
         if self.next_turn is None:
             return finish_steps(steps)
@@ -98,7 +98,7 @@ class ChangeQueue:
     def run_concurrently(self, steps: Waiting[Answer]) -> Answer:
         """Run the steps of a read-only request, concurrently with changes.
 
-        Return the answer, or a ``DeferredResponse`` for it.
+        Return the answer, or a ``DeferredResponse`` if there are several steps.
         """
         turns, response = ChangeQueue(), DeferredResponse()
         turns.next_turn = self.next_turn
@@ -122,7 +122,7 @@ class ChangeQueue:
         """Answer with a row for each item of a request, in steps if there are many.
 
         Args:
-            is_change: whether other changes must wait until this one has finished.
+            is_change: whether other changes must wait until this request is answered.
             size: as for ``create_rows_in_steps``.
         """
 

@@ -1,9 +1,9 @@
 """``Clock``, the broker's clock, and the event loop and threads that the broker runs on.
 
 A clock has two times. ``now_ms`` is the wall time, for times that are stored, displayed or compared with stored times.
-``monotonic_ms`` is for timeouts, intervals and durations. A change of the system time does not affect it, and timers
-use it. The clock never sleeps: the server reads ``next_due_ms``, waits, and calls ``run_due``. A test calls
-``advance``, which moves both times. The event loop has its own thread or is the application's. Slow work runs in
+``monotonic_ms`` is for timeouts, intervals and durations. Timers use ``monotonic_ms``, which a change of the system
+time does not affect. The clock never sleeps: the server reads ``next_due_ms``, waits, and calls ``run_due``. A test
+calls ``advance``, which moves both times. The event loop has its own thread or is the application's. Slow work runs in
 further threads (``WorkerThreads``).
 """
 
@@ -28,7 +28,7 @@ def system_time_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Return milliseconds since an arbitrary moment. They are not affected by changes of the system time."""
+    """Return milliseconds since an arbitrary moment, unaffected by changes of the system time."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -50,8 +50,8 @@ class Clock:
 
     Attributes:
         source: function that returns milliseconds since 1970.
-        monotonic_source: function that returns milliseconds since an arbitrary moment. If None, it is the system's
-            monotonic clock, or ``source`` if ``source`` is not the system time.
+        monotonic_source: function that returns milliseconds since an arbitrary moment. If None, the clock uses the
+            system's monotonic clock, or ``source`` if ``source`` is not the system time.
         is_frozen: whether the time changes only by ``advance``.
         on_change: called when ``next_due_ms`` gets earlier, and after ``advance``.
     """
@@ -78,7 +78,7 @@ class Clock:
 
     @property
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary moment. This time never decreases."""
+        """Milliseconds since an arbitrary moment, which never decrease."""
         return (self._frozen_ms[1] if self.is_frozen else self._monotonic()) + self._moved_ms
 
     def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:
@@ -110,7 +110,7 @@ class Clock:
     def advance(self, seconds: float) -> None:
         """Move the time forward. Each timer that becomes due runs at its own time, in order.
 
-        This includes timers that are created in the meantime and are due within this period.
+        Timers that are created in the meantime also run if they are due within this period.
         """
         target = self.monotonic_ms + int(seconds * 1000)
         while (due_ms := self.next_due_ms) is not None and due_ms <= target:
@@ -134,7 +134,7 @@ class BrokerClock:
         return self._clock.now_ms
 
     def advance(self, seconds: float) -> None:
-        """Move the broker's time forward. Timers that become due have run when this returns."""
+        """Move the broker's time forward. Timers that become due have run when ``advance`` returns."""
         self._call(lambda _: self._clock.advance(seconds))
 
 
@@ -180,7 +180,7 @@ class LoopThread:
         """Run a coroutine on the loop from another thread; return its result.
 
         Raises:
-            TimeoutError: it takes longer than ``timeout`` seconds (None: unlimited).
+            TimeoutError: the coroutine takes longer than ``timeout`` seconds (None: unlimited).
         """
         assert self.loop is not None
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout)

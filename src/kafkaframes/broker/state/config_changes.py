@@ -133,7 +133,7 @@ def _has_unknown_operation(resource: Any) -> bool:
 
 
 def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int, str | None]:
-    """Validate levels of loggers. They have no effect."""
+    """Validate levels of loggers. Changes of levels have no effect."""
     if not (name.isdecimal() and int(name) in broker.nodes.by_id):
         raise InvalidRequestError(f"broker {name!r} does not exist")
     for row in _check_rows(rows):

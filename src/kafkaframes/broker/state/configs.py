@@ -53,8 +53,8 @@ def _find_explicit_values(
     """Return name, value and source of a broker's setting, wherever it is set, in order of precedence.
 
     Args:
-        nodes: ids of the nodes with settings of their own that are considered. By default, the node with the effective
-            setting.
+        nodes: ids of the nodes with settings of their own that are considered. By default, only the node with the
+            effective setting is considered.
     """
     values = []
     if nodes is None:
@@ -87,7 +87,7 @@ def build_broker_rows(
     """Yield every setting of a node, or of all nodes.
 
     Args:
-        fixed_values: settings that are determined by the start of the node.
+        fixed_values: settings that are fixed when the node starts, such as its listeners.
         node: id of the node; None for the settings of all nodes.
     """
     fixed_values, nodes = fixed_values or {}, () if node is None else (node,)
@@ -107,7 +107,7 @@ def build_broker_rows(
 
 
 def _startup_values(broker: BrokerState, node_id: int) -> dict[str, str]:
-    """Return the settings that are determined at a node's start: node id, listeners, log directory."""
+    """Return the settings that are fixed when a node starts: node id, listeners, log directory."""
     endpoint_items = broker.nodes.by_id[node_id].endpoints.items()
     endpoints = ",".join(
         f"{name}://{format_address(endpoint.host, endpoint.port)}" for name, endpoint in endpoint_items
@@ -134,7 +134,7 @@ def _build_group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> I
 
 
 def get_group_setting(broker: BrokerState, group_id: str, name: str) -> str:
-    """Return a group setting: the group's, else the broker's."""
+    """Return the value of a group setting: the group's own, else the broker's."""
     group_value: str | None = broker.metadata.entities.get("group_configs", {}).get(group_id, {}).get(name)
     broker_key = GROUP_SETTINGS[name]
     return group_value if group_value is not None else broker.settings.get_text(broker_key) or broker_key

@@ -23,7 +23,7 @@ from kafkaframes.wire.primitives import uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """An internal topic to which a coordinator writes. It is created by the first append."""
+    """An internal topic to which a coordinator writes. The first append creates the topic."""
 
     state: BrokerState
     topic: str
@@ -36,7 +36,7 @@ class TopicLog:
     def append(
         self, partition: int, records: Sequence[Record], *, producer_id: int = -1, producer_epoch: int = -1
     ) -> None:
-        """Append records as one batch. A read-only broker keeps them in memory.
+        """Append records as one batch. A read-only broker keeps the records in memory.
 
         Raises:
             AppendRefusedError: the producer is fenced.
@@ -155,7 +155,7 @@ def _read_stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecor
 
 
 def _restore_markers(state: BrokerState) -> None:
-    """Append the transaction markers of earlier starts of a read-only broker. Its logs do not contain them."""
+    """Append the transaction markers of earlier starts of a read-only broker, whose logs do not contain them."""
     for topic_partition, marker in tuple(state.records_in_memory.markers()):
         partition = state.partition(topic_partition.topic, topic_partition.partition)
         if partition is not None:

@@ -34,8 +34,8 @@ def elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> Err
     """Hold an election that a client requests; return NONE, or the error code if there is no new leader.
 
     Args:
-        is_unclean: whether any replica may lead a partition without a leader. Otherwise the preferred replica, the
-            first, is elected.
+        is_unclean: whether any replica may lead a partition without a leader; if False, the preferred replica, which is
+            the first, is elected.
     """
     is_led = broker.nodes.is_led(partition)
     if is_unclean:

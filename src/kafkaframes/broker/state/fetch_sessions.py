@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): the partitions of a consumer's last fetch, so that the next one only sends changes."""
+"""Fetch sessions (KIP-227): the partitions of a consumer's last fetch, so that the next fetch only sends changes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class FetchedPartition:
 
     Attributes:
         fields: the request's FetchPartition.
-        name: topic name; empty until it is known. The name is kept after the topic is deleted.
+        name: topic name; empty until the topic id is resolved. The name is kept after the topic is deleted.
         high_watermark, log_start_offset: values in the last response. An incremental response omits a partition without
-            records if both are unchanged.
+            records if both values are unchanged.
     """
 
     fields: Any

@@ -134,9 +134,9 @@ class InternalTopics:
         producer_epoch: int = -1,
         transactional: bool = False,
     ) -> int:
-        """Append records; return the offset of the first one.
+        """Append records; return the offset of the first record.
 
-        With ``log`` durability, the records are written when this returns. With ``fsync``, the server delays all
+        With ``log`` durability, the records are written when ``append`` returns. With ``fsync``, the server delays all
         responses until earlier appends are flushed.
 
         Raises:
@@ -236,9 +236,9 @@ class RecordsInMemory:
 
 
 def read_log_batches(log: PartitionLog) -> Iterator[Batch]:
-    """Yield the batches of a log. The first one may have records before the log start offset.
+    """Yield the batches of a log. The first batch may have records before the log start offset.
 
-    A segment that compaction has emptied still has a batch: the last one of each producer stays, without records.
+    A segment without records still has batches, because compaction keeps the last batch of each producer.
     """
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -1,9 +1,9 @@
 """The broker's metadata that is not part of its logs, in one file of the data directory: ``kafkaframes.broker.json``.
 
-It contains topics with their ids and settings, dynamic broker settings, users, ACLs, quotas, and the next producer id.
-KRaft brokers store this metadata in ``__cluster_metadata``. Other brokers can open the log directory without this file,
-and Kafka ignores it. The file is replaced atomically, so that a crash leaves the old or the new one. Only its owner may
-read it: the keys of SCRAM users allow offline guessing of passwords.
+The file contains topics with their ids and settings, dynamic broker settings, users, ACLs, quotas, and the next
+producer id. KRaft brokers store this metadata in ``__cluster_metadata``. Other brokers can open the log directory
+without this file, and Kafka ignores it. The file is replaced atomically, so that a crash leaves the old or the new
+file. Only the file's owner may read it, because the keys of SCRAM users allow offline guessing of passwords.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class StoredMetadata:
 
 
 def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
-    """Read the file; None if it does not exist. Raise a ``LogDirError`` with the field's name if it is invalid."""
+    """Read the file; return None if it does not exist. Raise a ``LogDirError`` with the name of an invalid field."""
     path = join(directory, METADATA_FILE_NAME)
     if disk.stat(path) is None:
         return None

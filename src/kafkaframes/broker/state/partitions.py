@@ -65,7 +65,7 @@ def find_led_partition(
 ) -> tuple[Partition | None, int]:
     """Return a partition if the connection's node leads it, else None and an error code.
 
-    With ``or_follower``, a node with any replica suffices (KIP-392).
+    With ``or_follower``, the partition is also returned if the node has any other replica (KIP-392).
     """
     partition = topic.partition(index)
     if partition is None:
@@ -236,8 +236,7 @@ def _read_log(
 def _find_next_offset(records: bytes) -> int | None:
     """Return the offset after batches that an older format cannot represent; None if there is no complete batch.
 
-    These are control batches at the end of a segment. If a fetch contained nothing else, a consumer would never
-    advance.
+    An older format cannot represent control batches. If a fetch contained nothing else, a consumer would never advance.
     """
     last = None
     for batch in _iterate_batches(records):
@@ -263,7 +262,9 @@ def _find_diverging_epoch(partition: Partition, request: Any) -> PartitionRead |
 def _down_convert(
     broker: BrokerState, partition: Partition, request: Any, read: PartitionRead, records: bytes, magic: int
 ) -> PartitionRead:
-    """Convert records to an older format, as brokers up to 3.9 do. Data that it cannot represent is counted."""
+    """Convert records to an older format, as brokers up to 3.9 do. Data that the older format cannot represent is
+    counted.
+    """
     if len(records) < BYTES_TO_MAGIC or not read.records:
         return read._replace(records=b"")
     if not _needs_conversion(records, magic):
@@ -287,7 +288,7 @@ def _down_convert(
 
 
 def _iterate_batches(records: bytes) -> Iterator[bytes]:
-    """Yield the complete batches; an incomplete one at the end is skipped."""
+    """Yield the complete batches; an incomplete batch at the end is skipped."""
     position = 0
     while position + OVERHEAD_BYTES <= len(records):
         end = position + OVERHEAD_BYTES + int.from_bytes(records[position + 8 : position + OVERHEAD_BYTES], "big")
@@ -307,7 +308,8 @@ def _needs_conversion(records: bytes, magic: int) -> bool:
 class FetchWait:
     """A fetch that waits for enough bytes, its timeout, or a change of its partitions.
 
-    It reads in steps: otherwise, each append would block other clients if a fetch has thousands of partitions.
+    The fetch reads in steps, because one with thousands of partitions would otherwise block other clients at each
+    append.
     """
 
     def __init__(
@@ -319,8 +321,7 @@ class FetchWait:
     ) -> None:
         """Start to wait.
 
-        ``attempt(is_last)`` returns a response. Unless it is the last attempt, it returns None if there are too few
-        bytes.
+        ``attempt(is_last)`` returns a response, or None if there are too few bytes and the attempt is not the last.
         """
         self.response = DeferredResponse()
         self._broker = broker

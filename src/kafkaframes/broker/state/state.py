@@ -75,12 +75,13 @@ class BrokerState:
         store: reader of a served store with reads that may be slow; None for local disks.
         remarks: findings about the copies of served partitions.
         records_in_memory: records of internal topics, such as committed offsets, while the broker serves read-only.
-        waits: clock of long polls. It is real, monotonic time, even if a test advances ``clock``.
-        changes: queue of topic changes. They run one after the other; other requests run between their steps.
+        waits: clock of long polls: real, monotonic time, even if a test advances ``clock``.
+        changes: queue of topic changes, which run one after the other. Other requests run between the steps of a
+            change.
         in_change: topics with a creation, extension or deletion in progress, by name.
         on_topic_deleted: called after a topic is deleted, so that the coordinators remove its state.
         disk_problems: log of disk errors.
-        is_unsaved: whether the last write of ``metadata`` failed; maintenance retries it.
+        is_unsaved: whether the last write of ``metadata`` failed; maintenance retries the write.
     """
 
     clock: Clock
@@ -195,10 +196,10 @@ class BrokerState:
         self.topics_version += 1
 
     def publish_topics(self, topics: Iterable[Topic]) -> None:
-        """Make new topics visible, and write the metadata once for all of them.
+        """Make new topics visible, and write the metadata once for all topics.
 
         Raises:
-            StorageError: the disk fails; none of the topics is visible.
+            StorageError: the disk fails; the new topics then stay invisible.
         """
         topics = tuple(topics)
         for topic in topics:
@@ -233,7 +234,7 @@ class BrokerState:
         return partition
 
     def add_partitions_in_steps(self, topic: Topic, replicas: Replicas) -> Steps[None]:
-        """Add partitions to a topic, one a step. They become visible together after the last step.
+        """Add partitions to a topic, one a step. All new partitions become visible after the last step.
 
         If a step fails, the topic gets the partitions that were created before. The caller saves the metadata.
 
@@ -252,10 +253,10 @@ class BrokerState:
                 self.topics_version += 1
 
     def delete_topics_in_steps(self, topics: Sequence[Topic]) -> Steps[None]:
-        """Delete topics, one partition a step. They are invisible from the first step.
+        """Delete topics, one partition a step. The topics are invisible from the first step.
 
-        Their files are deleted later, by the clock. Their ids are stored until then, so that a start after a crash
-        continues the deletion.
+        A timer deletes the files later. The ids of the topics are stored during the steps, so that a start after a
+        crash continues the deletion.
 
         Raises:
             OptionError, StorageError: a topic is being changed; the disk fails.
@@ -297,7 +298,7 @@ class BrokerState:
             self.cache_settings(topic, partition)
 
     def configure_broker(self, by_node: Mapping[str, dict[str, str]]) -> None:
-        """Replace the settings that clients have changed. They apply to all topics without own values.
+        """Replace the broker settings that clients have changed, which apply to all topics without values of their own.
 
         The caller saves the metadata.
 
@@ -396,7 +397,9 @@ class BrokerState:
         self.save_metadata()
 
     def set_feature_levels(self, levels: Mapping[str, int]) -> None:
-        """Finalize feature levels, and store them. The caller has validated them with ``features.check_update``."""
+        """Finalize feature levels, and store them. The caller has validated the levels with
+        ``features.check_update``.
+        """
         self.features |= {name: self.features[name]._replace(level=level) for name, level in levels.items()}
         self.metadata.entities[FEATURES_KEY] = {name: feature.level for name, feature in self.features.items()}
         self.save_metadata()
@@ -404,7 +407,7 @@ class BrokerState:
     def offers_group_type(self, group_type: str) -> bool:
         """Return whether groups of a type (``consumer``, ``share``, ``streams``) are enabled.
 
-        A missing feature does not disable them: releases before 4.0 have only the setting.
+        A missing feature does not disable the groups, because releases before 4.0 have only the setting.
         """
         feature = self.features.get(GROUP_FEATURES[group_type])
         return self.settings.has_protocol(group_type) and (feature is None or feature.level > 0)
@@ -466,7 +469,7 @@ class BrokerState:
         return [list(partition.replicas) for partition in topic.partitions] if len(self.nodes.by_id) > 1 else []
 
     def _save_or_defer(self) -> None:
-        """Write the metadata. If the disk is full, maintenance writes it later."""
+        """Write the metadata. If the disk is full, maintenance writes the metadata later."""
         try:
             self.save_metadata()
         except StorageError:

@@ -1,7 +1,7 @@
 """Reads of a served store in threads, so that a slow read delays only the request that needs its bytes.
 
 The broker's state and the handlers belong to the thread of the event loop. Code that reads logs therefore runs as an
-*attempt* (``run_when_read``). If it needs bytes of a store that have not been read, the attempt is cancelled, threads
+*attempt* (``run_when_read``). If an attempt needs bytes of a store that have not been read, it is cancelled, threads
 read the bytes, and the attempt is repeated from its start with these bytes. A connection still has one request at a
 time. Files on local disks are read directly. With a store that takes 200 ms for a read, other requests are answered in
 1 ms instead of 180 ms (``benchmarks/results/store_reads.md``).
@@ -35,7 +35,9 @@ class StoreRead(NamedTuple):
 
 
 class NotReadYetError(BaseException):
-    """Raised if an attempt needs bytes that no thread has read yet. A BaseException, so that no handler handles it."""
+    """Raised if an attempt needs bytes that no thread has read yet. As a BaseException, it is not caught by
+    handlers.
+    """
 
     def __init__(self, *reads: StoreRead) -> None:
         super().__init__(reads)
@@ -64,7 +66,7 @@ class _StoreFile:
         return data
 
     def close(self) -> None:
-        """Close the file. If a thread is reading it, that thread closes it afterwards."""
+        """Close the file. A thread that is reading the file closes it afterwards."""
         self._is_closed = True
         if self._lock.acquire(blocking=False):
             try:
@@ -141,7 +143,7 @@ def run_when_read(broker: StoreOwner, run: Callable[[], Answer]) -> Answer:
     """Run a function that reads logs. If bytes of a store are missing, return a ``DeferredResponse``.
 
     Args:
-        run: function that may be cancelled and repeated. It must read everything before it changes anything.
+        run: function that may be cancelled and repeated; it must read everything before it changes anything.
     """
     return run() if broker.store is None else _RequestAttempts(broker, broker.store, run).start_attempt()
 
@@ -186,13 +188,13 @@ class _RequestAttempts:
             self._store.begin(read).add_done_callback(partial(self._handle_read, read))
 
     def _handle_read(self, read: StoreRead, result_future: Future[bytes]) -> None:
-        """Continue on the broker's loop. This function runs in the thread that has read the data."""
+        """Continue on the broker's loop. ``_handle_read`` itself runs in the thread that has read the data."""
         if not result_future.cancelled() and not self._loop.is_closed():
             data = result_future.exception() or result_future.result()
             self._loop.call_soon_threadsafe(self._store_result, read, data)
 
     def _store_result(self, read: StoreRead, data: bytes | BaseException) -> None:
-        """Store the bytes of a read. After the last one, attempt the request again."""
+        """Store the bytes of a read. After the last read, attempt the request again."""
         self._results[read] = data
         self._reading -= 1
         if self._reading or self._response.is_done:

@@ -28,9 +28,9 @@ class Partition:
     """A partition: its log, its leader and replicas, and the requests that wait for changes.
 
     Attributes:
-        replicas: node ids of the replicas, preferred leader first; they share one log.
-        in_sync: node ids of the in-sync replicas (ISR). The last one stays in the ISR when its node stops.
-        leader_epoch: leader epoch; it grows with each change of leader and is written into batches of format 2.
+        replicas: node ids of the replicas, preferred leader first. All replicas share one log.
+        in_sync: node ids of the in-sync replicas (ISR). The last replica stays in the ISR when its node stops.
+        leader_epoch: number that grows with each change of leader and is written into batches of format 2.
         waiting: callbacks by waiter, called after an append, a change of the last stable offset, or the deletion.
         is_offline: whether the partition is deleted, or its disk has failed.
         min_insync_replicas: ``min.insync.replicas``. If the ISR is smaller, acks=all is rejected unless all replicas
@@ -61,7 +61,7 @@ class Partition:
     def is_under_min_isr(self) -> bool:
         """Whether acks=all is rejected.
 
-        If a partition has fewer replicas than the minimum, all of them must be in sync.
+        If a partition has fewer replicas than ``min.insync.replicas``, all replicas must be in sync.
         """
         return len(self.in_sync) < min(self.min_insync_replicas, len(self.replicas))
 
@@ -184,7 +184,9 @@ class Nodes:
         return (*nodes, *_rotate_numbers(stopped_nodes, turn))[:factor]
 
     def _alternate_racks(self, numbers: Sequence[int]) -> list[int]:
-        """Order nodes so that neighbours are in different racks if possible: first the first node of each rack."""
+        """Order nodes so that neighbours are in different racks if possible: the first nodes are the first node of each
+        rack.
+        """
         rank_in_rack: Counter[str] = Counter()
         ranks = {}
         for number in numbers:
