@@ -39,7 +39,7 @@ The contract of a handler::
 Coordinators (package ``coordination``) are state machines that use three parts of ``BrokerState``: ``clock``,
 ``topics`` and ``internal``. ``internal.append`` writes records to a partition of an internal topic, optionally as part
 of a producer's transaction. ``internal.replay`` reads these records after a restart. ``lifecycle/assembly.py`` creates
-the coordinators and calls their ``load``.
+the coordinators and loads their state.
 """
 
 from kafkaframes.broker.faults.controls import GroupInfo, MemberInfo, TopicInfo, TransactionInfo

@@ -6,7 +6,7 @@ a bytearray. Readers are as lenient as Kafka's readers. ``strict`` mode rejects 
 * Any negative length is null. The caller decides whether null is allowed.
 * A reader compares a length with the remaining bytes before it allocates memory.
 * Text is UTF-8. Malformed bytes become U+FFFD exactly as in Java's decoder, and lone surrogates are written as ``?``.
-* A UUID is 16 bytes, most significant byte first. It is never null; all zeros mean that it is not set.
+* A UUID is 16 bytes, most significant byte first. A UUID is never null; all zeros mean that it is not set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafkaframes.wire.varint import read_unsigned_varint, write_unsigned_varint
 class DeferredBytes:
     """Bytes of a message that are not in memory, for example in a file, and are read only when they are sent.
 
-    ``len(part)`` returns their number, ``bytes(part)`` reads them.
+    ``len(part)`` returns the number of bytes, and ``bytes(part)`` reads the bytes.
 
     ``Message.encode_parts`` passes a part on without reading it.
     """

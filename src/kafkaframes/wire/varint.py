@@ -1,7 +1,8 @@
 """Varints, unsigned and zigzag-encoded, as in Kafka's ``ByteUtils``; and headers of tagged fields.
 
 Every reader is ``read_x(buf, position) -> (value, next_position)``, and every writer ``write_x(out, value)`` appends to
-a bytearray. ``size_of_x(value)`` returns the number of bytes that the writer appends. It exists for unsigned varints.
+a bytearray. ``size_of_x(value)`` returns the number of bytes that the writer appends. ``size_of_x`` exists for unsigned
+varints.
 
 As in Kafka:
 
@@ -10,12 +11,12 @@ As in Kafka:
 * Longer encodings than necessary are accepted (``80 80 80 80 00`` is 0).
 * Values are Java's ints and longs: the unsigned varint ``ff ff ff ff 0f`` is -1.
 
-A tagged field starts with its tag and its length in bytes:
+A tagged field starts with the field's tag and length in bytes:
 
 * ``adopted``: two unsigned varints. This is Kafka's format.
-* ``interleaved``: one unsigned varlong (a Morton code). Its even bits are the length, its odd bits the tag, so that two
-  small numbers share a byte. An early draft of KIP-482 specified it; it was never released, and is only used for
-  comparisons.
+* ``interleaved``: one unsigned varlong (a Morton code). The even bits are the length and the odd bits the tag, so that
+  two small numbers share a byte. An early draft of KIP-482 specified this format, which was never released and is only
+  used for comparisons.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ def _reject_changes(request: _AlterClientQuotas, code: int) -> Answer:
     refuse=_reject_changes,
 )
 def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> Answer:
-    """As in Kafka, only the first change of a repeated entity is applied, and the entity's response row has an error."""
+    """As in Kafka, only the first change of a repeated entity is applied, and its response row contains an error."""
     quota_changes: list[_Quotas] = []  # filled with the first row, when changes by earlier requests are complete
     results: dict[_Key, kafka.AlterClientQuotasResponse.EntryData] = {}
 

@@ -1,6 +1,6 @@
 """The server-side assignors of consumer groups, ``uniform`` and ``range`` (KIP-848), as pure functions.
 
-Both are sticky: a member keeps its partitions as long as the assignment stays balanced.
+Both assignors are sticky: a member keeps its partitions as long as the assignment stays balanced.
 """
 
 from __future__ import annotations

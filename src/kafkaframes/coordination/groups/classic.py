@@ -1,6 +1,6 @@
 """A classic group like Kafka's ClassicGroup: members, states and the vote for a protocol, without a clock or requests.
 
-``VALID_PREVIOUS_STATES`` is the table of state transitions; ``rebalance.py`` performs them.
+``VALID_PREVIOUS_STATES`` is the table of state transitions, which ``rebalance.py`` performs.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class ClassicMember:
     """One member of a classic group.
 
     Attributes:
-        joining, syncing: callbacks that answer its waiting JoinGroup or SyncGroup request.
-        is_new: whether its first JoinGroup is unanswered. Such a member cannot send heartbeats.
+        joining, syncing: callbacks that answer the member's waiting JoinGroup or SyncGroup request.
+        is_new: whether the member's first JoinGroup is unanswered. A new member cannot send heartbeats.
         deadline: timer that removes the member if no heartbeat arrives.
     """
 
@@ -99,7 +99,7 @@ class ClassicMember:
     deadline: Timer | None = None
 
     def get_metadata(self, protocol: str | None) -> bytes:
-        """Return the member's metadata for a protocol; empty if it does not support the protocol."""
+        """Return the member's metadata for a protocol; empty if the member does not support the protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     @property
@@ -114,7 +114,7 @@ class ClassicMember:
             reply(result)
 
     def answer_sync(self, result: SyncResult) -> bool:
-        """Answer the member's SyncGroup request. Return False if none is waiting."""
+        """Answer the member's SyncGroup request. Return False if no request is waiting."""
         reply, self.syncing = self.syncing, None
         if reply is not None:
             reply(result)
@@ -317,7 +317,7 @@ class ClassicGroup(Group):
         self.pending_syncs.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics of all members' subscriptions; None if they cannot be read."""
+        """Return the topics of all members' subscriptions; None if the subscriptions cannot be read."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:

@@ -1,8 +1,9 @@
 """Members of a consumer group that use the classic protocol (KIP-848), for example during an online migration.
 
-Each member is handled individually. Its JoinGroup counts as a heartbeat with its owned partitions, its generation is
-the member epoch, no member is the leader, and SyncGroup returns the coordinator's assignment. Heartbeats return
-REBALANCE_IN_PROGRESS until the member has rejoined. As in Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup.
+Each member is handled individually, as in Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup. A member's
+JoinGroup counts as a heartbeat with the member's owned partitions. The member's generation is its member epoch, no
+member is the leader, and SyncGroup returns the coordinator's assignment. Heartbeats return REBALANCE_IN_PROGRESS until
+the member has rejoined.
 """
 
 from __future__ import annotations
@@ -42,18 +43,17 @@ from kafkaframes.coordination.groups.subscriptions import (
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
-# Conversion between classic and consumer groups that have members (KIP-848, "Online migration").
-#
-# Upgrade: the first heartbeat of the consumer protocol converts the group; the other members use the classic protocol
-# until they are restarted. Downgrade: the last member of the consumer protocol leaves. Members keep their partitions
-# in both cases. As in Kafka's ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsumerGroup.
+# Conversion between classic and consumer groups that have members (KIP-848, "Online migration").  Upgrade: the first
+# heartbeat of the consumer protocol converts the group; the other members use the classic protocol until they are
+# restarted. Downgrade: the last member of the consumer protocol leaves. Members keep their partitions in both cases.
+# The conversions follow Kafka's ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsumerGroup.
 
 
 def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
     """Convert a classic group with members to a consumer group. The classic group does not change.
 
     Raises:
-        DecodeError: a member's subscription or assignment is not a consumer's.
+        DecodeError: a member's subscription or assignment does not have the format of consumers.
         RefusedError: GROUP_ID_NOT_FOUND: the user data of a custom assignor would be lost.
     """
     consumer_group = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
@@ -139,8 +139,8 @@ class ClassicMemberProtocol:
 
     Attributes:
         groups: the heartbeat handler of the consumer protocol.
-        new_id: returns a random member id, a UUID in Kafka's text form. Unlike in classic groups it has no client id
-            as prefix.
+        new_id: returns a random member id, a UUID in Kafka's text form. Unlike in classic groups, the member id has no
+            client id as prefix.
     """
 
     groups: ConsumerGroupProtocol
@@ -182,7 +182,7 @@ class ClassicMemberProtocol:
     def _to_heartbeat(
         self, request: JoinRequest, member_id: str, member: ConsumerMember | None, subscription: Subscription
     ) -> HeartbeatRequest:
-        """Return the heartbeat of the consumer protocol that a JoinGroup request corresponds to."""
+        """Return the consumer protocol's heartbeat that is equivalent to a JoinGroup request."""
         is_new = member is None or member.classic is None
         return HeartbeatRequest(
             request.group_id,
@@ -248,7 +248,7 @@ class ClassicMemberProtocol:
         return not any(map(group.create_ownership_check(member.member_id), missing))
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
-        """Remove members of either protocol, all at once. Return an error code for each."""
+        """Remove members of either protocol, all at once. Return an error code for each member."""
         codes: list[ErrorCode] = []
         leaving_ids: set[str] = set()
         for request in leaving:

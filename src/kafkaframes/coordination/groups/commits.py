@@ -1,7 +1,7 @@
 """OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete, and the expiry of committed offsets.
 
-A commit must come from a member of the group's generation. Without a member id and with generation -1 (a standalone
-consumer or an admin) it is allowed while the group is empty, and in a transaction.
+A commit must come from a member of the group's generation. A commit without a member id and with generation -1 (by a
+standalone consumer or an admin) is allowed while the group is empty, and in a transaction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Transaction = tuple[int, int]  # partition of __consumer_offsets, producer id
 class OffsetStore:
     """Offsets by group and partition (Kafka's OffsetMetadataManager).
 
-    Offsets of a transaction are pending under its producer id until its marker commits or drops them.
+    The offsets of a transaction are pending until the transaction's marker commits or drops them.
 
     Attributes:
         offsets_by_group: committed offsets by group id.
@@ -41,7 +41,7 @@ class OffsetStore:
     def add_offset(
         self, group_id: str, partition: TopicPartition, commit: OffsetCommit, *, transaction: Transaction | None = None
     ) -> None:
-        """Store an offset. With a transaction, it is pending until the transaction ends."""
+        """Store an offset. An offset of a transaction is pending until the transaction ends."""
         self._write_count += 1
         target = self.offsets_by_group if transaction is None else self.pending_offsets.setdefault(transaction, {})
         target.setdefault(group_id, {})[partition] = commit._replace(order=self._write_count)
@@ -63,7 +63,9 @@ class OffsetStore:
         return self.offsets_by_group.get(group_id, {})
 
     def end_transaction(self, transaction: Transaction, *, commit: bool) -> None:
-        """End a transaction. If a partition has two commits, the last written one counts."""
+        """End a transaction. If the transaction and another client have committed a partition, the offset that was
+        written last is kept.
+        """
         pending_by_group = self.pending_offsets.pop(transaction, {})
         for group_id, pending_offsets in pending_by_group.items() if commit else ():
             committed_offsets = self.offsets_by_group.setdefault(group_id, {})
@@ -105,9 +107,9 @@ class OffsetHandlers:
     """Handlers of the requests that commit, fetch and delete offsets.
 
     Attributes:
-        groups: the coordinator's groups, by id. A commit without a member id creates its group.
-        write: appends records of a group to the log, in a producer's transaction if one is given.
-        partitions: returns the number of partitions of the log.
+        groups: the coordinator's groups, by id. A commit without a member id creates the group.
+        write: function that appends records of a group to the log, in a producer's transaction if a producer is given.
+        partitions: function that returns the number of partitions of ``__consumer_offsets``.
     """
 
     clock: Clock
@@ -124,7 +126,7 @@ class OffsetHandlers:
         *,
         retention_ms: int = _NO_VALUE,
     ) -> dict[TopicPartition, int]:
-        """Commit offsets. Return an error code for each.
+        """Commit offsets. Return an error code for each offset.
 
         Args:
             retention_ms: retention that the client requests (OffsetCommit 2 to 4); -1 for the broker's setting.
@@ -137,7 +139,7 @@ class OffsetHandlers:
     def commit_in_transaction(
         self, committer: OffsetClient, offsets: Mapping[TopicPartition, OffsetToCommit], producer: ProducerIdentity
     ) -> dict[TopicPartition, int]:
-        """Add offsets to a producer's transaction. Return an error code for each."""
+        """Add offsets to a producer's transaction. Return an error code for each offset."""
         try:
             group = self._find_group_for_commit(committer._replace(supports_epoch_errors=False))
             group.check_commit(committer, transactional=True)
@@ -196,8 +198,9 @@ class OffsetHandlers:
         """Return committed offsets. A member of the group has to send its current epoch (STALE_MEMBER_EPOCH).
 
         Args:
-            partitions: None for all partitions with a committed offset.
-            require_stable: answer UNSTABLE_OFFSET_COMMIT if an open transaction has a pending offset (KIP-447).
+            partitions: partitions to return; None for all partitions with a committed offset.
+            require_stable: whether a partition with a pending offset of an open transaction is answered with
+                UNSTABLE_OFFSET_COMMIT (KIP-447).
         """
         group = self.groups.get(committer.group_id)
         if group is not None:
@@ -220,7 +223,7 @@ class OffsetHandlers:
         )
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Delete committed offsets, except those of subscribed topics. Return an error code for each."""
+        """Delete committed offsets, except those of subscribed topics. Return an error code for each partition."""
         group = self.groups.get(group_id)
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -259,7 +262,7 @@ class OffsetHandlers:
         ]
 
     def expire(self, group: Group) -> bool:
-        """Delete expired offsets. Return whether the group has no offsets left, pending ones included."""
+        """Delete expired offsets. Return whether the group has neither committed nor pending offsets left."""
         retention_start = group.get_retention_start_function()
         if retention_start is None:
             return False

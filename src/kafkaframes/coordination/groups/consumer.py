@@ -48,7 +48,7 @@ class ConsumerMember(GroupMember[Partition]):
     Attributes:
         topics: names of subscribed topics, sorted.
         regex: pattern of subscribed topics; None without a pattern.
-        assignor: assignor that the member prefers; None for the group's.
+        assignor: assignor that the member prefers; None to use the group's default.
         classic: session timeout and protocols of a member of the classic protocol; None for other members.
     """
 
@@ -64,7 +64,7 @@ class ConsumerMember(GroupMember[Partition]):
 
     @property
     def session_timeout_ms(self) -> int | None:
-        """Session timeout that a member of the classic protocol sent, in milliseconds; else None."""
+        """The session timeout of a member of the classic protocol, in milliseconds; None for other members."""
         return None if self.classic is None else self.classic.session_timeout_ms
 
 
@@ -74,7 +74,7 @@ class PatternTopics:
 
     Attributes:
         version: version of the topics, and version of the access rights.
-        resolve: returns the topics that a pattern matches; None if they are still being matched.
+        resolve: function that returns the topics that a pattern matches; None while the pattern is still being matched.
         cache: matches by pattern and viewer.
     """
 
@@ -83,10 +83,11 @@ class PatternTopics:
     cache: dict[tuple[str, MemberIdentity | None], frozenset[str]] = field(default_factory=dict)
 
     def match_names(self, regex: str, viewer: MemberIdentity | None) -> frozenset[str] | None:
-        """Return the topics that a pattern matches and the viewer may see; None if they are still being matched.
+        """Return the topics that a pattern matches and the viewer may see; None while the pattern is still being
+        matched.
 
         Args:
-            viewer: None sees all topics.
+            viewer: principal and host; None may see all topics.
         """
         if (regex, viewer) not in self.cache:
             names = self.resolve(regex) if viewer is None else self.match_names(regex, None)
@@ -107,12 +108,14 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
 
     Attributes:
         regexes: matching topics by pattern, for the viewer with the most rights.
-        viewers: viewer by member id; unknown after a restart until the member's first heartbeat.
-        visible: topics that a member sees of its pattern, by member id.
-        default_assignor: assignor for members that prefer none.
+        viewers: principal and host of each member, by member id; unknown after a restart until the member's first
+            heartbeat.
+        visible: topics that match a member's pattern and that the member may see, by member id.
+        default_assignor: assignor that is used if no member prefers one.
         pattern_topics: current matches of the patterns; None if all patterns have to be matched again.
         subscriber_counts: number of members that subscribe to a topic by name. ``_owner_counts`` has the number of
-            members that own a partition or are revoking it, ``_pattern_counts`` the members with a pattern.
+            members that own a partition or are revoking it, and ``_pattern_counts`` the number of members with a
+            pattern.
     """
 
     assignment_epoch: int = 0
@@ -157,7 +160,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         return protocol_type == "consumer" and bool(names.intersection(*others))
 
     def create_ownership_check(self, member_id: str) -> Callable[[Partition], bool]:
-        """Return a predicate: whether another member owns a partition, or has not finished revoking it."""
+        """Return a function that checks whether another member owns a partition, or has not finished revoking it."""
         member = self.members.get(member_id)
         own_partitions = NO_PARTITIONS if member is None else member.assignment | member.revoking
         return lambda partition: self._owner_counts[partition] > (partition in own_partitions)
@@ -168,13 +171,15 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         return frozenset(name for name, count in self.subscriber_counts.items() if count > counts_of_members[name])
 
     def keeps_subscribed_topics(self, old: ConsumerMember | None, new: ConsumerMember | None) -> bool:
-        """Return whether replacing a member leaves the group's topics unchanged (None: no member)."""
+        """Return whether the group's topics stay the same if ``new`` replaces ``old``; None for an added or removed
+        member.
+        """
         old_names, new_names = (() if member is None else member.topics for member in (old, new))
         loses_topic = any(self.subscriber_counts[name] == 1 and name not in new_names for name in old_names)
         return not loses_topic and all(name in self.subscriber_counts for name in new_names)
 
     def find_exclusive_patterns(self, *members: ConsumerMember) -> list[str]:
-        """Return the patterns to which these members subscribe and no others."""
+        """Return the patterns to which only these members subscribe."""
         counts_of_members = Counter(member.regex for member in members if member.regex)
         return [regex for regex, count in counts_of_members.items() if self._pattern_counts[regex] == count]
 

@@ -4,8 +4,8 @@ A heartbeat is planned on immutable values, written as one batch of records, and
 patterns of a subscription are matched after the response; until then the member keeps the topics that its patterns
 matched before. Sources: KIP-848, KIP-1082, GroupMetadataManager.java.
 
-A heartbeat without changes reads only its own member, and a join reads only what it changes.
-tests/coordination/groups/test_large_groups.py compares both with a complete computation and counts the reads.
+A heartbeat without changes reads only its own member, and a join reads only the members and topics that it changes.
+tests/coordination/groups/test_large_groups.py compares both cases with a complete computation and counts the reads.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _ConsumerChanges:
 class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
     """Heartbeats of consumer groups.
 
-    ``on_leave`` is called before members are removed. It returns True if it has removed them itself.
+    ``on_leave`` is called before members are removed. The function returns True if it has removed the members itself.
     """
 
     records = rows
@@ -157,7 +157,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         """Handle a heartbeat that joins or stays.
 
         Args:
-            group: the group. If it is new, the caller adds it after this returns.
+            group: group of the member. The caller adds a new group after ``heartbeat`` returns.
             preceding_records: records to write in the same batch, which delete another group with this name.
         """
         old_member = self._find_sender(group, request)
@@ -215,7 +215,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return regex is not None and plan.pattern_topics.match_names(regex, viewer) is None
 
     def _find_sender(self, group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
-        """Return the member that sent a heartbeat; None if it is new."""
+        """Return the member that sent a heartbeat; None if the member is new."""
         if request.epoch == 0:
             return self.find_member(group, request.member_id, self.settings.consumer_max_size)
         member = group.find_member(request.member_id, request.instance_id)
@@ -224,7 +224,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
 
     @staticmethod
     def _find_replaced_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
-        """Return the static member that a joining member replaces. It must have left before."""
+        """Return the static member that a joining member replaces. The static member must have left before."""
         current_id = group.static_members.get(request.instance_id) if request.instance_id is not None else None
         if request.epoch != 0 or current_id is None or current_id == request.member_id:
             return None
@@ -238,7 +238,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return member
 
     def _get_current_pattern_topics(self, group: ConsumerGroup, viewer: MemberIdentity | None) -> PatternTopics:
-        """Return the group's pattern matches, or new ones if topics or access rights have changed."""
+        """Return the group's pattern matches, or new matches if topics or access rights have changed."""
         current = group.pattern_topics
         rights = viewer.version if viewer is not None else 0 if current is None else current.version[1]
         version = self.topics.version, rights
@@ -263,7 +263,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
             self._apply_plan(group, plan, member)
 
     def _plan_epoch(self, group: ConsumerGroup, plan: _ConsumerChanges, viewer: MemberIdentity | None) -> None:
-        """Increment the group epoch if a subscription or the subscribed topics have changed."""
+        """Increment the planned group epoch if a subscription or the subscribed topics have changed."""
         is_alone = plan.pattern_topics is group.pattern_topics and self._resolve_member_pattern(group, plan, viewer)
         if not is_alone:
             self._resolve_all_patterns(group, plan, viewer)
@@ -289,7 +289,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
     def _needs_assignment(group: ConsumerGroup, plan: _ConsumerChanges, viewer: MemberIdentity | None) -> bool:
         """Return whether the member's new subscription requires a new assignment.
 
-        A pattern that is still being matched requires none, except for the first member of a group.
+        A pattern that is still being matched requires no new assignment, except for the first member of a group.
         """
         old_topics, new_topics = plan.previous_member, plan.member
         topics, regex = (old_topics.topics, old_topics.regex) if old_topics is not None else ((), None)
@@ -449,7 +449,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return HeartbeatResult(member.member_id, LEAVE)
 
     def fence_members(self, group: ConsumerGroup, *member_ids: str) -> None:
-        """Remove members. The next heartbeats of the other members distribute their partitions."""
+        """Remove members. The next heartbeats of the other members distribute the partitions of the removed members."""
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
         removed_members, metadata_hash = [group.members[key] for key in member_ids], group.metadata_hash

@@ -1,8 +1,8 @@
 """The group coordinator: all groups of this broker, their committed offsets, and their records.
 
-A request is a method call with plain values. Its response is the return value, or the argument of a callable that is
+A request is a method call with plain values. The response is the return value, or the argument of a callable that is
 called later (``join``, ``sync``). State that must survive a restart is appended to ``__consumer_offsets`` before the
-response; ``replay_records`` reads it back.
+response; ``replay_records`` reads this state.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class GroupCoordinator:
 
     Attributes:
         log: the topic ``__consumer_offsets``.
-        new_id: returns a random UUID, for members of classic groups.
-        new_uuid: returns a random UUID in Kafka's text form, for members of consumer groups.
-        setting: returns a setting of a group: its own value or the broker's.
+        new_id: function that returns a random UUID, for members of classic groups.
+        new_uuid: function that returns a random UUID in Kafka's text form, for members of consumer groups.
+        setting: function that returns a setting of a group: its own value or the broker's.
         undecodable_count: number of records that could not be decoded.
     """
 
@@ -172,7 +172,7 @@ class GroupCoordinator:
             return error.code
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
-        """Remove members. Return an error code for each. An empty group id is rejected with INVALID_GROUP_ID."""
+        """Remove members. Return an error code for each member. An empty group id is rejected with INVALID_GROUP_ID."""
         if not group_id:
             raise RefusedError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
@@ -191,7 +191,7 @@ class GroupCoordinator:
 
         Args:
             may_omit_member_id: whether a joining member may lack a member id, as in version 0. The coordinator then
-                assigns one.
+                assigns the member id.
         """
         check_request(request, may_omit_member_id=may_omit_member_id)
         if not request.member_id:
@@ -231,9 +231,9 @@ class GroupCoordinator:
         return group, preceding_records + consumer_records.build_group_records(group, self.clock.now_ms)
 
     def _downgrade_group(self, group: ConsumerGroup, leaving: frozenset[str] = frozenset()) -> bool:
-        """Convert a consumer group to a classic group if its last members of the consumer protocol leave.
+        """Convert a consumer group to a classic group when its last members with the consumer protocol leave.
 
-        Return whether it was converted.
+        Return whether the group was converted.
         """
         remaining_members = [member for member in group.members.values() if member.member_id not in leaving]
         leaving_ids = [member for member in group.members.values() if member.member_id in leaving]
@@ -317,7 +317,7 @@ class GroupCoordinator:
         return answer
 
     def _replace_group(self, group: Group) -> None:
-        """Add a group. It replaces another group with its name."""
+        """Add a group, which replaces an existing group of the same name."""
         old_group = self.groups.get(group.group_id)
         if old_group is not None:
             old_group.stop_timers()
@@ -331,7 +331,7 @@ class GroupCoordinator:
     def commit(
         self, committer: OffsetClient, offsets: dict[TopicPartition, OffsetToCommit], *, retention_ms: int = -1
     ) -> dict[TopicPartition, int]:
-        """Commit offsets. Return an error code for each. A commit extends the session of a classic member."""
+        """Commit offsets. Return an error code for each offset. A commit extends the session of a classic member."""
         codes = self.commits.commit(committer, offsets, retention_ms=retention_ms)
         group = self.groups.get(committer.group_id)
         if isinstance(group, ClassicGroup) and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
@@ -456,7 +456,7 @@ def _replay_record(
 def _replay_modern_record(
     groups: dict[str, Group], decoded_record: CoordinatorRecord, rows: ModernRecords[Any, Any]
 ) -> None:
-    """Replay a record of a consumer, share or streams group. The tombstone of its epoch deletes the group."""
+    """Replay a record of a consumer, share or streams group. The tombstone of the epoch record deletes the group."""
     group_id = decoded_record.key.group_id
     group = groups.get(group_id)
     exists = isinstance(group, rows.group_type)

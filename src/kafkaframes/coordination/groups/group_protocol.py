@@ -32,7 +32,7 @@ class Topics(Protocol):
 
 
 def hash_topics(topics: Topics, names: Iterable[str]) -> int:
-    """Return a hash of the names, ids and partition counts of subscribed topics; 0 if none exists."""
+    """Return a hash of the names, ids and partition counts of subscribed topics; 0 if no subscribed topic exists."""
     topics_by_name = [(name, topics.find(name)) for name in sorted(names)]
     rows = [(name, topic[0].hex, topic[1]) for name, topic in topics_by_name if topic is not None]
     digest = hashlib.blake2b(repr(rows).encode(), digest_size=8).digest()
@@ -53,7 +53,7 @@ def reject_invalid_request(checks: Iterable[tuple[object, str]]) -> None:
 
 @dataclass
 class GroupProtocol(Generic[GroupT, MemberT]):
-    """The heartbeat protocol of groups of one type. ``records`` creates their records."""
+    """The heartbeat protocol of groups of one type. ``records`` creates the groups' records."""
 
     clock: Clock
     settings: GroupSettings
@@ -69,7 +69,9 @@ class GroupProtocol(Generic[GroupT, MemberT]):
 
     @staticmethod
     def find_member(group: GroupT, member_id: str, max_size: int) -> MemberT | None:
-        """Return the member that joins again; None for a new one. Raise GROUP_MAX_SIZE_REACHED if the group is full."""
+        """Return the member that joins again; None for a new member. Raise GROUP_MAX_SIZE_REACHED if the group is
+        full.
+        """
         member: MemberT | None = group.members.get(member_id)
         if member is None and len(group.members) >= max_size:
             raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -83,7 +85,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
         return self.clock.monotonic_ms >= group.assignment_time_ms + interval_ms
 
     def fence_members(self, group: GroupT, *member_ids: str) -> None:
-        """Remove members. The next heartbeats of the other members distribute their partitions."""
+        """Remove members. The next heartbeats of the other members distribute the partitions of the removed members."""
         tombstones = [
             row for member_id in member_ids for row in self.records.build_member_tombstones(group.group_id, member_id)
         ]
@@ -94,7 +96,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
         group.epoch += 1
 
     def restart_timers(self, group: GroupT, member: MemberT, *, keeps_rebalance: bool = False) -> None:
-        """Restart a member's session, and its rebalance timeout as well unless ``keeps_rebalance``."""
+        """Restart a member's session timer and, unless ``keeps_rebalance``, its rebalance timer."""
         key, epoch, timeout_ms = member.member_id, member.epoch, member.session_timeout_ms
         timeout_ms = self.get_group_setting(group, "session.timeout.ms") if timeout_ms is None else timeout_ms
         cancel_timer(group.sessions, key)

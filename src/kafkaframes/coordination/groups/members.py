@@ -1,8 +1,8 @@
 """Members of groups with member epochs: reconciliation and checks of commits (KIP-848, KIP-932, KIP-1071).
 
 The coordinator computes a **target** assignment for every member. Each member reconciles with its target at its own
-pace: its heartbeat response first lists the partitions to revoke, and a new partition is assigned once no other member
-owns it.
+pace: its heartbeat response first lists the partitions to revoke, and the coordinator assigns a new partition when no
+other member owns it any more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KeyT = TypeVar("KeyT")
 
 
 def cancel_timer(timers: dict[str, Timer], member_id: str) -> bool:
-    """Cancel and remove a member's timer. Return False if the member has none."""
+    """Cancel and remove a member's timer. Return False if the member has no timer."""
     timer = timers.pop(member_id, None)
     if timer is not None:
         timer.cancel()
@@ -28,7 +28,7 @@ def cancel_timer(timers: dict[str, Timer], member_id: str) -> bool:
 
 
 class MemberState(IntEnum):
-    """The progress of a member's reconciliation. The values are those in its record."""
+    """The progress of a member's reconciliation. The values are those in the member's record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -41,7 +41,7 @@ class GroupMember(Generic[KeyT]):
 
     Attributes:
         epoch: epoch of the current assignment; -2 for a static member that is temporarily absent.
-        previous_epoch: epoch of the assignment before it.
+        previous_epoch: epoch of the previous assignment.
         assignment: partitions or tasks that the member owns or may acquire now.
         revoking: partitions or tasks that the member has been asked to revoke.
     """
@@ -93,7 +93,7 @@ class GroupMember(Generic[KeyT]):
 
         Args:
             target: partitions or tasks that the member will own in ``target_epoch``.
-            reported_assignment: partitions or tasks that the member reports to own; None if it reports none.
+            reported_assignment: partitions or tasks that the member reports to own; None if the request omits the list.
             is_owned_by_others: whether another member owns a partition or task, or has not finished revoking it.
         """
         if self.state is MemberState.STABLE and self.epoch == target_epoch:
@@ -119,8 +119,8 @@ class GroupMember(Generic[KeyT]):
         The member's epoch does not change.
 
         Args:
-            subscribed_partitions: partitions of its assignment that it still subscribes to.
-            reported_assignment: partitions that the member reports to own; None if it reports none.
+            subscribed_partitions: partitions of the member's assignment to which it still subscribes.
+            reported_assignment: partitions that the member reports to own; None if the request omits the list.
         """
         unsubscribed_partitions = self.assignment - subscribed_partitions
         if not unsubscribed_partitions:
@@ -139,7 +139,9 @@ class GroupMember(Generic[KeyT]):
         return self if member == self else replace(member, previous_epoch=self.epoch)
 
     def check_epoch(self, epoch: int, reported_assignment: frozenset[KeyT] | None, *, group_type: str) -> None:
-        """Fence a member with another epoch. The previous epoch is accepted, since the last response may be lost."""
+        """Fence a member whose epoch is not the current one. The previous epoch is accepted, because the last response
+        may be lost.
+        """
         if epoch == self.epoch:
             return
         relation = "greater" if epoch > self.epoch else "smaller"
@@ -162,7 +164,8 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
     """A group of members with epochs.
 
     Attributes:
-        epoch: group epoch, incremented when members need another assignment. A new group starts at 1, as in Kafka 4.3.
+        epoch: group epoch, incremented when members need another assignment. The epoch of a new group starts at 1, as
+            in Kafka 4.3.
         assignment_epoch: group epoch for which ``targets`` were computed.
         targets: target assignment by member id.
         metadata_hash: hash of the subscribed topics at the last change of the epoch.
@@ -202,7 +205,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
         return "Stable" if is_stable else "Reconciling"
 
     def find_member(self, member_id: str, instance_id: str | None = None) -> MemberT:
-        """Return the member with this id. Raise UNKNOWN_MEMBER_ID if it does not exist."""
+        """Return the member with this id. Raise UNKNOWN_MEMBER_ID if the member does not exist."""
         if member_id not in self.members:
             reason = f"Member {member_id} is not a member of group {self.group_id}."
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)

@@ -1,4 +1,4 @@
-"""Interfaces that the coordinators need: a clock, a log for their records, and settings."""
+"""Interfaces that the coordinators need: a clock, a log for records, and settings."""
 
 from __future__ import annotations
 
@@ -62,9 +62,10 @@ class OffsetClient(NamedTuple):
     """The client of an OffsetCommit or OffsetFetch request.
 
     Attributes:
-        generation: generation of a classic group, or member epoch of a consumer group; -1 for a client without either.
-        has_member_field: whether the version of an OffsetFetch request has a member id. With an empty id, a consumer
-            group then rejects the request.
+        generation: generation of a classic group, or member epoch of a consumer group; -1 for a client that is not a
+            member.
+        has_member_field: whether the version of an OffsetFetch request has a member id. If the field exists, a consumer
+            group rejects an empty member id.
         supports_epoch_errors: whether the response may have KIP-848's error codes (OffsetCommit and OffsetFetch 9 and
             later).
     """
@@ -81,10 +82,10 @@ class LoadedRecord(NamedTuple):
     """A record that is read from an internal topic.
 
     Attributes:
-        key, value: bytes of the record; those of the control record if it is a marker.
+        key, value: bytes of the record, or of the control record for a marker.
         producer_id, producer_epoch: fields of the batch; -1 without a producer.
         is_transactional: whether the record takes effect only after its transaction commits.
-        is_marker: whether the record ends the transaction of ``producer_id``. ``is_commit`` is its outcome.
+        is_marker: whether the record ends the transaction of ``producer_id``. ``is_commit`` is the marker's outcome.
     """
 
     partition: int
@@ -138,7 +139,9 @@ class Group(Protocol):
         return
 
     def check_offset_delete(self) -> None:
-        """Reject the deletion of single offsets in the cases where Kafka rejects it. By default it is allowed."""
+        """Reject the deletion of single offsets in the cases where Kafka rejects it. By default, the deletion is
+        allowed.
+        """
         return
 
     def check_delete(self) -> None:
@@ -188,7 +191,7 @@ class GroupSettings:
 
     Attributes:
         initial_rebalance_delay_ms: time for which a new group waits for more members, in milliseconds. Kafka's default
-            is 3000; here it is 0, because the delay would slow down each test and each short program.
+            is 3000. The default here is 0, because the delay would slow down each test and each short program.
         consumer_migration_policy: conversions that are allowed for groups with members: ``disabled``, ``upgrade``,
             ``downgrade`` or ``bidirectional``.
         new_member_join_timeout_ms: longest wait of a new member's JoinGroup request, in milliseconds (an internal
@@ -233,7 +236,7 @@ def integers_from_config(names: Mapping[str, str], text: Callable[[str], str]) -
 
     Args:
         names: attribute name by Kafka's name of the setting.
-        text: returns a setting's value by Kafka's name, or an empty text if it is not set.
+        text: function that returns a setting's value by Kafka's name, or an empty text if the setting is not set.
 
     Raises:
         OptionError: a value is not an integer; the message names the setting.

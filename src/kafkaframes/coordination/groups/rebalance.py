@@ -1,8 +1,8 @@
 """The classic rebalance protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and timeouts of members.
 
-A join phase collects JoinGroup requests until all members have sent one, or until the rebalance timeout. Then all are
-answered with the new generation. The leader's SyncGroup has the assignment, and all SyncGroup requests are answered
-with it. A response that has to wait is sent by a callback, which is called once.
+A join phase collects JoinGroup requests until all members have sent one, or until the rebalance timeout. All requests
+are then answered with the new generation. The leader's SyncGroup contains the assignment, with which all SyncGroup
+requests are answered. A response that has to wait is sent by a callback, which is called once.
 
 Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member id required),
 KIP-814 (skip assignment), GroupMetadataManager.java.
@@ -66,7 +66,7 @@ class SyncRequest(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """A member of a LeaveGroup request. Without a member id, it is the static member with this instance id."""
+    """A member of a LeaveGroup request. If the member id is empty, the instance id identifies a static member."""
 
     member_id: str
     instance_id: str | None = None
@@ -116,7 +116,9 @@ class RebalanceProtocol:
         self._add_and_rebalance(group, request, member_id, reply)
 
     def _rejoin(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
-        """Handle the JoinGroup of a member: answer with the current generation if it was missed, else rebalance."""
+        """Handle the JoinGroup of a member: answer with the current generation if the member has missed it, else
+        rebalance.
+        """
         member = group.find_sender(request.member_id, request.instance_id)
         is_leader = group.leader == member.member_id
         is_unchanged = member.protocols == request.protocols
@@ -218,7 +220,9 @@ class RebalanceProtocol:
             self._wait_for_joins(group)
 
     def _extend_initial_delay(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        """Wait ``delay_ms`` for more members of a new group. New members extend it up to ``remaining_ms`` (KIP-134)."""
+        """Wait ``delay_ms`` for more members of a new group. New members extend the wait up to ``remaining_ms``
+        (KIP-134).
+        """
 
         def end_initial_delay() -> None:
             if group.new_member_added and remaining_ms:
@@ -271,7 +275,7 @@ class RebalanceProtocol:
         )
 
     def sync(self, group: ClassicGroup, request: SyncRequest, reply: Callable[[SyncResult], None]) -> None:
-        """Handle a SyncGroup: reply with the member's assignment once the leader has sent it."""
+        """Handle a SyncGroup: reply with the member's assignment when the leader has sent the assignments."""
         try:
             member = self._validate_sync(group, request)
         except RefusedError as error:
@@ -328,7 +332,7 @@ class RebalanceProtocol:
                 self.keep_alive(group, member)
 
     def _finish_sync(self, group: ClassicGroup, member_id: str) -> None:
-        """Record that a member has sent its SyncGroup. The last one cancels the timer of the group."""
+        """Record that a member has sent its SyncGroup. The last SyncGroup cancels the timer of the group."""
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
             _cancel_timer(group.sync_timer)
@@ -380,7 +384,7 @@ class RebalanceProtocol:
         group.remove_member(member.member_id)
 
     def leave(self, group: ClassicGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
-        """Remove members. Return an error code for each."""
+        """Remove members. Return an error code for each member."""
         codes = [self._remove_leaving_member(group, request) for request in leaving]
         if ErrorCode.NONE in codes:
             if group.state in _GENERATION_STATES:

@@ -4,8 +4,8 @@ A commit has version 3, or version 1 if the client requests a retention (OffsetC
 version 3 (Kafka 2.3 and later). Records of consumer and share groups are those of Kafka 4.1 and later. Values of all
 older versions can be read.
 
-The hash of subscribed topics differs from Kafka's, which is XXH3. A broker that reads another hash than its own only
-computes a new assignment.
+The hash of subscribed topics differs from Kafka's, which is XXH3. If a broker reads a different hash, it computes a new
+assignment, without further effect.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _group_key(group_id: str) -> Any:
 
 
 def read_group(group_id: str, value: Any) -> ClassicGroup:
-    """Return the classic group of a record's value: Stable if it has members, else Empty."""
+    """Return the classic group of a record's value. The state is Stable if the group has members, else Empty."""
     group = ClassicGroup(
         group_id,
         state=GroupState.STABLE if value.members else GroupState.EMPTY,
@@ -270,7 +270,9 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         return self._build_record("CurrentMemberAssignment", value, group_id=group_id, member_id=member.member_id)
 
     def _build_type_specific_tombstones(self, group: GroupT) -> list[Record]:
-        """Return the tombstones of records that only this group type has. They precede those of the group itself."""
+        """Return the tombstones of records that only this group type has. These tombstones precede those of the group
+        itself.
+        """
         return []
 
     def _target_of(self, value: Any) -> Any:
@@ -285,11 +287,11 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
 
     @abstractmethod
     def _read_assignments(self, value: Any) -> tuple[frozenset[Any], frozenset[Any]]:
-        """Return the partitions that a member owns, and those that it has to revoke."""
+        """Return the partitions that a member owns, and the partitions that it has to revoke."""
 
 
 class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
-    """The records of consumer groups. Only they have records of patterns and their matches."""
+    """The records of consumer groups, which also include records of patterns and their matches."""
 
     group_type, member_type = ConsumerGroup, ConsumerMember
     types = (5, 3, 6, 7, 8, 16)
@@ -311,8 +313,8 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
     def build_current_record(self, group_id: str, member: ConsumerMember) -> Record:
         """Return the record of a member's current assignment and pending revocation.
 
-        The epoch in which each partition was assigned is not stored. The record has the member's epoch instead; without
-        one, Kafka 4.3 logs an error.
+        The epoch in which each partition was assigned is not stored. Instead, the record has the member's epoch for
+        each partition, because Kafka 4.3 logs an error if there is no epoch.
         """
         value_class: Any = message("ConsumerGroupCurrentMemberAssignmentValue")
 
@@ -372,7 +374,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
 
 
 class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
-    """The records of share groups. Only they have a record of the partitions from which the group reads."""
+    """The records of share groups, which also include a record of the partitions from which the group reads."""
 
     group_type, member_type = ShareGroup, ShareMember
     types = (10, 11, 12, 13, 14, 15)

@@ -19,7 +19,7 @@ from kafkaframes.errors import ErrorCode, RefusedError
 
 @dataclass(frozen=True, slots=True)
 class ShareMember(GroupMember[Partition]):
-    """A member of a share group. Its topics are sorted. It never has to revoke partitions."""
+    """A member of a share group, with sorted topics. Members of share groups never have to revoke partitions."""
 
     topics: tuple[str, ...] = ()
 
@@ -67,7 +67,7 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
 
     def check_fetch(self, committer: OffsetClient) -> None:
-        """Allow every fetch. It finds no committed offsets."""
+        """Allow every fetch. Accept the fetch, which finds no committed offsets."""
 
     def check_offset_delete(self) -> None:
         """Reject the deletion of offsets with the error of a commit."""

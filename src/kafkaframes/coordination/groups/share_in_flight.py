@@ -1,7 +1,7 @@
 """In-flight records of a share group, each with a state and a delivery count (InFlightBatch in Kafka).
 
-A run is a range of records that were acquired together. All its records share one delivery while they have the same
-state. Later, each record has a delivery of its own.
+A run is a range of records that were acquired together. All records of a run share one delivery while they have the
+same state. Later, each record has a delivery of its own.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class DeliveryState:
 
     Attributes:
         count: number of deliveries, including the current one.
-        lock: identity of the lock, shared by the records that were acquired together; None if they are not acquired.
-        stored_state: state and delivery count that are stored: those of the last acknowledgement or release. A delivery
-            in progress is not stored. Archiving a record that consumers must not read is not stored either.
+        lock: identity of the lock, shared by the records that were acquired together; None if the records are not
+            acquired.
+        stored_state: state and delivery count that are stored, as of the last acknowledgement or release. A delivery in
+            progress is not stored. Archiving a record that consumers must not read is not stored either.
     """
 
     state: RecordState = RecordState.AVAILABLE
@@ -84,7 +85,7 @@ class InFlightRun:
     deliveries_by_offset: dict[int, DeliveryState] = field(default_factory=dict)
 
     def separate_records(self) -> None:
-        """Give each record a delivery of its own."""
+        """Give each record its own delivery."""
         if self.shared_delivery is not None:
             self.deliveries_by_offset = {
                 offset: replace(self.shared_delivery) for offset in range(self.first, self.last + 1)

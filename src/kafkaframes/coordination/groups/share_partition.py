@@ -1,9 +1,10 @@
 """The state of one partition in one share group: available, acquired and finished records (KIP-932, SharePartition).
 
-A fetch acquires whole batches of the log. It can therefore acquire more records than the member's maximum, except in
-``record_limit`` mode (KIP-1206). An acquired record becomes available again when its lock times out. It is archived
-once its delivery count has reached the limit. Records that have had half of their deliveries are acquired in smaller
-runs, and a record's last delivery is on its own. One bad record therefore does not cause other records to be archived.
+A fetch acquires whole batches of the log, and therefore possibly more records than the member's maximum, except in
+``record_limit`` mode (KIP-1206). When the lock of an acquired record times out, the record becomes available again, or
+is archived if its delivery count has reached the limit. Records that have had half of their deliveries are acquired in
+smaller runs, and a record's last delivery is on its own. One bad record therefore does not cause other records to be
+archived.
 """
 
 from __future__ import annotations
@@ -88,8 +89,9 @@ class ShareFetch(NamedTuple):
     Attributes:
         offset: the partition's next fetch offset at the time when its log was read.
         max_records: largest number of records to acquire.
-        batch_size: preferred largest number of records in an acquired run. Batches of the log are not split for it.
-        record_limit: whether ``max_records`` is strict. If it is, a run may end in the middle of a batch.
+        batch_size: preferred largest number of records in an acquired run. Batches of the log are not split into
+            smaller runs.
+        record_limit: whether ``max_records`` is a strict limit, so that a run may end in the middle of a batch.
     """
 
     member_id: str
@@ -106,7 +108,7 @@ class SharePartition:
     Attributes:
         start: the first offset that is not finished.
         store_state: callback that stores the state.
-        on_release: callback for the time when records may have become available.
+        on_release: callback that is called when records may have become available.
         end: the first offset that was never acquired.
     """
 
@@ -238,7 +240,7 @@ class SharePartition:
     def _acquire_records(
         self, fetch: ShareFetch, flight: InFlightRun, first: int, last: int, max_records: int
     ) -> Iterator[tuple[int, int]]:
-        """Acquire available records of a split run. Yield their offsets and delivery counts."""
+        """Acquire available records of a split run. Yield the records' offsets and delivery counts."""
         limits, lock, acquired_count, quota = self.limits, self._create_lock(flight), 0, 0
         for offset, delivery in flight.iterate_deliveries(first, last):
             if delivery.state is not RecordState.AVAILABLE:
@@ -274,7 +276,7 @@ class SharePartition:
             self._archive_records(span.first, span.last, RecordState.ACQUIRED)
 
     def _archive_lost_records(self, fetch_offset: int, first: int) -> None:
-        """Archive available records between the fetch offset and the first batch. The log no longer has them."""
+        """Archive available records between the fetch offset and the first batch, which the log no longer has."""
         if fetch_offset < first:
             self._archive_records(fetch_offset, first - 1, RecordState.AVAILABLE)
 
@@ -345,7 +347,7 @@ class SharePartition:
     def _create_lock(self, *flights: InFlightRun) -> object:
         """Return a new lock for records of the given runs.
 
-        When the lock expires, records that still have it are released.
+        When the lock expires, records that still have this lock are released.
         """
         lock = object()
         self.clock.call_later(self.limits.lock_ms, lambda: self._release_records(flights, lambda row: row.lock is lock))
@@ -373,7 +375,7 @@ class SharePartition:
             self._store_state()
 
     def move_start(self, offset: int) -> None:
-        """Archive the records below ``offset``. The log no longer has them."""
+        """Archive the records below ``offset``, which the log no longer has."""
         if offset > self.start:
             self._archive_records(self.start, offset - 1, RecordState.AVAILABLE)
             self.start, self.end = offset, max(self.end, offset)
@@ -408,7 +410,7 @@ class SharePartition:
         return [StateBatch(first, last, int(state), count) for first, last, (state, count) in merge_runs(runs)]
 
     def restore_batches(self, batches: Iterable[StateBatch]) -> None:
-        """Restore the stored state. Records between its batches were acquired but not acknowledged."""
+        """Restore the stored state. Records between the stored batches were acquired but not acknowledged."""
         for batch in sorted(batches):
             if batch.first > self.end:
                 self._flights.append(InFlightRun(self.end, batch.first - 1))

@@ -113,7 +113,9 @@ class ShareGroupProtocol(GroupProtocol[ShareGroup, ShareMember]):
     def _compute_targets(
         self, group: ShareGroup, members: dict[str, ShareMember]
     ) -> dict[str, frozenset[tuple[UUID, int]]]:
-        """Assign the partitions that the group already reads; the current heartbeat may add more for the next one."""
+        """Assign the partitions that the group already reads. Partitions that this heartbeat adds are assigned by the
+        next one.
+        """
         partitions = {
             topic_id: sorted(indexes) for topic_id, (_, indexes) in group.initialized_topics.items() if indexes
         }
@@ -137,7 +139,7 @@ class ShareGroupProtocol(GroupProtocol[ShareGroup, ShareMember]):
         return {topic[0]: (name, frozenset(range(topic[1]))) for name, topic in topics if topic is not None}
 
     def _start_reading(self, group: ShareGroup, topics: InitializedTopics) -> None:
-        """Start reading further partitions. The next heartbeat assigns them."""
+        """Start reading further partitions, which the next heartbeat assigns."""
         for topic_id, (_, indexes) in topics.items():
             for index in sorted(indexes):
                 self.start_reading(group.group_id, group.epoch, topic_id, index)

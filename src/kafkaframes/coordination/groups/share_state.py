@@ -1,7 +1,7 @@
 """The share coordinator: the state of each share group in each partition, stored in ``__share_group_state``.
 
 Every change is stored as a whole state (a ShareSnapshot record). Kafka usually stores the difference to the last
-snapshot (a ShareUpdate record). Both kinds of records can be read.
+snapshot (a ShareUpdate record). This coordinator can read both kinds of records.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StoredState(NamedTuple):
 
     Attributes:
         start: first unfinished offset; -1 if the group has not fetched from the partition yet.
-        finished_count: number of finished records at or after ``start``; -1 if it is not known.
+        finished_count: number of finished records at or after ``start``; -1 if the number is not known.
         epoch: epoch of the record, which grows with each record.
         state_epoch: group epoch at which the group began to read the partition.
     """
@@ -93,7 +93,7 @@ class ShareStates:
         log: ``__share_group_state``.
         partitions: states in memory, with the acquired records.
         stored_states: stored states.
-        on_release: callback for the time when records of a partition may have become available.
+        on_release: callback that is called when records of a partition may have become available.
         sessions: sessions by node, group and member.
     """
 
@@ -106,7 +106,7 @@ class ShareStates:
     undecodable_count: int = 0
 
     def initialize_state(self, key: ShareKey, group_epoch: int) -> None:
-        """Add a partition to those that a group reads. Its first fetch decides the start offset."""
+        """Add a partition to those that a group reads. The first fetch decides the start offset."""
         if key not in self.stored_states:
             self._append_snapshot(
                 key, StoredState(_UNKNOWN_NUMBER, finished_count=_UNKNOWN_NUMBER, state_epoch=group_epoch)
@@ -117,10 +117,10 @@ class ShareStates:
     ) -> SharePartition:
         """Return the state of a partition that the group reads.
 
-        For other partitions, raise UNKNOWN_SERVER_ERROR, as Kafka does.
+        If the group does not read the partition, raise UNKNOWN_SERVER_ERROR, as Kafka does.
 
         Args:
-            find_start: returns the start offset for a partition from which the group has not fetched yet.
+            find_start: function that returns the start offset for a partition from which the group has not fetched yet.
         """
         state = self.partitions.get(key)
         if state is None:
@@ -137,7 +137,7 @@ class ShareStates:
         return state
 
     def _store_change(self, key: ShareKey, state: SharePartition) -> None:
-        """Store a partition's state. If that fails, the partition's next change stores it."""
+        """Store a partition's state. If the disk fails, the partition's next change stores the state."""
         stored_state = self.stored_states.get(key)
         # A lock may expire after the state was removed.
         if stored_state is None or self.partitions.get(key) is not state:
@@ -182,7 +182,7 @@ class ShareStates:
         return coordinator_partition(text, self.log.partitions)
 
     def reset_offset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:
-        """Set a group's start offset; -1 lets the next fetch decide."""
+        """Set a group's start offset. If it is -1, the next fetch decides the start offset."""
         self._append_snapshot(
             key,
             StoredState(
@@ -255,7 +255,7 @@ def _read_snapshot(value: Any) -> StoredState:
 
 
 def _apply_update(stored_state: StoredState, value: Any) -> StoredState:
-    """Return the state after a ShareUpdate record. Its batches override earlier ones."""
+    """Return the state after a ShareUpdate record. The record's batches override earlier batches."""
     start = stored_state.start if value.start_offset == _UNKNOWN_NUMBER else value.start_offset
     batches = stored_state.batches
     for new_batch in _read_batches(value):
@@ -264,7 +264,7 @@ def _apply_update(stored_state: StoredState, value: Any) -> StoredState:
 
 
 def _overlay_batch(batches: tuple[StateBatch, ...], new_batch: StateBatch) -> tuple[StateBatch, ...]:
-    """Return the batches with a new one. It replaces the overlapping parts of earlier batches."""
+    """Return the batches after adding a new batch, which replaces the overlapping parts of earlier batches."""
     preceding_batches = [
         old_batch._replace(last=min(old_batch.last, new_batch.first - 1))
         for old_batch in batches

@@ -1,4 +1,4 @@
-"""Sticky assignment: partitions are distributed evenly, and as many as possible stay with their members.
+"""Sticky assignment: partitions are distributed evenly, and as many partitions as possible stay with their members.
 
 The assignor uniform of consumer groups (KIP-848) and the client's sticky assignors (KIP-54) use it. It guarantees that
 
@@ -6,8 +6,8 @@ The assignor uniform of consumer groups (KIP-848) and the client's sticky assign
 - no partition has moved from a member that has fewer partitions than the partition's new member, and
 - with equal subscriptions, no assignment that is as even moves fewer partitions.
 
-With different subscriptions, the number of moves is not always the smallest one. Kafka's assignors do not guarantee the
-smallest number either.
+With different subscriptions, the number of moves is not always the smallest possible number, which Kafka's assignors do
+not guarantee either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def assign_sticky(
 
     Args:
         subscriptions: existing topics of each member's subscription, by member id. If members have equally many
-            partitions, the first one gets the next partition.
+            partitions, the first member gets the next partition.
         owners: member id by partition, before the assignment. Each member is subscribed to the topics of its
             partitions, and the partitions exist.
         counts: number of partitions, by topic.
@@ -59,9 +59,10 @@ def _balance_once(
 ) -> bool:
     """Check each partition for a better member, and return whether a partition has moved.
 
-    The member with the most partitions always gives the next one. A member therefore never gives so many that it gets
-    others back later. The member first gives away partitions that it did not own before the assignment. Each move makes
-    the numbers more even, or returns a partition to its old member without making them less even.
+    The member with the most partitions always gives away the next partition, so that no member gives away too many
+    partitions and gets others back later. A member first gives away partitions that it did not own before the
+    assignment. Each move makes the numbers of partitions more even, or returns a partition to its old member without
+    making the numbers less even.
     """
     numbers = {member_id: number for number, member_id in enumerate(loads)}
     unchecked_partitions: dict[str, list[tuple[Topic, int]]] = {member_id: [] for member_id in loads}
@@ -97,7 +98,8 @@ def _balance_once(
 class _MembersByLoad(Generic[Topic]):
     """The subscribers of each topic by their number of partitions, for groups with thousands of members.
 
-    A member that lost partitions since this was created may be overlooked; a member that got partitions is not.
+    A member that has lost partitions since the object was created may be overlooked, but not a member that has got
+    partitions.
     """
 
     def __init__(self, subscriptions: Mapping[str, frozenset[Topic]], loads: Mapping[str, int]) -> None:
@@ -116,7 +118,7 @@ class _MembersByLoad(Generic[Topic]):
             heapify(heap)
 
     def find_least_loaded(self, topic: Topic) -> str:
-        """Return the topic's subscriber with the fewest partitions; the first of several."""
+        """Return the topic's subscriber with the fewest partitions; the first one if several have equally many."""
         heap = self._heaps[topic]
         while heap[0][0] != self._loads[heap[0][2]]:
             _, number, member_id = heap[0]

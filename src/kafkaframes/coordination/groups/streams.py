@@ -1,8 +1,8 @@
 """A streams group (KIP-1071): its topology, tasks, members and target assignment.
 
 A subtopology has one task for each partition of its source topics. Repartition and changelog topics are internal topics
-of the group. Their numbers of partitions follow from the source topics (InternalTopicManager.java). This module reads
-no clock and decodes no requests.
+of the group. The numbers of partitions of internal topics follow from the source topics (InternalTopicManager.java).
+This module reads no clock and decodes no requests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class InternalTopic(NamedTuple):
 
 
 class Subtopology(NamedTuple):
-    """A part of a topology that is connected to the other parts by topics only. Its topic names are sorted.
+    """A part of a topology that is connected to the other parts by topics only. The topic names of a subtopology are
+    sorted.
 
     Attributes:
         sinks: repartition topics that the subtopology writes.
@@ -113,7 +114,7 @@ class ConfiguredTopology:
 
 
 class _TopicsNotReadyError(Exception):
-    """Topics of a topology are missing, or their partition counts differ."""
+    """Raised if topics of a topology are missing, or their partition counts differ."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
@@ -140,7 +141,7 @@ def check_topology(topology: Topology) -> None:
     """Reject an invalid topology.
 
     Raises:
-        RefusedError: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR in the cases in which Kafka returns it.
+        RefusedError: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka returns this error.
     """
     for topic in (topic for subtopology in topology.subtopologies for topic in subtopology.changelog_topics):
         if topic.partitions != 0:
@@ -161,7 +162,9 @@ def _is_topic_name(name: str) -> bool:
 
 
 def configure_topology(topology: Topology, count_partitions: CountOf) -> ConfiguredTopology:
-    """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if it is invalid."""
+    """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if the topology is
+    invalid.
+    """
     missing = sorted(
         name
         for subtopology in topology.subtopologies
@@ -229,7 +232,7 @@ def _compare_topics(
 def _compute_repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
     """Return the number of partitions of each repartition topic.
 
-    It is the declared number, or the number of the largest input of the subtopologies that write to the topic. As in
+    The number is the declared number, or that of the largest input of the subtopologies that write to the topic. As in
     Kafka, the numbers are computed in the order of the topics. A repartition topic that is computed later does not
     count as an input.
     """
@@ -294,7 +297,9 @@ def _assign_copartition_counts(
 
 
 def _require_same_count(counts: Mapping[str, int]) -> int:
-    """Return the number of partitions that all topics have. If it differs, the topology is not ready."""
+    """Return the number of partitions that all topics have. If the topics have different numbers, the topology is not
+    ready.
+    """
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name}={counts[name]}" for name in sorted(counts))
         detail = f"Following topics do not have the same number of partitions: [{{{text}}}]"
@@ -331,7 +336,7 @@ class StreamsMember(GroupMember[Task]):
     client_tags: tuple[tuple[str, str], ...] = ()
 
     def has_same_needs(self, other: StreamsMember) -> bool:
-        """Whether the differences between two versions of a member require no new assignment."""
+        """Return whether two versions of a member differ only in fields that do not affect the assignment."""
         is_unchanged = replace(other, client_id=self.client_id, client_host=self.client_host)
         return self.has_same_subscription(replace(is_unchanged, rebalance_timeout_ms=self.rebalance_timeout_ms))
 
@@ -345,8 +350,8 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         configured_topology: the topology after a comparison with the broker's topics, at ``topics_version``.
         assignment_configs: assignment settings of the current epoch.
         delayed_until_ms: earliest monotonic time of the first assignment; None if there is no delay.
-        endpoint_epoch: epoch of the endpoints. It grows when a member with an endpoint is sent its tasks, and is not
-            kept across a restart of the broker.
+        endpoint_epoch: epoch of the endpoints, which grows when a member with an endpoint is sent its tasks, and which
+            a restart of the broker resets.
         shutdown_by: id of the member that requested a shutdown of the application.
     """
 
@@ -376,7 +381,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         return bool(self.members) and self.topology is not None and topic in self.topology.inputs
 
     def list_task_partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
-        """Yield (topic, partition) of the inputs of a member's tasks in a role. Some may not exist."""
+        """Yield (topic, partition) of the inputs of a member's tasks in a role. Some topics may not exist."""
         inputs = (
             {subtopology_row.subtopology_id: subtopology_row.inputs for subtopology_row in self.topology.subtopologies}
             if self.topology
@@ -387,10 +392,9 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
                 yield name, index
 
     def create_blocked_check(self, process_id: str) -> Callable[[Task], bool]:
-        """Return a predicate: whether a process cannot start a task yet.
-
-        It cannot start a task while another member has it as an active task, or while the same process runs it in
-        another role. A process keeps the state of a task in one directory.
+        """Return a function that checks whether a process cannot start a task yet. A process cannot start a task while
+        another member has the task as an active task, or while the same process runs the task in another role. A
+        process keeps the state of a task in one directory.
         """
         member_tasks = [
             (member.process_id, task)

@@ -1,8 +1,8 @@
 """The ``assign_sticky`` assignor of streams groups, with the same result as Kafka 4.3's StickyTaskAssignor.
 
-Active tasks are distributed evenly over the members. A task stays with its member if possible. Otherwise it is assigned
-to a member that has its state. Standby tasks of stateful subtopologies go to other processes, the least loaded first.
-As in Kafka 4.3, racks and client tags are not considered.
+Active tasks are distributed evenly over the members. A task stays with its member if possible. Otherwise, the task is
+assigned to a member that has its state. Standby tasks of stateful subtopologies go to other processes, the least loaded
+first. As in Kafka 4.3, racks and client tags are not considered.
 
 Kafka iterates over a ``HashMap`` and breaks ties with a ``PriorityQueue``. The iteration orders of these collections
 affect the assignment and are therefore reproduced.
@@ -111,7 +111,8 @@ class _Process:
 
     Attributes:
         counts: number of tasks of each member.
-        by_load: queue of the members by load. None until it is needed, and after a task was assigned by another rule.
+        by_load: queue of the members by load; None until the queue is needed, and after a task was assigned by another
+            rule.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -126,7 +127,9 @@ class _Process:
 
 @dataclass(slots=True)
 class _TaskQuota:
-    """The largest number of tasks of a member. Members that have reached it are excluded; the others share the rest."""
+    """The largest number of tasks of a member. Members that have reached their share are excluded; the other members
+    share the remaining tasks.
+    """
 
     tasks: int
     members: int
@@ -148,7 +151,7 @@ class _PartialAssignment:
     Attributes:
         active_quota: quota of active tasks.
         quota: quota of all tasks.
-        previous_active: previous member of each active task, the last one if there are several.
+        previous_active: previous member of each active task; the last member if there are several.
         previous_standbys: previous members of each standby task, which have its state.
     """
 
@@ -192,7 +195,8 @@ class _PartialAssignment:
     def find_least_loaded_standby(self, task_id: TaskId, *, is_free: Callable[[_Process], bool]) -> str | None:
         """Return the least loaded previous standby member of a task, by the loads of processes and then of members.
 
-        Return None if the process of the first one is not free: Kafka checks that process, whichever member it selects.
+        Return None if the process of the first member is not free, because Kafka checks the first member's process,
+        whichever member it selects.
         """
         members = self.previous_standbys.get(task_id)
         if not members or not is_free(self.process_by_member[members[0]]):

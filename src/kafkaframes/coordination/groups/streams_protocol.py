@@ -77,7 +77,7 @@ class StreamsHeartbeatResult(NamedTuple):
     Attributes:
         tasks: the member's tasks; None if they have not changed.
         endpoint_epoch: epoch of the group's endpoints.
-        sends_endpoints: whether the response has endpoints, because the member's endpoint epoch is out of date.
+        sends_endpoints: whether the response contains endpoints, because the member's endpoint epoch is out of date.
         missing: internal topics to create.
     """
 
@@ -202,7 +202,9 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
         return member
 
     def _configure_topology(self, group: StreamsGroup, topology: Topology) -> tuple[ConfiguredTopology, int]:
-        """Compare a topology with the broker's topics. Return the result and its hash, cached until a topic changes."""
+        """Compare a topology with the broker's topics. Return the result and its hash, both cached until a topic
+        changes.
+        """
         if group.configured_topology is not None and group.topics_version == self.topics.version:
             return group.configured_topology, group.metadata_hash
 

@@ -78,7 +78,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
     def build_current_record(self, group_id: str, member: StreamsMember) -> Record:
         """Return the record of a member's current tasks and pending revocations.
 
-        The record has one epoch for all tasks: the member's own.
+        The record contains the member's epoch as the epoch of all tasks.
         """
         value_class = message("StreamsGroupCurrentMemberAssignmentValue")
         rows: dict[str, Any] = {}
@@ -153,7 +153,7 @@ def read_tasks(value: Any, suffix: str = "") -> Tasks:
 
 
 def read_topology(value: Any) -> Topology:
-    """Return the topology of a request or a record, sorted. Raise a ``DecodeError`` if it is inconsistent."""
+    """Return the topology of a request or a record, sorted. Raise a ``DecodeError`` if the topology is inconsistent."""
     rows = sorted(value.subtopologies, key=lambda row: row.subtopology_id)
     return Topology(value.epoch, tuple(_read_subtopology(row) for row in rows))
 

@@ -1,7 +1,7 @@
 """Read and write consumer subscriptions and assignments (ConsumerProtocol), and match topic names to patterns.
 
 Subscriptions and assignments start with a version of two bytes. Each version starts with the fields of the version
-before it, so an unknown version is read as the newest known one.
+before it, so an unknown version is read as the newest known version.
 
 The patterns of requests (KIP-848, KIP-1152) are RE2 expressions, which pyarrow's RE2 matches in linear time. Kafka
 uses RE2/J; ``docs/broker-groups.md`` lists the few differences.
@@ -48,7 +48,9 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_subscribed_topics(data: bytes) -> list[str]:
-    """Read only the topics of a subscription. They are version 0's fields, with which all versions start."""
+    """Read only the topics of a subscription. The topics are in the fields of version 0, with which all versions
+    start.
+    """
     topics: list[str] = _decode_body(data, "ConsumerProtocolSubscription", latest_version=0)[1].topics
     return topics
 

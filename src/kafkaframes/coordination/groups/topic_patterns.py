@@ -1,8 +1,8 @@
 """Find the topics that match the regular expressions of consumer groups (KIP-848), outside the heartbeat handler.
 
 RE2 takes linear time, but ``(.?){998}`` takes 60 ms for one long name. As in Kafka (GroupMetadataManager), a pattern is
-therefore matched in a thread after the response to the heartbeat. It is matched once for all groups, and only against
-names that are new. A call matches only a few names, so a slow pattern does not delay other work in the thread.
+therefore matched in a thread after the response to the heartbeat. A pattern is matched once for all groups, and only
+against names that are new. A call matches only a few names, so a slow pattern does not delay other work in the thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TopicNames(Protocol):
 
 
 class _PatternMatches(NamedTuple):
-    """The topics that match a pattern, and the names that it was matched against."""
+    """The topics that match a pattern, and all names with which the pattern was compared."""
 
     version: int
     names: frozenset[str]
@@ -52,7 +52,9 @@ class TopicPatterns:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     def find_names(self, pattern: str, when_resolved: Callable[[], None]) -> frozenset[str] | None:
-        """Return the topics that match a pattern. If this takes time, return None and call ``when_resolved`` later."""
+        """Return the topics that match a pattern. If the pattern must be matched in a thread first, return None and
+        call ``when_resolved`` later.
+        """
         resolution = self._resolutions.get(pattern)
         if resolution is not None and resolution.version == self._topics.version:
             return resolution.matches

@@ -1,7 +1,8 @@
 """The transaction coordinator: every transactional id of this broker (KIP-98, KIP-360, KIP-890).
 
-The coordinator writes a decision to ``__transaction_state`` before it writes markers. It writes all markers before it
-marks the transaction as complete. After a crash between these steps, ``load`` completes the transaction.
+The coordinator writes a decision to ``__transaction_state`` before it writes markers. All markers are written before
+the coordinator stores the transaction as complete. After a crash between these steps, ``load_transactions`` completes
+the transaction.
 
 On one node, markers are usually written at once. Clients therefore receive CONCURRENT_TRANSACTIONS only in three cases:
 InitProducerId has just aborted an open transaction, as in Kafka; a transaction has so many markers that they are
@@ -92,10 +93,11 @@ class TransactionCoordinator:
 
     Attributes:
         log: ``__transaction_state``.
-        new_producer_id: returns a producer id that was never assigned.
-        write_marker: ends a transaction in a partition.
-        coordinator_epoch: returns the coordinator epoch of a transactional id: that of its partition of the log.
-        run_steps: runs the first of some steps at once. The event loop serves other clients between the other steps.
+        new_producer_id: function that returns a producer id that was never assigned.
+        write_marker: function that ends a transaction in a partition.
+        coordinator_epoch: function that returns the coordinator epoch for a partition of ``__transaction_state``.
+        run_steps: function that runs a generator: the first step at once, and the other steps later, so that the event
+            loop serves other clients in between.
         undecodable_count: number of records that could not be read by ``load_transactions``.
     """
 
@@ -177,7 +179,7 @@ class TransactionCoordinator:
         *,
         version: int = 0,
     ) -> None:
-        """Add partitions to the transaction. The first ones begin it.
+        """Add partitions to the transaction. The first partitions begin the transaction.
 
         Args:
             version: transaction version; 2 if another request adds the partitions implicitly (KIP-890).
@@ -281,7 +283,7 @@ class TransactionCoordinator:
         )
 
     def _complete_transaction(self, transactional_id: str) -> Transaction | None:
-        """Write the markers of a decided transaction. Return None while it is not complete."""
+        """Write the markers of a decided transaction. Return None while the transaction is not complete."""
         prepared_transaction = self.transactions.get(transactional_id)
         if prepared_transaction is not None and prepared_transaction.state in PREPARED_STATES:
             self.run_steps(self._write_markers_in_steps(prepared_transaction))
@@ -312,7 +314,9 @@ class TransactionCoordinator:
         self._complete_transaction(transactional_id)
 
     def describe_transaction(self, transactional_id: str) -> Transaction:
-        """Return the state of a transactional id. Raise TRANSACTIONAL_ID_NOT_FOUND if it does not exist."""
+        """Return the state of a transactional id. Raise TRANSACTIONAL_ID_NOT_FOUND if the transactional id does not
+        exist.
+        """
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         if transactional_id not in self.transactions:
@@ -355,7 +359,9 @@ class TransactionCoordinator:
                 self._fence_producer(self.transactions[name])
 
     def _update_deadline(self, old_transaction: Transaction | None, new_transaction: Transaction) -> None:
-        """Start the timeout of a transaction that begins, or end that of a decided one, by the monotonic clock."""
+        """Start the timeout of a transaction that begins, or end the timeout of a decided transaction, by the monotonic
+        clock.
+        """
         name = new_transaction.transactional_id
         if new_transaction.state is not State.ONGOING or new_transaction.timeout_ms == NO_TIMEOUT_MS:
             self._deadlines_ms.pop(name, None)
@@ -416,7 +422,9 @@ class TransactionCoordinator:
 
 
 def _may_bump_epoch(transaction: Transaction, current_producer: ProducerIdentity) -> bool:
-    """Whether a producer may request the next epoch: it has the current id, or the previous one with its last epoch."""
+    """Whether a producer may request the next epoch: it has the current producer id, or the previous id with its last
+    epoch.
+    """
     is_before = (
         current_producer.producer_id == transaction.previous_producer_id
         and current_producer.producer_epoch >= 2**15 - 2

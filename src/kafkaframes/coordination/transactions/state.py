@@ -1,7 +1,7 @@
 """The state of one transactional id and its transitions, as immutable values (TransactionMetadata).
 
-A transition returns a new value, which the coordinator writes to the log before it uses it. Existing values are not
-changed.
+A transition returns a new value, which the coordinator writes to the log before it uses the value. Existing values are
+not changed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Transaction:
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether the next epoch requires a new producer id. The very last epoch is reserved for fencing."""
+        """Whether the next epoch requires a new producer id. The largest epoch is reserved for fencing."""
         return self.producer_epoch >= MAX_PRODUCER_EPOCH - 1
 
     def _change_state(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
@@ -104,7 +104,7 @@ class Transaction:
     def fence_producer(self, *, version: int, now_ms: int) -> Transaction:
         """Return the aborted transaction with the next epoch, which fences the current producer.
 
-        Since KIP-890 that producer may still request the next epoch if no other producer has (KIP-588).
+        Since KIP-890, the fenced producer may still request the next epoch if no other producer has done so (KIP-588).
 
         Args:
             version: the broker's transaction version.
@@ -130,7 +130,7 @@ class Transaction:
         return self._initialize(timeout_ms, now_ms, producer_epoch=epoch, last_epoch=last_epoch)
 
     def rotate_producer_id(self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool) -> Transaction:
-        """Return the state with a new producer id, after the last epoch of the old one."""
+        """Return the state with a new producer id, after the last epoch of the old producer id."""
         last_epoch = self.producer_epoch if keep_last else NO_VALUE
         return self._initialize(timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last_epoch)
 
@@ -143,7 +143,7 @@ class Transaction:
     def add_partitions(
         self, new_partitions: frozenset[TopicPartition], now_ms: int, *, version: int = 0
     ) -> Transaction:
-        """Return the state with more partitions. The first ones begin the transaction."""
+        """Return the state with more partitions. The first partitions begin the transaction."""
         start_ms = self.start_ms if self.state is State.ONGOING else now_ms
         partitions = self.partitions | new_partitions
         return self._change_state(
@@ -153,12 +153,12 @@ class Transaction:
     def prepare_end(
         self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NO_VALUE, is_empty: bool = False
     ) -> Transaction:
-        """Return the decided transaction. Its markers are to be written.
+        """Return the decided transaction, whose markers must be written next.
 
         Args:
-            version: transaction version. In version 2 each transaction bumps the epoch, and markers have the new one
+            version: transaction version. In version 2, each transaction bumps the epoch, and markers have the new epoch
                 (KIP-890).
-            next_producer_id: next producer id if the epochs of the current one are exhausted.
+            next_producer_id: next producer id if the epochs of the current producer id are exhausted.
             is_empty: whether the transaction has no partitions and has therefore not begun.
         """
         epoch, last_epoch = self.producer_epoch, self.last_epoch
@@ -176,7 +176,7 @@ class Transaction:
         )
 
     def complete_end(self, now_ms: int) -> Transaction:
-        """Return the completed transaction. Its markers are written."""
+        """Return the completed transaction, whose markers have been written."""
         producer_id, epoch = self.producer_id, self.producer_epoch
         if self.client_version >= 2 and self.next_producer_id != NO_VALUE:
             producer_id, epoch = self.next_producer_id, 0
