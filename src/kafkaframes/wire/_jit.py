@@ -1,10 +1,9 @@
 """Decorators and array types for kernel files, and numba's names without an import of numba.
 
-* ``@kernel(signature)`` declares a function that Python calls, with one explicit signature. A kernel runs without the
-  GIL. Read-only array types, such as ``BYTES``, also accept writable arrays.
-* ``@device`` declares a function that kernels call, and that is compiled into them. ``@inline_device`` declares a
-  function that is inlined.
-* ``@intrinsic(plain)`` declares a function that generates LLVM code. ``plain`` is the equivalent in Python.
+* ``@kernel(signature)`` declares a function that Python calls, with one explicit signature. It runs without the GIL.
+  Read-only array types, such as ``BYTES``, also accept writable arrays.
+* ``@device`` declares a function that kernels call, and that is compiled into them. ``@inline_device`` inlines it.
+* ``@intrinsic(plain)`` declares a function that generates LLVM code. ``plain`` is its equivalent in Python.
 * ``types``, ``ir``, ``cgutils`` and ``arrayobj`` are modules of numba and llvmlite, and ``defer_table`` returns a
   constant array. They are evaluated only before a compilation (``kernels/deferred.py``).
 """

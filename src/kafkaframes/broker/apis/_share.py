@@ -165,7 +165,7 @@ class Acknowledgements(NamedTuple):
 def read_acknowledgements(request: Request, broker: BrokerState) -> list[Acknowledgements]:
     """Return a request's acknowledgements by partition.
 
-    A partition without batches is included if another one has valid batches.
+    A partition without batches is included if another partition has valid batches.
     """
     acknowledgements = []
     for topic in request.body.topics:

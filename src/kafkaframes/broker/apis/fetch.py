@@ -189,7 +189,8 @@ class PendingFetch:
         self.partitions.append(partition)
         limits = self._limits.remaining_limits(size, held_bytes)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
-            # As in Kafka, only the first partition can fail because of a negative limit: the limit of the others is 0.
+            # As in Kafka, only the first partition can fail because of a negative limit: later partitions have the
+            # limit 0.
             limits = limits._replace(max_bytes=0)
         read = read_partition(self._broker, partition, fields, limits, first=not size)
         preferred_replica = (

@@ -139,7 +139,7 @@ class ValidatedOffsets:
     def build_topic_rows(
         self, topic_type: Any, partition_type: Any, codes: dict[TopicPartition, int] | int
     ) -> list[Any]:
-        """Return the topics of the response. As in Kafka, rejected partitions precede the others.
+        """Return the topics of the response. As in Kafka, rejected partitions precede accepted partitions.
 
         Args:
             codes: error code of each valid offset, or one for all.

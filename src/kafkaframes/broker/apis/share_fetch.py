@@ -188,7 +188,7 @@ def _acquire_records(
     *,
     is_last: bool,
 ) -> dict[PartitionKey, _PartitionResult] | None:
-    """Acquire records; return None if there are fewer than ``min_bytes``, unless the attempt is the last one."""
+    """Acquire records. Return None if there are fewer than ``min_bytes`` and the attempt is not the last."""
     body = request.body
     moved_partitions = [
         key for key, entry in open_partitions.items() if entry.partition.leader_id != request.session.node_id

@@ -63,7 +63,7 @@ def serve_specs(specs: Specs) -> ServedApis:
     def class_of(key: int, kind: str) -> type[Message]:
         return body_class(key, kind, specs=known_specs)
 
-    # If several specs have the same key and type, the first one is used, as in class_of.
+    # If several specs have the same key and type, the first spec is used, as in class_of.
     specs_by_key_and_type = {(spec.api_key, spec.type): spec for spec in reversed(known_specs.values())}
     apis = {
         key: _rewrite_api(api, specs_by_key_and_type[key, "request"], specs_by_key_and_type[key, "response"])

@@ -1,7 +1,8 @@
 """Functions for tests that inspect or change a broker: the implementation of ``Broker``'s methods.
 
-Some functions return topics, decoded records, groups, transactions or clients as values. Others create topics, append
-records, move leaders and coordinators, or truncate logs. Each function's first argument is the broker's state or data.
+Some functions return topics, decoded records, groups, transactions or clients as values. Other functions create topics,
+append records, move leaders and coordinators, or truncate logs. Each function's first argument is the broker's state or
+data.
 """
 
 from __future__ import annotations
@@ -382,7 +383,7 @@ def build_producer_batches(
 
 
 def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes, int]], partition: int) -> int:
-    """Append batches, like ``Broker.append``. All batches are validated before the first one is appended."""
+    """Append batches, like ``Broker.append``. All batches are validated before the first batch is appended."""
     if state.is_read_only:
         raise OptionError("the broker serves a directory read-only, so records cannot be appended")
     if topic in state.topics:

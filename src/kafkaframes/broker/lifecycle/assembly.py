@@ -284,7 +284,7 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
 
 
 def _choose_replicas(state: BrokerState, name: str, count: int, stored_topic: StoredTopic | None) -> Replicas:
-    """Return the replicas of a topic's partitions: the stored ones if their nodes exist, else new ones."""
+    """Return the replicas of a topic's partitions: the stored replicas if their nodes exist, else new replicas."""
     stored_replicas = stored_topic.replicas if stored_topic is not None else []
     factor = min(map(len, stored_replicas), default=state.default_factor)
     replicas = list(state.assign_replicas(name, count, max(factor, 1)))

@@ -35,7 +35,7 @@ class _CompactionCancelledError(Exception):
 
 
 def write_compacted(cleaning_range: CleaningRange, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
-    """Write the compacted segments next to the old ones. The log itself is not changed.
+    """Write the compacted segments next to the old segments. The log itself is not changed.
 
     Returns:
         Base offsets of the replaced segments, by the base offset of the new segment; empty if the compaction was

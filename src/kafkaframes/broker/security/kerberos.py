@@ -212,7 +212,7 @@ class KerberosExchange(SaslExchange):
     def respond(self, message: bytes) -> bytes:
         """Return the response to a client message.
 
-        The last message sets ``user``. This may wait for files and name resolution.
+        The last message sets ``user``. The authentication may wait for files and name resolution.
         """
         try:
             return self._advance_context(message)

@@ -95,8 +95,8 @@ def _add_equivalent_settings(names_by_value: Mapping[int, str]) -> dict[str, int
 
 CONFIG_TYPES: Mapping[str, int] = _add_equivalent_settings(_KEYS_BY_TYPE)
 
-# Broker settings that AlterConfigs may change (KIP-226), in addition to the defaults of topic settings. All others are
-# only read from server.properties.
+# Broker settings that AlterConfigs may change (KIP-226), in addition to the defaults of topic settings. All other
+# settings are only read from server.properties.
 _DYNAMIC_KEYS_TEXT = """
     group.consumer.assignment.interval.ms group.share.assignment.interval.ms group.streams.assignment.interval.ms
     listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.threads

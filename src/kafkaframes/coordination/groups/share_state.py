@@ -1,7 +1,7 @@
 """The share coordinator: the state of each share group in each partition, stored in ``__share_group_state``.
 
 Every change is stored as a whole state (a ShareSnapshot record). Kafka usually stores the difference to the last
-snapshot (a ShareUpdate record). This coordinator can read both kinds of records.
+snapshot (a ShareUpdate record). The coordinator can read both ShareSnapshot and ShareUpdate records.
 """
 
 from __future__ import annotations

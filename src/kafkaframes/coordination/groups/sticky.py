@@ -118,7 +118,7 @@ class _MembersByLoad(Generic[Topic]):
             heapify(heap)
 
     def find_least_loaded(self, topic: Topic) -> str:
-        """Return the topic's subscriber with the fewest partitions; the first one if several have equally many."""
+        """Return the topic's subscriber with the fewest partitions; if several have equally many, the first of them."""
         heap = self._heaps[topic]
         while heap[0][0] != self._loads[heap[0][2]]:
             _, number, member_id = heap[0]

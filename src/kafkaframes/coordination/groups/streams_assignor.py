@@ -58,8 +58,8 @@ def sort_in_hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int
 class JavaPriorityQueue(Generic[_T]):
     """A queue with the same order of equal items as Java's ``PriorityQueue``.
 
-    That order depends on all earlier operations. ``heapq`` moves items differently, and may return a different one of
-    equal items.
+    The order of equal items depends on all earlier operations. ``heapq`` moves items differently, and may return a
+    different one of equal items.
     """
 
     def __init__(self, key: Callable[[_T], float], items: Iterable[_T]) -> None:
