@@ -54,7 +54,7 @@ def _read_varint_bits(buf: Buffer, position: int, max_bytes: int, bits: int) -> 
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value & ((1 << bits) - 1), here + 1
-    raise DecodeError(f"the varint is longer than {max_bytes} bytes", position=position)
+    raise DecodeError(f"a varint has more than {max_bytes} bytes", position=position)
 
 
 def _signed(value: int, bits: int) -> int:
