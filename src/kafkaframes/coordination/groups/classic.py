@@ -114,7 +114,7 @@ class ClassicMember:
             reply(result)
 
     def answer_sync(self, result: SyncResult) -> bool:
-        """Answer the member's SyncGroup request. Return False if no request is waiting."""
+        """Answer the member's SyncGroup request. Return False if the member has no waiting request."""
         reply, self.syncing = self.syncing, None
         if reply is not None:
             reply(result)

@@ -1,8 +1,8 @@
 """Members of a consumer group that use the classic protocol (KIP-848), for example during an online migration.
 
 Each member is handled individually, as in Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup. A member's
-JoinGroup counts as a heartbeat with the member's owned partitions. The member's generation is its member epoch, no
-member is the leader, and SyncGroup returns the coordinator's assignment. Heartbeats return REBALANCE_IN_PROGRESS until
+JoinGroup counts as a heartbeat with the member's owned partitions. The member's generation is its member epoch, the
+group has no leader, and SyncGroup returns the coordinator's assignment. Heartbeats return REBALANCE_IN_PROGRESS until
 the member has rejoined.
 """
 

@@ -314,7 +314,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         """Return the record of a member's current assignment and pending revocation.
 
         The epoch in which each partition was assigned is not stored. Instead, the record has the member's epoch for
-        each partition, because Kafka 4.3 logs an error if there is no epoch.
+        each partition, because Kafka 4.3 logs an error if the epoch is missing.
         """
         value_class: Any = message("ConsumerGroupCurrentMemberAssignmentValue")
 
