@@ -54,7 +54,7 @@ def test_records_of_a_version_that_own_specs_have(tmp_path):
     for more, count in ((["--specs", str(tmp_path / "specs")], 7), ([], 0)):
         result = CliRunner().invoke(cli, [*arguments, *more])
         assert json.loads(result.stdout.splitlines()[0])["records"] == count
-    assert "--specs is for captures" in str(
+    assert "--specs only applies to captures" in str(
         CliRunner().invoke(cli, ["analyze", "records", str(tmp_path / "specs"), "--specs", str(tmp_path)]).exception
     )
 
@@ -97,4 +97,4 @@ def test_what_is_no_capture_is_refused_by_name(tmp_path):
     segment.parent.mkdir()
     segment.write_bytes(other.read_bytes())
     ports = CliRunner().invoke(cli, ["analyze", "records", "--ports", "9092", str(segment)])
-    assert "--ports is for captures" in str(ports.exception)
+    assert "--ports only applies to captures" in str(ports.exception)

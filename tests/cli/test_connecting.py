@@ -9,7 +9,13 @@ from tests.cli.calling import ask
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.cli import connecting
-from kafkaframes.cli.connecting import SERVERS_VARIABLE, pairs_of, print_rows, settings_of, topic_partition_of
+from kafkaframes.cli.connecting import (
+    SERVERS_VARIABLE,
+    merge_connection_settings,
+    parse_pairs,
+    parse_topic_partition,
+    print_rows,
+)
 from kafkaframes.cli.text import print_note
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 
@@ -18,24 +24,24 @@ ROWS = [{"topic": "orders", "offset": 7}, {"topic": "t", "offset": None}]
 
 def test_an_option_comes_before_the_environment_and_that_before_localhost(monkeypatch):
     monkeypatch.delenv(SERVERS_VARIABLE, raising=False)
-    assert settings_of(None, ()) == {"bootstrap.servers": "localhost:9092"}
+    assert merge_connection_settings(None, ()) == {"bootstrap.servers": "localhost:9092"}
     monkeypatch.setenv(SERVERS_VARIABLE, "a:1")
-    assert settings_of(None, ()) == {"bootstrap.servers": "a:1"}
-    assert settings_of("b:2", ("linger.ms=5",)) == {"bootstrap.servers": "b:2", "linger.ms": "5"}
+    assert merge_connection_settings(None, ()) == {"bootstrap.servers": "a:1"}
+    assert merge_connection_settings("b:2", ("linger.ms=5",)) == {"bootstrap.servers": "b:2", "linger.ms": "5"}
     with pytest.raises(OptionError, match=r"-X linger\.ms: must be KEY=VALUE"):
-        settings_of(None, ("linger.ms",))
+        merge_connection_settings(None, ("linger.ms",))
 
 
 def test_a_value_may_hold_equals_signs_and_be_empty():
-    assert pairs_of(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
+    assert parse_pairs(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
     with pytest.raises(OptionError, match="KEY=VALUE"):
-        pairs_of(["=x"])
+        parse_pairs(["=x"])
 
 
 @pytest.mark.parametrize("text", ["orders", "orders:", ":3", "orders:-1", "orders:x"])
 def test_what_is_no_topic_partition_is_refused(text):
     with pytest.raises(OptionError, match="TOPIC:PARTITION"):
-        topic_partition_of(text)
+        parse_topic_partition(text)
 
 
 def test_rows_are_aligned_and_a_missing_value_is_empty_or_null(capsys):

@@ -31,7 +31,7 @@ def test_this_machine_is_well(ask):
 
 
 def test_a_missing_spark_and_java_are_notes_with_advice(ask, monkeypatch):
-    monkeypatch.setattr(_compat, "pyspark_version", lambda: None)
+    monkeypatch.setattr(_compat, "get_pyspark_version", lambda: None)
     monkeypatch.setattr(java, "find_java", lambda fit: java.JavaSearch(None, ("PATH: /usr/bin/java is Java 8",)))
     result = ask()
     assert result.exit_code == 0

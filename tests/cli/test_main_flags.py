@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from kafkaframes.cli.main import LazyGroup, flags_of
+from kafkaframes.cli.main import LazyGroup, list_flags_by_setting
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 
 
@@ -36,5 +36,5 @@ def test_every_error_keeps_what_else_it_says(error: KafkaframesError):
     from kafkaframes.errors.exceptions import rename_settings
 
     before = str(error)
-    rename_settings(error, flags_of(copy))
+    rename_settings(error, list_flags_by_setting(copy))
     assert str(error) == before.replace("`source`", "--from")

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.cli.broker import _parse_settings
-from kafkaframes.cli.connecting import settings_of
+from kafkaframes.cli.connecting import merge_connection_settings
 from kafkaframes.cli.placeholders import resolve_placeholders
 from kafkaframes.cli.table import command as table
 from kafkaframes.errors import OptionError
@@ -60,7 +60,7 @@ def test_a_file_that_others_may_read_is_refused(secrets):
 
 def test_clients_and_brokers_resolve_their_settings(secrets, monkeypatch, tmp_path):
     monkeypatch.setenv("TOKEN_SECRET", "s3")
-    settings = settings_of("a:1", (f"sasl.plain.password=${{file:{secrets}:sasl.password}}",))
+    settings = merge_connection_settings("a:1", (f"sasl.plain.password=${{file:{secrets}:sasl.password}}",))
     assert settings["sasl.plain.password"] == "p=w#1"
     config = tmp_path / "server.properties"
     config.write_text("delegation.token.secret.key=${env:TOKEN_SECRET}\n")

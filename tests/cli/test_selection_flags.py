@@ -129,7 +129,7 @@ def test_consume_reads_several_topics_by_name_and_pattern():
             *("orders-eu-0@0", "orders-eu-0@1", "orders-us-0@0", "orders-us-0@1")
         ]
         for flags, message in (
-            ((), "no topics; expected TOPIC or --topic"),
+            ((), "topics are missing; specify TOPIC or --topic"),
             (("order-*",), r"no topic order-\*: did you mean orders-"),
             (("orders-*", "-p", "7"), "no selected topic has the partition 7"),
             (("users", "-p", "7"), "topic users does not have partition 7; it has 1"),

@@ -53,7 +53,7 @@ def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
     from kafkaframes.spark.runtime import _compat
     from kafkaframes.spark.sessions import java
 
-    java_found = java.require_java(_compat.supported_java_versions(_compat.require_pyspark("a test")))
+    java_found = java.require_java(_compat.get_supported_java_versions(_compat.require_pyspark("a test")))
     monkeypatch.setenv("JAVA_HOME", str(java_found.home))  # the pip package of Spark lacks this command
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # the machine's own host name may not resolve
     output = run("pipeline/run", monkeypatch, capfd)

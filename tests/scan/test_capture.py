@@ -9,7 +9,7 @@ import pytest
 import kafkaframes
 from kafkaframes.capture.reader import CaptureOptions
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.capture import CaptureReadOptions, plan_works
+from kafkaframes.scan.capture import CaptureReadOptions, plan_connection_shares
 
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "raw-oldversions-broker39.pcap"
 
@@ -59,7 +59,7 @@ def test_small_files_are_one_task_and_large_ones_as_many_as_there_are_cores(tmp_
     path = tmp_path / "x.pcap"
     path.write_bytes(bytes(100))
     options = CaptureReadOptions((str(path),), CaptureOptions())
-    assert len(plan_works([str(path)], options, cores=4)) == 1
+    assert len(plan_connection_shares([str(path)], options, cores=4)) == 1
     with path.open("r+b") as file:
         file.truncate(1 << 30)
-    assert [work.options.share for work in plan_works([str(path)], options, cores=4)] == [0, 1, 2, 3]
+    assert [work.options.share for work in plan_connection_shares([str(path)], options, cores=4)] == [0, 1, 2, 3]

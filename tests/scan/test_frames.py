@@ -18,7 +18,7 @@ import kafkaframes
 from kafkaframes.errors import MissingExtraError
 from kafkaframes.records.build import build_records
 from kafkaframes.scan import frames
-from kafkaframes.scan.dataset import ScanDataset, row_filter_of_expression
+from kafkaframes.scan.dataset import ScanDataset, extract_row_filter
 from kafkaframes.scan.log import planning
 from kafkaframes.scan.scan import Scan
 from kafkaframes.scan.slices import read_plan
@@ -128,7 +128,7 @@ def test_polars_filters_a_capture_itself():
 @pytest.fixture
 def large(tmp_path, monkeypatch):
     """Return a scan of three partitions, which is split into several slices."""
-    monkeypatch.setattr(planning, "MIN_TARGET_BYTES", 10_000)
+    monkeypatch.setattr(planning, "MIN_INPUT_PARTITION_BYTES", 10_000)
     monkeypatch.setattr(planning, "OPEN_COST_BYTES", 0)
     for partition in range(3):
         path = tmp_path / f"t-{partition}" / f"{0:020}.log"
@@ -237,7 +237,7 @@ def test_predicate_bounds_never_exclude_matching_rows(predicate, rows):
     """For any pyarrow filter: its rows satisfy the conditions by which the scan is narrowed."""
     columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
     table = pa.table(columns, schema=SCHEMA)
-    where = row_filter_of_expression(predicate, SCHEMA)
+    where = extract_row_filter(predicate, SCHEMA)
     for topic, partition, offset, at in zip(
         *(each.to_pylist() for each in numbers(table.filter(predicate))), strict=True
     ):

@@ -50,7 +50,9 @@ def make_slices(counts, **options):
 
 
 def read_numbers(ahead, slices, errors):
-    return [batch.column(0)[0].as_py() for index in range(len(slices)) for batch in ahead.rows_of(index, errors)]
+    return [
+        batch.column(0)[0].as_py() for index in range(len(slices)) for batch in ahead.read_slice_rows(index, errors)
+    ]
 
 
 @pytest.mark.parametrize("max_bytes", [None, 1, 3 * BATCH_BYTES])
@@ -71,7 +73,7 @@ def test_rows_of_later_slices_are_buffered_within_the_limit_while_the_current_sl
     values = []
     with ReadAhead(slices, threads=3, max_bytes=4 * BATCH_BYTES) as ahead:
         for index in range(3):
-            for batch in ahead.rows_of(index, []):
+            for batch in ahead.read_slice_rows(index, []):
                 values.append(batch.column(0)[0].as_py())
                 # a batch of each thread may be read and wait for its turn
                 assert sum(part.read_count for part in slices) <= len(values) + 4 + 3 + 1
@@ -85,7 +87,7 @@ def test_a_failure_is_raised_after_the_rows_before_it_and_later_slices_are_not_s
 
     def take_all(ahead):
         for index in range(len(slices)):
-            for batch in ahead.rows_of(index, []):
+            for batch in ahead.read_slice_rows(index, []):
                 values.append(batch.column(0)[0].as_py())
 
     with ReadAhead(slices, threads=2, max_bytes=BATCH_BYTES) as ahead, pytest.raises(OSError, match="disk"):
@@ -97,7 +99,7 @@ def test_a_failure_is_raised_after_the_rows_before_it_and_later_slices_are_not_s
 def test_an_early_end_closes_the_slices_and_ends_the_threads():
     slices = make_slices([5, 5, 1000, 1000])
     with ReadAhead(slices, threads=3, max_bytes=2 * BATCH_BYTES) as ahead:
-        next(ahead.rows_of(0, []))
+        next(ahead.read_slice_rows(0, []))
     assert not any(thread.name.startswith("kafkaframes scan") for thread in threading.enumerate())
     assert all(part.is_closed for part in slices if part.read_count)
     assert slices[2].read_count < 1000
@@ -106,7 +108,7 @@ def test_an_early_end_closes_the_slices_and_ends_the_threads():
 @pytest.fixture
 def log(tmp_path, monkeypatch):
     """A log of two partitions with small segments, each of which becomes a slice."""
-    monkeypatch.setattr(planning, "MIN_TARGET_BYTES", 2000)
+    monkeypatch.setattr(planning, "MIN_INPUT_PARTITION_BYTES", 2000)
     monkeypatch.setattr(planning, "OPEN_COST_BYTES", 0)
     dice = random.Random(7)
     for partition in range(2):
@@ -159,7 +161,7 @@ def test_a_process_with_an_open_iterator_exits(log):
         f"""
         import kafkaframes
         from kafkaframes.scan.log import planning
-        planning.MIN_TARGET_BYTES = 2000
+        planning.MIN_INPUT_PARTITION_BYTES = 2000
         batches = kafkaframes.scan_log({str(log)!r}, budget_bytes=100).to_batches(workers=3)
         print(next(iter(batches)).num_rows > 0)
         """

@@ -189,8 +189,8 @@ def test_directories_are_read_committed_and_single_segments_uncommitted():
 def test_bytes_have_no_topics_no_partitions_and_no_transactions(tmp_path):
     data = kafkaframes.build_records({"value": [b"v"]})
     for keywords, message in (
-        ({"topics": "orders"}, "`topics` is for directories"),
-        ({"partitions": 0}, "`partitions` is for directories"),
+        ({"topics": "orders"}, "`topics` only applies to directories"),
+        ({"partitions": 0}, "`partitions` only applies to directories"),
         ({"isolation": "read_committed"}, "read_committed needs whole logs"),
         ({"start": {"orders": {0: 1}}}, "`start` is one offset or one time for bytes"),
         ({"start": "latest"}, "cannot start at latest"),

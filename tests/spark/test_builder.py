@@ -20,7 +20,7 @@ def test_importing_the_package_provides_the_session_and_imports_no_pyspark():
 
 @pytest.mark.parametrize("door", [builder.session, lambda: builder.register(None)])
 def test_without_pyspark_the_extra_is_named(door, monkeypatch):
-    monkeypatch.setattr(_compat, "pyspark_version", lambda: None)
+    monkeypatch.setattr(_compat, "get_pyspark_version", lambda: None)
     with pytest.raises(MissingExtraError, match=r"kafkaframes\[spark\]"):
         door()
 

@@ -29,7 +29,7 @@ def test_a_first_micro_batch_of_an_earlier_run_is_recognised(first, start, end, 
         return
     with pytest.raises(OptionError, match=r"Set startingOffsets to its start as JSON"):
         batch.check_batch(start, end)
-    batch.record_look_up()
+    batch.record_lookup()
     batch.check_batch(start, end)  # planned by this run
 
 

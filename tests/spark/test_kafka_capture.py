@@ -153,12 +153,12 @@ def test_mode_failfast_fails_the_query_with_the_unread_data(spark, tasks):
 def test_unread_data_is_logged_by_its_task(caplog):
     from pyspark.sql.datasource import InputPartition
 
-    from kafkaframes.scan.capture import plan_works
+    from kafkaframes.scan.capture import plan_connection_shares
     from kafkaframes.spark.sources.kafka_capture import KafkaCaptureReader
 
     options = parse_capture_options({"path": str(LOSS), "minPartitions": "3"})
     reader = KafkaCaptureReader(options)
-    for work in plan_works(options.files(), options, cores=1):
+    for work in plan_connection_shares(options.files(), options, cores=1):
         list(reader.read(InputPartition(work)))
     loss_messages = [record.getMessage() for record in caplog.records if "packets are missing" in record.getMessage()]
     assert sum(int(line.split()[0].replace(",", "")) for line in loss_messages) == 2427

@@ -24,7 +24,7 @@ from kafkaframes.spark.sources.execution_offsets import (
     DeferredOffsetWork,
     defer_offsets,
     digest_options,
-    identity_of_process,
+    identify_process,
 )
 from kafkaframes.spark.sources.offset_process import ExecutionOffsetCache, OffsetService
 
@@ -125,7 +125,7 @@ def test_an_rdd_keeps_the_offsets_of_its_dataframe_and_warns_when_they_are_old(c
         assert [task(work, "1"), task(work, None), task(work, "2"), task(work, None)] == [[1], [2], [3], [2]]
         assert task(replace(work, plan="another DataFrame"), None) == [4]
         assert not caplog.records
-        monkeypatch.setattr(execution_offsets, "_MAX_SNAPSHOT_AGE_SECONDS", -1)
+        monkeypatch.setattr(execution_offsets, "_MAX_SILENT_AGE_SECONDS", -1)
         assert task(work, None) == [2]
     assert "load() the topic again for newer records" in caplog.text
 
@@ -207,8 +207,8 @@ def test_the_spark_process_is_the_first_ancestor_other_than_python():
     shell = ["sh", "-c", f'"{sys.executable}" -c "{nested_command}"; echo $$']
     spark_pid, shell_pid = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
     assert spark_pid == shell_pid
-    assert identity_of_process(os.getpid()) == identity_of_process(os.getpid())
-    assert identity_of_process(os.getpid())[1]
+    assert identify_process(os.getpid()) == identify_process(os.getpid())
+    assert identify_process(os.getpid())[1]
 
 
 def test_an_unused_service_ends(monkeypatch):

@@ -21,8 +21,8 @@ from kafkaframes.spark.options import (
     LOG_WRITE_OPTIONS,
     TOPIC_OPTIONS,
     TOPIC_WRITE_OPTIONS,
-    load_paths,
     parse_capture_options,
+    parse_load_paths,
     parse_log_options,
     parse_log_write_options,
     parse_topic_options,
@@ -64,9 +64,9 @@ def test_an_invalid_list_of_paths_is_reported(parse, paths):
 
 def test_paths_follow_the_path():
     read_options = {"path": "/a", "paths": '["/b", "/c"]'}
-    assert load_paths(read_options, source="kafka-log", example="/x") == ("/a", "/b", "/c")
+    assert parse_load_paths(read_options, source="kafka-log", example="/x") == ("/a", "/b", "/c")
     with pytest.raises(OptionError, match=r'kafka-log needs a path: .*load\("/x"\)'):
-        load_paths({}, source="kafka-log", example="/x")
+        parse_load_paths({}, source="kafka-log", example="/x")
 
 
 def test_the_tables_name_settings_and_their_values():

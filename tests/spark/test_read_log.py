@@ -51,7 +51,7 @@ def test_a_plan_describes_the_read():
     whole = read_log(None, SHOP).topics("orders").plan(cores=2)
     assert whole.bytes_to_read == whole.log_bytes == sum(p.stat().st_size for p in SHOP.glob("orders-*/*.log"))
     few = read_log(None, SHOP).partitions("orders", 0).offsets({"orders": {0: 5}}, {"orders": {0: 6}}).plan()
-    assert (few.segments_to_read, few.tasks) == (1, 1)
+    assert (few.segment_count, few.tasks) == (1, 1)
     assert 0 < few.bytes_to_read < few.log_bytes / 10
     with pytest.raises(OptionError, match="supports only plan"):
         read_log(None, SHOP).load()

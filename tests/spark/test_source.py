@@ -19,7 +19,7 @@ def test_a_segment_deleted_by_retention_before_it_is_read(tmp_path, caplog):
     first = partition / f"{0:020}.log"
     first.unlink()
     columns = choose_columns(["offset"])
-    with pytest.raises(LogDirError, match=f"has vanished since the read was planned.*{first.name}"):
+    with pytest.raises(LogDirError, match=f"was deleted after the read was planned.*{first.name}"):
         list(read_work(plan.works[0], columns, strict))
     remaining_offsets = pa.Table.from_batches(read_work(plan.works[0], columns, lenient)).column("offset").to_pylist()
     assert remaining_offsets == list(range(100, 200))

@@ -24,7 +24,7 @@ from kafkaframes.errors.sensitive import (
     REQUEST,
     RESPONSE,
     SECRET_FIELDS,
-    envelope_field_of,
+    find_envelope_field,
     is_secret,
 )
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
@@ -72,7 +72,7 @@ class ApiTypes:
     def align_bodies(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
         """Convert bodies of one version to the common type. Bodies with an error and credentials become null."""
         hidden_paths = frozenset() if self.secrets else frozenset(SECRET_FIELDS.get((self.api_key, direction), ()))
-        name = None if self.secrets else envelope_field_of(self.api_key, direction)
+        name = None if self.secrets else find_envelope_field(self.api_key, direction)
         hidden_paths |= {(name,)} if name is not None else set()
         configs = frozenset() if self.secrets else frozenset(CONFIG_FIELDS.get((self.api_key, direction), ()))
         result = _align_array(body, self.get_type(direction), (), hidden_paths, configs)

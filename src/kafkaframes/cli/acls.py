@@ -73,7 +73,7 @@ _filter_pattern_option = click.option(
 
 
 def _check_principals(context: click.Context, option: click.Parameter, principals: tuple[str, ...]) -> tuple[str, ...]:
-    """Reject a principal without a type, which no rule has."""
+    """Reject a principal that is not of the form TYPE:NAME, because no rule could match."""
     for principal in principals:
         kind, colon, name = principal.partition(":")
         if not (kind and colon and name):
@@ -94,7 +94,7 @@ def _principals_option(flag: str, variable: str, help_text: str) -> Callable[[Fu
 @as_json_option
 def list_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     """List access rules. Default: all rules."""
-    filters = list(_to_filters(flags))
+    filters = list(_build_filters(flags))
     with connect() as admin:
         rules = list(dict.fromkeys(rule for condition in filters for rule in admin.describe_acls(condition)))
     print_rows(_to_rows(rules), as_json, text_without_rows="no access rules")
@@ -141,7 +141,7 @@ def create_acls(connect: Connect, **flags: Any) -> None:
         raise OptionError("specify a principal: --allow-principal or --deny-principal")
     rules = [
         AclBinding(kind, name, principal, operation, permission, host, pattern)
-        for kind, name, operation, pattern in _list_operations(resources, flags)
+        for kind, name, operation, pattern in _list_rules_to_create(resources, flags)
         for (principal, permission), host in product(principals, flags["hosts"] or ["*"])
     ]
     with connect() as admin:
@@ -155,8 +155,8 @@ _OPERATIONS_BY_ROLE: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Return resource type, name, operation and pattern type of the rules to create, as kafka-acls does."""
+def _list_rules_to_create(resources: list[tuple[str, str]], flags: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Return (resource type, name, operation, pattern type) of each rule that kafka-acls would create."""
     from kafkaframes.client.administration.acls import CLUSTER_RESOURCE_NAME
 
     pattern = flags["resource_pattern_type"]
@@ -164,7 +164,7 @@ def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) ->
     if flags["idempotent"] and "producer" not in roles:
         raise OptionError("--idempotent needs --producer")
     if not roles:
-        operations = [_to_operation(name) for name in flags["operations"]] or ["all"]
+        operations = [_normalize_operation(name) for name in flags["operations"]] or ["all"]
         return [(kind, name, operation, pattern) for (kind, name), operation in product(resources, operations)]
     if flags["operations"] or flags["denied_principals"]:
         raise OptionError(
@@ -191,10 +191,10 @@ def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) ->
     return list(dict.fromkeys(rules))
 
 
-def _to_operation(text: str) -> str:
-    """Return an operation by its name here, in Kafka's tools or in Java.
+def _normalize_operation(text: str) -> str:
+    """Convert an operation's name, as Kafka's tools or Java spell it, to this package's spelling.
 
-    >>> _to_operation("IdempotentWrite"), _to_operation("DESCRIBE_CONFIGS"), _to_operation("read")
+    >>> _normalize_operation("IdempotentWrite"), _normalize_operation("DESCRIBE_CONFIGS"), _normalize_operation("read")
     ('idempotent_write', 'describe_configs', 'read')
     """
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).lower().replace("-", "_")
@@ -210,7 +210,7 @@ def _to_operation(text: str) -> str:
 @as_json_option
 def delete_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     """Delete the access rules that match, and print them. A resource or a principal is required."""
-    filters = list(_to_filters(flags, operations=flags.pop("operations")))
+    filters = list(_build_filters(flags, operations=flags.pop("operations")))
     if any(condition.resource_name is None and condition.principal is None for condition in filters):
         raise OptionError("specify a resource or a principal; without them all access rules would be deleted")
     with connect() as admin:
@@ -220,14 +220,14 @@ def delete_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     print_rows(_to_rows(rules), as_json, text_without_rows="no access rule matches")
 
 
-def _to_filters(flags: dict[str, Any], operations: Iterable[str] = ()) -> Iterable[AclFilter]:
+def _build_filters(flags: dict[str, Any], operations: Iterable[str] = ()) -> Iterable[AclFilter]:
     """Yield the ACL filter for each combination of resource, principal and operation in the flags."""
 
     from kafkaframes.client import AclFilter
 
     base = AclFilter(pattern_type=flags["resource_pattern_type"])
     resources: list[tuple[str, str | None]] = [*_pop_resources(flags)] or [("any", None)]
-    names = [_to_operation(name) for name in operations] or ["any"]
+    names = [_normalize_operation(name) for name in operations] or ["any"]
     for (kind, name), principal, operation in product(resources, flags["principals"] or [None], names):
         yield replace(base, resource_type=kind, resource_name=name, principal=principal, operation=operation)
 

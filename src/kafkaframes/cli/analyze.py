@@ -59,7 +59,7 @@ def print_record_sizes(
 
     logs, captures = split_sources(sources)
     if not captures and (ports or specs or on_spark):
-        raise OptionError(f"{'--ports' if ports else '--specs' if specs else '--spark'} is for captures")
+        raise OptionError(f"{'--ports' if ports else '--specs' if specs else '--spark'} only applies to captures")
     tasks, share_bytes = split_traffic_tasks(tuple(captures), ports, jobs) if captures else ([], 0)
     run = partial(run_traffic_tasks, share_bytes=share_bytes, on_spark=on_spark, jobs=jobs)
     result = measure_records(logs, tasks, settings, specs=specs, run=run)
@@ -80,7 +80,7 @@ def _print_sizes(sizes: RecordSizes) -> None:
             ["field", "format 0", "format 1", "format 2", "a record"],
             [*rows, _format_row("all", sizes.totals, sizes.records)],
         )
-    print_text(_summary_text(sizes.totals, sizes.records, sizes.batches, sizes.left_out))
+    print_text(_format_summary(sizes.totals, sizes.records, sizes.batches, sizes.left_out))
 
 
 def _format_row(name: str, sizes: list[int], records: int) -> list[str]:
@@ -89,7 +89,7 @@ def _format_row(name: str, sizes: list[int], records: int) -> list[str]:
     return [name, *(f"{size:,}" for size in sizes), size_in_format]
 
 
-def _summary_text(totals: list[int], records: int, batches: int, left_out: int) -> str:
+def _format_summary(totals: list[int], records: int, batches: int, left_out: int) -> str:
     """Return the line below the table: the number of records, and the bytes that format 2 saves."""
     if not records:
         return (
@@ -149,11 +149,11 @@ def print_tag_header_sizes(
 def _print_headers(headers: Sequence[HeaderSize], lengths: Sequence[int], tags: Sequence[int]) -> None:
     click.echo("Size of the header in bytes, interleaved/adopted (* the draft's header is smaller)\n")
     cells = iter(headers)
-    rows = [[str(length), *(_pair(next(cells)) for _ in tags)] for length in lengths]
+    rows = [[str(length), *(_format_size_pair(next(cells)) for _ in tags)] for length in lengths]
     print_table(["length", *(f"tag {tag}" for tag in tags)], rows)
 
 
-def _pair(entry: HeaderSize) -> str:
+def _format_size_pair(entry: HeaderSize) -> str:
     """Return a header's interleaved and adopted size as text."""
     return f"{entry.interleaved}/{entry.adopted}" + ("*" if entry.interleaved < entry.adopted else "")
 
@@ -199,12 +199,12 @@ def _print_messages(sizes: Sequence[MessageSize], *, is_each_printed: bool) -> N
             [
                 f"all {len(sizes)}",
                 has_tags,
-                *(f"{row_number} ({_percent(row_number, totals[0])})" for row_number in totals),
+                *(f"{row_number} ({_format_percent(row_number, totals[0])})" for row_number in totals),
             ]
         )
     print_table(["messages", "tagged fields written", *SCHEMES], rows)
 
 
-def _percent(size: int, adopted_bytes: int) -> str:
-    """Return how much a size differs from the adopted layout, in percent; "-" if that is 0 bytes."""
+def _format_percent(size: int, adopted_bytes: int) -> str:
+    """Return how much a size differs from the size in the adopted layout, in percent; "-" if the latter is 0 bytes."""
     return f"{100 * (size - adopted_bytes) / adopted_bytes:+.1f} %" if adopted_bytes else "-"

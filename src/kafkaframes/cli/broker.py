@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.options import ExistingPath, add_settings_flags, print_links, replicas_option
-from kafkaframes.cli.placeholders import HELP_TEXT, resolve_placeholders
+from kafkaframes.cli.placeholders import PLACEHOLDER_HELP, resolve_placeholders
 from kafkaframes.cli.text import ignore_closed_stderr, print_note
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SourceSettings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _USERS_VARIABLE = "KAFKAFRAMES_SASL_USERS"
 _CONTROL_TOKEN_VARIABLE = "KAFKAFRAMES_CONTROL_TOKEN"
-MAX_PRINTED_REMARKS = 20  # largest number of printed remarks about copies and stores
+MAX_PRINTED_REMARKS = 20  # largest number of printed remarks about copies of partitions and tiered stores
 
 
 @click.command("broker")
@@ -125,7 +125,7 @@ MAX_PRINTED_REMARKS = 20  # largest number of printed remarks about copies and s
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"Broker setting; repeatable. {HELP_TEXT}",
+    help=f"Broker setting; repeatable. {PLACEHOLDER_HELP}",
 )
 def command(
     config: str | None,
@@ -310,7 +310,7 @@ def _print_to_stderr(line: str) -> None:
 
 
 def _describe_broker(broker: Broker, flags: dict[str, Any]) -> list[str]:
-    """Return the texts of the start message: the data's location and durability, and how to stop."""
+    """Return the parts of the start message: location and durability of the data, and how to stop the broker."""
     meanings = {
         "log": "acknowledged records are written to files: they survive kill -9, but not a power failure",
         "fsync": "acknowledged records are flushed to disk",
@@ -325,7 +325,7 @@ def _describe_broker(broker: Broker, flags: dict[str, Any]) -> list[str]:
 
 
 def _list_remarks(broker: Broker, unknown: tuple[str, ...]) -> list[str]:
-    """Return the broker's first remarks, and a line with the settings without effect."""
+    """Return the first of the broker's remarks, and a line that lists the settings without effect."""
     lines = list(broker.remarks[:MAX_PRINTED_REMARKS])
     if len(broker.remarks) > MAX_PRINTED_REMARKS:
         lines.append(f"and {len(broker.remarks) - MAX_PRINTED_REMARKS:,} more (kafkaframes verify names them)")

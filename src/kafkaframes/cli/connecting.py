@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from kafkaframes.cli.options import make_json_option, parse_pair
-from kafkaframes.cli.placeholders import HELP_TEXT, resolve_placeholders
+from kafkaframes.cli.placeholders import PLACEHOLDER_HELP, resolve_placeholders
 from kafkaframes.cli.text import print_note, print_text
 from kafkaframes.errors import OptionError
 
@@ -60,14 +60,14 @@ def make_connecting_group(name: str, help_text: str) -> click.Group:
 
 
 def add_connection_options(function: Function) -> Function:
-    """Add ``-b`` and ``-X``. ``settings_of`` converts them to a client's settings."""
+    """Add ``-b`` and ``-X``. ``merge_connection_settings`` converts them to a client's settings."""
     properties = click.option(
         "-X",
         "properties",
         multiple=True,
         callback=_prepend_group_values,
         metavar="KEY=VALUE",
-        help=f"Property of Kafka's clients, such as security.protocol=SASL_SSL; repeatable. {HELP_TEXT}",
+        help=f"Property of Kafka's clients, such as security.protocol=SASL_SSL; repeatable. {PLACEHOLDER_HELP}",
     )
     servers = click.option(
         "-b",
@@ -144,13 +144,13 @@ def reach_broker(
 
     typed_flags = [settings for name, settings in (flags or {}).items() if is_specified(name)]
     defaults = [settings for name, settings in (flags or {}).items() if not is_specified(name)]
-    settings = merge_settings(*defaults, settings_of(servers, properties), *typed_flags)
+    settings = merge_settings(*defaults, merge_connection_settings(servers, properties), *typed_flags)
     client_settings = (kind or ClientSettings).from_options(settings)
     asyncio.run(wait_until_reachable(client_settings, waiting=print_note, timeout_s=timeout, new_topic=new_topic))
     return settings
 
 
-def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, Any]:
+def merge_connection_settings(servers: str | None, properties: tuple[str, ...]) -> dict[str, Any]:
     """Return a client's settings: ``-b`` overrides ``-X``, which overrides the environment and the default.
 
     Raises:
@@ -160,7 +160,7 @@ def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, A
 
     default = {"bootstrap.servers": os.environ.get(SERVERS_VARIABLE) or "localhost:9092"}
     servers_flag = {"bootstrap.servers": servers} if servers else {}
-    return merge_settings(default, client_properties_of(properties, option="-X "), servers_flag)
+    return merge_settings(default, parse_client_properties(properties, option="-X "), servers_flag)
 
 
 def is_specified(name: str) -> bool:
@@ -188,10 +188,10 @@ def add_confirmation(question: str) -> Callable[[Function], Function]:
     return click.option("--yes", is_flag=True, expose_value=False, callback=ask, help="Delete without asking.")
 
 
-def topic_partition_of(text: str) -> tuple[str, int]:
+def parse_topic_partition(text: str) -> tuple[str, int]:
     """Read TOPIC:PARTITION. Other text is an ``OptionError``.
 
-    >>> topic_partition_of("orders-eu:3")
+    >>> parse_topic_partition("orders-eu:3")
     ('orders-eu', 3)
     """
     topic, colon, number = text.rpartition(":")
@@ -222,12 +222,12 @@ def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, text_without_ro
             print_text("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def client_properties_of(texts: Iterable[str], *, option: str) -> dict[str, str]:
+def parse_client_properties(texts: Iterable[str], *, option: str) -> dict[str, str]:
     """Read client properties from KEY=VALUE texts, and resolve placeholders in the values."""
     return resolve_placeholders(dict(parse_pair(text, option) for text in texts))
 
 
-def pairs_of(texts: Iterable[str]) -> dict[str, str]:
+def parse_pairs(texts: Iterable[str]) -> dict[str, str]:
     """Read KEY=VALUE texts. Other text, and a key that is given twice, are an ``OptionError``."""
     result: dict[str, str] = {}
     for key, value in map(parse_pair, texts):

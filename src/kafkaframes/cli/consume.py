@@ -20,8 +20,8 @@ from kafkaframes.scan.ranges import (
     check_partitions,
     describe_offset_below_start,
     describe_offset_beyond_end,
-    offset_of_bound,
-    time_of_bound,
+    get_common_offset,
+    get_common_time,
     to_log_bound,
 )
 from kafkaframes.storage.files.filesystem import has_wildcard
@@ -76,7 +76,7 @@ Writer = Callable[[Row], bytes]
     'that are not UTF-8 as {"base64": "..."}; '
     "arrow: an Arrow stream.",
 )
-@click.option("-g", "--group", metavar="GROUP", help="Group to read as a member of, from its committed offsets.")
+@click.option("-g", "--group", metavar="GROUP", help="Consumer group to join. Reading starts at its committed offsets.")
 @isolation_option
 @add_budget_option
 def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
@@ -95,14 +95,14 @@ def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, 
 
     patterns = (*names, *flags["topics"])
     if not patterns:
-        raise OptionError("no topics; expected TOPIC or --topic")
+        raise OptionError("topics are missing; specify TOPIC or --topic")
     offset_range = parse_offsets(flags["offsets"])
     has_range = flags["start"] is not None or flags["end"] is not None
     if has_range:
         offset_range = select_range(flags)
     client = {
         "isolation": {"isolation.level": flags["isolation"]},
-        "offsets": {"auto.offset.reset": _reset(offset_range)},
+        "offsets": {"auto.offset.reset": _choose_auto_offset_reset(offset_range)},
         "group": {} if flags["group"] is None else {"group.id": flags["group"]},
     }
     write = (
@@ -112,9 +112,9 @@ def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, 
     consumer_settings = ConsumerSettings.from_options(settings)
     flags["group"] = consumer_settings.group_id
     if not is_specified("offsets") and not has_range:
-        offset_range = _start_of(consumer_settings)
+        offset_range = _choose_default_start(consumer_settings)
     with Consumer(**settings) as consumer:
-        tables = _iterate_tables(consumer, _topics_of(consumer, patterns), offset_range, flags)
+        tables = _iterate_tables(consumer, _select_topics(consumer, patterns), offset_range, flags)
         if write is None:
             _write_arrow(tables)
         else:
@@ -130,16 +130,16 @@ def select_range(flags: dict[str, Any]) -> KcatOffsetRange:
     if flags["start"] is not None and flags["group"] is not None:
         raise OptionError("--start cannot be combined with -g, because a group continues at its committed offsets")
     start, end = (to_log_bound(name, flags[name], unset=is_unset) for name, is_unset in _DEFAULT_RANGE.items())
-    start_offset = _MAX_OFFSET if start == LATEST else offset_of_bound(start)
-    return KcatOffsetRange(start_offset, time_of_bound(start), time_of_bound(end))
+    start_offset = _MAX_OFFSET if start == LATEST else get_common_offset(start)
+    return KcatOffsetRange(start_offset, get_common_time(start), get_common_time(end))
 
 
-def _reset(offset_range: KcatOffsetRange) -> str:
+def _choose_auto_offset_reset(offset_range: KcatOffsetRange) -> str:
     """Return the ``auto.offset.reset`` for a start offset."""
     return "latest" if offset_range.start_offset == _MAX_OFFSET else "earliest"
 
 
-def _start_of(settings: ConsumerSettings) -> KcatOffsetRange:
+def _choose_default_start(settings: ConsumerSettings) -> KcatOffsetRange:
     """Return the start according to ``auto.offset.reset``, for a consumer without ``--offset``."""
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
@@ -150,7 +150,7 @@ def _start_of(settings: ConsumerSettings) -> KcatOffsetRange:
     return parse_offsets(("end" if settings.auto_offset_reset == "latest" else "beginning",))
 
 
-def _topics_of(consumer: Consumer, patterns: Sequence[str]) -> list[str]:
+def _select_topics(consumer: Consumer, patterns: Sequence[str]) -> list[str]:
     """Return the topics that names and patterns select. Topics that are named are not looked up here."""
     if not any(map(has_wildcard, patterns)):
         return list(dict.fromkeys(patterns))
@@ -163,7 +163,7 @@ def _iterate_tables(
     consumer: Consumer, topics: list[str], offset_range: KcatOffsetRange, flags: dict[str, Any]
 ) -> Iterator[pa.Table]:
     """Yield the requested records, up to the requested number or (with -e) the end."""
-    partitions = _partitions_of(consumer, topics, flags["partitions"])
+    partitions = _select_partitions(consumer, topics, flags["partitions"])
     has_end = flags["ends"] or flags["end"] is not None or offset_range.end_timestamp is not None
     ends = _find_ends(consumer, partitions, offset_range) if has_end else None
     if ends is not None and flags["end"] is not None:
@@ -189,7 +189,7 @@ def _iterate_tables(
             yield table
 
 
-def _partitions_of(consumer: Consumer, topics: list[str], numbers: tuple[int, ...]) -> list[TopicPartition]:
+def _select_partitions(consumer: Consumer, topics: list[str], numbers: tuple[int, ...]) -> list[TopicPartition]:
     """Return the selected partitions of the topics. A partition that does not exist is an error."""
     existing_partitions = consumer.partitions_for(*topics)
     missing = sorted(set(numbers) - {partition.partition for partition in existing_partitions})
@@ -236,7 +236,7 @@ def _limit_ends(consumer: Consumer, ends: dict[TopicPartition, int], end: Bound)
     """Return the ends limited to ``--end``. An offset after the end of a partition is an ``OptionError``."""
     if end == EARLIEST:
         return consumer.beginning_offsets(list(ends))
-    offset = offset_of_bound(end)
+    offset = get_common_offset(end)
     if offset is None:
         return ends
     firsts = consumer.beginning_offsets(list(ends))
@@ -312,14 +312,14 @@ def _make_row_writer(pattern: str | None, form: str) -> Writer:
     if pattern is not None:
         from kafkaframes.jobs.dump.kcat import parse_format
 
-        parts = list(parse_format(pattern, _ROW_WRITERS))
+        parts = list(parse_format(pattern, _FIELD_WRITER_BY_DIRECTIVE))
         return lambda row: b"".join(part if isinstance(part, bytes) else part(row) for part in parts)
     if form == "jsonl":
         return _format_json_line
     return lambda row: (row["value"] or b"") + b"\n"
 
 
-def _size(value: bytes | None) -> int:
+def _byte_length(value: bytes | None) -> int:
     """Return the size of a value in bytes; -1 for null."""
     return -1 if value is None else len(value)
 
@@ -330,16 +330,16 @@ def _format_headers(row: Row) -> bytes:
     return b",".join(name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in pairs)
 
 
-_ROW_WRITERS: dict[str, Writer] = {
+_FIELD_WRITER_BY_DIRECTIVE: dict[str, Writer] = {
     "t": lambda row: str(row["topic"]).encode(),
     "p": lambda row: b"%d" % row["partition"],
     "o": lambda row: b"%d" % row["offset"],
     "T": lambda row: b"%d" % row["timestamp"],
     "k": lambda row: row["key"] or b"",
-    "K": lambda row: b"%d" % _size(row["key"]),
+    "K": lambda row: b"%d" % _byte_length(row["key"]),
     "s": lambda row: row["value"] or b"",
-    "S": lambda row: b"%d" % _size(row["value"]),
-    "R": lambda row: _size(row["value"]).to_bytes(4, signed=True),
+    "S": lambda row: b"%d" % _byte_length(row["value"]),
+    "R": lambda row: _byte_length(row["value"]).to_bytes(4, signed=True),
     "h": _format_headers,
     "%": lambda row: b"%",
 }

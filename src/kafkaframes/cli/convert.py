@@ -95,7 +95,7 @@ def scratch_directory(parent: str | None, master: str | None) -> Iterator[Path |
         yield Path(path)
 
 
-def source_of(sources: tuple[str, ...]) -> str | tuple[str, ...]:
+def choose_source(sources: tuple[str, ...]) -> str | tuple[str, ...]:
     """Return the source of a job: one path, or several paths of one log."""
     return sources[0] if len(sources) == 1 else sources
 
@@ -122,7 +122,7 @@ def run_conversion(
                 raise OptionError("--in-place rewrites a single directory; specify only one SRC")
             report = convert_in_place(sources[0], backup, settings, run=run)
         else:
-            report = convert(source_of(sources), Path(str(to)), settings, run=run, storage=settings.storage)
+            report = convert(choose_source(sources), Path(str(to)), settings, run=run, storage=settings.storage)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:
@@ -153,7 +153,7 @@ def _print_conversion(report: JobReport, *, warn: bool) -> None:
     print_text(report.ending)
 
 
-def _split_target_values(flags: dict[str, Any]) -> None:
+def _parse_target_values(flags: dict[str, Any]) -> None:
     """Read the values of ``--to``: one directory, and a record format if ``--record-format`` is not given."""
     directories = list(flags.pop("directories"))
     formats = choices_of(
@@ -178,7 +178,7 @@ def _split_target_values(flags: dict[str, Any]) -> None:
     "the record format.",
 )
 @in_place_options
-@add_run_options(ConvertSettings, "index_interval_bytes", complete=_split_target_values)
+@add_run_options(ConvertSettings, "index_interval_bytes", complete=_parse_target_values)
 def command(sources: tuple[str, ...], settings: ConvertSettings, **options: Any) -> None:
     """Write a log in another record format, with the same offsets, order, timestamps, keys and values.
 
@@ -206,7 +206,7 @@ def recompress_command(sources: tuple[str, ...], settings: RecompressSettings, *
     run_conversion(sources, settings, **options)
 
 
-EXIT_KEY_FOUND = 1
+EXIT_KEY_FOUND = 1  # exit status if a key of --prove-gone is still in a file
 
 
 @click.command("compact")
@@ -255,7 +255,7 @@ def compact_command(
         if to is not None or dry_run:
             with scratch_directory(scratch, master) if dry_run else nullcontext() as directory:
                 report = compaction.compact(
-                    source_of(sources),
+                    choose_source(sources),
                     to,
                     settings.cleaner(time.time_ns() // 1_000_000),
                     topics=settings.topics,
@@ -267,7 +267,7 @@ def compact_command(
                 )
         if prove_gone is not None:
             proof = key_search.prove_gone(
-                to or source_of(sources), _parse_key(prove_gone), run=run, storage=settings.storage
+                to or choose_source(sources), _parse_key(prove_gone), run=run, storage=settings.storage
             )
     _print_compaction_result(report, proof, as_json=as_json)
     if proof is not None and not proof.is_gone:

@@ -21,7 +21,7 @@ from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.spark.runtime import _compat
 from kafkaframes.spark.sessions import java
 
-OLDEST_PYTHON = (3, 11)
+MIN_PYTHON_VERSION = (3, 11)
 # codec -> (distribution, module)
 CODEC_LIBRARIES = {
     "gzip": ("isal", "isal"),
@@ -46,7 +46,7 @@ class CheckResult:
 def check_python() -> Iterator[CheckResult]:
     """Check the version of the interpreter."""
     result = f"{platform.python_version()} at {sys.executable}"
-    if sys.version_info[:2] < OLDEST_PYTHON:
+    if sys.version_info[:2] < MIN_PYTHON_VERSION:
         yield CheckResult("Python", "bad", result, "install Python 3.11 or later")
     else:
         yield CheckResult("Python", "ok", result)
@@ -78,29 +78,29 @@ def check_decompression() -> Iterator[CheckResult]:
 
 def check_spark() -> Iterator[CheckResult]:
     """Check that PySpark is installed, and a Java version that it supports."""
-    version = _compat.pyspark_version()
+    version = _compat.get_pyspark_version()
     if version is None:
         yield CheckResult("Spark", "note", "PySpark is not installed", "pip install 'kafkaframes[spark]'")
     elif version not in _compat.SUPPORTED_JAVA_VERSIONS:
         yield CheckResult("Spark", "note", f"PySpark {version[0]}.{version[1]}", "tested with PySpark 4.0 to 4.3 only")
     else:
         yield CheckResult("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
-    search = java.find_java(_compat.supported_java_versions(version))
+    search = java.find_java(_compat.get_supported_java_versions(version))
     if search.java is not None:
         yield CheckResult("Java", "ok", str(search.java))
     else:
-        fit_versions = java.describe_versions(_compat.supported_java_versions(version))
+        fit_versions = java.describe_versions(_compat.get_supported_java_versions(version))
         yield CheckResult(
             "Java",
             "note",
             "; ".join(search.refused) or "Java was not found in JAVA_HOME or on PATH",
-            f"Spark needs {fit_versions}: {_java_advice(version)}",
+            f"Spark needs {fit_versions}: {_describe_java_installation(version)}",
         )
 
 
-def _java_advice(spark: tuple[int, int] | None) -> str:
+def _describe_java_installation(spark: tuple[int, int] | None) -> str:
     """Return how to install a Java version that this Spark release supports."""
-    fits = java.EXTRA_JAVA_VERSION in _compat.supported_java_versions(spark)
+    fits = java.EXTRA_JAVA_VERSION in _compat.get_supported_java_versions(spark)
     return (
         f"{'pip install ' + repr('kafkaframes[java]') if fits else java.NEWER_SPARK_COMMAND}, or {java.INSTALL_ADVICE}"
     )

@@ -43,7 +43,7 @@ OUTPUT_FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option("--deep-iteration", is_flag=True, help="Text: print the records of each batch.")
 @click.option("--print-data-log", is_flag=True, help="Text: print the records with keys and payloads.")
 @click.option("--skip-record-metadata", is_flag=True, help="Text: print only the key and payload of records.")
-@click.option("--index-sanity-check", is_flag=True, help="Indexes: only run the checks of a starting broker.")
+@click.option("--index-sanity-check", is_flag=True, help="Indexes: only run the checks that a broker runs at startup.")
 @click.option(
     "--verify-index-only", is_flag=True, help="Indexes: compare entries with the segment, without printing them."
 )

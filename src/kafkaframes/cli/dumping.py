@@ -18,9 +18,9 @@ from kafkaframes.storage.files.atomic import open_output, reject_nested_destinat
 if TYPE_CHECKING:
     from kafkaframes.jobs.dump.dump import LogDump
 
-EXIT_FAULT = 1
-# The flags that are arguments of ``dump_log`` under the same name.
-_ARGUMENTS = (
+EXIT_FAULT = 1  # exit status if a file is damaged
+# Names of the flags that are passed to ``dump_log`` as arguments of the same name.
+_DUMP_LOG_ARGUMENTS = (
     *("topics", "partitions", "start", "end", "offsets", "count", "key_regex", "pattern", "replicas"),
     *("deep_iteration", "print_data_log", "skip_record_metadata", "index_sanity_check", "verify_index_only"),
     *("max_bytes", "max_message_size", "style", "full_values", "base64"),
@@ -37,8 +37,8 @@ def run_dump(flags: dict[str, Any]) -> None:
     settings = flags["settings"]
     dump = dump_log(
         paths,
-        **{name: flags[name] for name in _ARGUMENTS},
-        format=_format(flags),
+        **{name: flags[name] for name in _DUMP_LOG_ARGUMENTS},
+        format=_choose_output_format(flags),
         decoder=_find_decoder(flags),
         keys=[key.encode() for key in flags["keys"]],
         kinds=FILE_KINDS if "all" in flags["kinds"] else flags["kinds"],
@@ -46,12 +46,12 @@ def run_dump(flags: dict[str, Any]) -> None:
         follow_links=settings.follow_links,
     )
     with _open_output(flags["output"], is_text=flags["form"] != "arrow") as out:
-        _print(dump, out)
+        _print_dump(dump, out)
     if dump.errors:
         sys.exit(EXIT_FAULT)
 
 
-def _format(flags: dict[str, Any]) -> Any:
+def _choose_output_format(flags: dict[str, Any]) -> Any:
     """Return the output format that the flags select. Two formats are an error."""
     if sum((flags["pattern"] is not None, flags["envelopes"], flags["form"] != "text")) > 1:
         raise OptionError("--format, -f and -J cannot be combined")
@@ -75,7 +75,7 @@ def _open_output(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
         yield file
 
 
-def _print(dump: LogDump, out: BinaryIO) -> None:
+def _print_dump(dump: LogDump, out: BinaryIO) -> None:
     """Write the output, and print decisions, notes and errors in between."""
     for line in dump.decisions:
         print_text(f"kafkaframes: {line}", err=True)
@@ -88,7 +88,7 @@ def _print(dump: LogDump, out: BinaryIO) -> None:
 
 
 def _print_messages(dump: LogDump, notes: int, errors: int, out: BinaryIO) -> tuple[int, int]:
-    """Print the new notes and errors, after the output to which they belong. Return the numbers of all."""
+    """Print the new notes and errors, after the output to which they belong. Return how many are printed in all."""
     if len(dump.notes) > notes or len(dump.errors) > errors:
         out.flush()
     for note in dump.notes[notes:]:

@@ -21,7 +21,7 @@ from kafkaframes.cli.options import (
     workers_option,
 )
 from kafkaframes.cli.outcome_text import PIPED_TABLE_WIDTH, build_tables, print_problems
-from kafkaframes.cli.sources import are_topics, check_source_flags, convert_to_topic_settings, make_topic_read
+from kafkaframes.cli.sources import are_topics, check_source_flags, convert_to_topic_settings, make_live_read_options
 from kafkaframes.cli.text import escape_unprintable, format_size, make_console, print_note
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.export.topic_export import TopicExport
 
-EXIT_INCOMPLETE = 1
-_FLAGS_NOT_FROM_SETTINGS = (
+EXIT_INCOMPLETE = 1  # exit status if a range or segment is not exported
+_SETTINGS_WITH_OWN_FLAGS = (
     "timestamp",
     "keys",
     "key_regex",
@@ -54,7 +54,7 @@ _FLAGS_NOT_FROM_SETTINGS = (
 @add_connection_options
 @add_click_options(*key_options, master_option, workers_option, json_option)
 @add_budget_option
-@add_log_settings("sources", kind=ExportSettings, leave_out=_FLAGS_NOT_FROM_SETTINGS)
+@add_log_settings("sources", kind=ExportSettings, leave_out=_SETTINGS_WITH_OWN_FLAGS)
 def command(
     sources: tuple[str, ...],
     settings: ExportSettings,
@@ -93,7 +93,7 @@ def command(
     target = to if output is None else output
     if target is None:
         raise OptionError("the destination is missing; specify --to DIR, or -o FILE.parquet")
-    job = _plan(sources, settings, target, connection)
+    job = _plan_export(sources, settings, target, connection)
     if master is not None and not as_json:
         print_note(f"starting Spark at {master} ...")
     with workers.open_runner(master, jobs, label="exporting", size_bytes=job.size_bytes) as run:
@@ -107,7 +107,7 @@ def command(
         sys.exit(EXIT_INCOMPLETE)
 
 
-def _plan(
+def _plan_export(
     sources: tuple[str, ...], settings: ExportSettings, to: str, connection: dict[str, Any]
 ) -> FileExport | TopicExport:
     """Return the planned export of logs or of live topics."""
@@ -119,7 +119,7 @@ def _plan(
     output = {"overwrite": settings.overwrite, "single_file": settings.single_file}
     if is_live:
         live_settings = convert_to_topic_settings(settings, TopicExportSettings)
-        read = make_topic_read(sources, live_settings, **connection)
+        read = make_live_read_options(sources, live_settings, **connection)
         return plan_topic_export(read, live_settings.make_file_settings(to), **output)
     read_logs = settings.make_read_options(sources, replicas=settings.replicas)
     return plan_log_export(read_logs, settings.make_file_settings(to), **output)

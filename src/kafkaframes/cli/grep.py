@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 EXIT_NOTHING, EXIT_DAMAGED = 1, 2
-# The flags that are arguments of ``grep_log`` under the same name.
-_ARGUMENTS = (
+# Names of the flags that are passed to ``grep_log`` as arguments of the same name.
+_GREP_LOG_ARGUMENTS = (
     *("topics", "partitions", "start", "end", "isolation", "control_records", "on_damage", "replicas"),
     *("fields", "max_count", "follow"),
 )
@@ -83,7 +83,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
         ignore_case=ignores_case,
         key_files=settings.key_files,
         follow_links=settings.follow_links,
-        **{name: flags[name] for name in _ARGUMENTS},
+        **{name: flags[name] for name in _GREP_LOG_ARGUMENTS},
     )
     count = 0
     errors = 0
@@ -130,10 +130,10 @@ def _print_rows(rows: pa.RecordBatch, *, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(_record_to_json(topic, partition, offset, timestamp, key, value, headers or [])))
             continue
-        click.echo(f"{topic}-{partition}@{offset} {format_time(timestamp)} {_text(key)} {_text(value)}")
+        click.echo(f"{topic}-{partition}@{offset} {format_time(timestamp)} {_format_bytes(key)} {_format_bytes(value)}")
 
 
-def _text(raw: bytes | None) -> str:
+def _format_bytes(raw: bytes | None) -> str:
     """Return bytes as printable text, "(null)" for null."""
     return "(null)" if raw is None else escape_unprintable(raw.decode("utf-8", "backslashreplace"))
 

@@ -14,9 +14,9 @@ from kafkaframes.cli.connecting import (
     add_confirmation,
     as_json_option,
     make_connecting_group,
-    pairs_of,
+    parse_pairs,
+    parse_topic_partition,
     print_rows,
-    topic_partition_of,
     with_admin,
 )
 from kafkaframes.cli.text import parse_milliseconds, print_note, print_text
@@ -102,7 +102,7 @@ def _describe_group(admin: Admin, name: str) -> AnyDescription | None:
             if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                 raise
         else:
-            if result.state.lower() != "dead":  # before KIP-1043, a group that does not exist is dead
+            if result.state.lower() != "dead":  # before KIP-1043, brokers report a group that does not exist as Dead
                 return result
     return None
 
@@ -243,7 +243,7 @@ def _build_state_row(name: str, result: AnyDescription | None) -> dict[str, Any]
     "topics",
     multiple=True,
     metavar="TOPIC[:N,N]",
-    help="Topic to reset, with all partitions or with these; repeatable.",
+    help="Topic to reset: all its partitions, or only the given ones; repeatable.",
 )
 @click.option("--all-topics", is_flag=True, help="Reset all partitions with committed offsets of the group.")
 @click.option("--to-earliest", is_flag=True)
@@ -355,7 +355,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
         committed_offsets = _read_offsets(admin, group, is_share=is_share)
         partitions: list[TopicPartition] = []
         for text in topics:
-            named_partitions = partitions_of(admin, [text])
+            named_partitions = select_partitions(admin, [text])
             matches = [partition for partition in named_partitions if partition in committed_offsets]
             if not matches or (":" in text and len(matches) < len(named_partitions)):
                 missing = ", ".join(str(partition) for partition in named_partitions if partition not in matches)
@@ -406,8 +406,8 @@ class ResetOptions:
     from_file: str | None = None
 
     @property
-    def targets(self) -> list[str]:
-        """The specified options that define the new offsets."""
+    def target_options(self) -> list[str]:
+        """Names of the specified options that define the new offsets."""
         flags = [name for name in ("to_earliest", "to_latest", "to_current") if getattr(self, name)]
         values = ("to_offset", "to_datetime", "shift_by")
         return flags + [name for name in values if getattr(self, name) is not None]
@@ -422,18 +422,18 @@ def choose_new_offsets(admin: Admin, options: ResetOptions) -> Offsets:
     if options.from_file is not None:
         offsets |= _read_offsets_file(options.from_file, options.group)
     if not (options.topics or options.all_topics):
-        if options.targets:
+        if options.target_options:
             raise OptionError("specify topics with --topic TOPIC or --all-topics")
         return offsets
-    if len(options.targets) != 1:
+    if len(options.target_options) != 1:
         raise OptionError("specify one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")
     partitions = list(_read_offsets(admin, options.group, is_share=options.is_share)) if options.all_topics else []
-    partitions += [topic for topic in partitions_of(admin, options.topics) if topic not in partitions]
-    return offsets | (_OFFSET_CHOOSERS[options.targets[0]](admin, options, partitions) if partitions else {})
+    partitions += [topic for topic in select_partitions(admin, options.topics) if topic not in partitions]
+    return offsets | (_CHOOSER_BY_OPTION[options.target_options[0]](admin, options, partitions) if partitions else {})
 
 
-def partitions_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions of ``TOPIC`` (all) or ``TOPIC:N,N``."""
+def select_partitions(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
+    """Return all partitions of each ``TOPIC``, and partitions N of each ``TOPIC:N,N``."""
     from kafkaframes.client import TopicPartition
 
     partitions = []
@@ -453,8 +453,8 @@ def _parse_special_offsets(admin: Admin, texts: tuple[str, ...]) -> Offsets:
     from kafkaframes.client import EARLIEST, LATEST, TopicPartition
 
     offsets = {}
-    for name, text in pairs_of(texts).items():
-        partition = TopicPartition(*topic_partition_of(name))
+    for name, text in parse_pairs(texts).items():
+        partition = TopicPartition(*parse_topic_partition(name))
         special = {"earliest": EARLIEST, "latest": LATEST}.get(text)
         if special is not None:
             offsets[partition] = admin.list_offsets({partition: special})[partition]
@@ -479,8 +479,8 @@ def _read_offsets_file(path: str, group: str) -> Offsets:
     return offsets
 
 
-def _to_end(limit: int) -> Callable[[Admin, ResetOptions, list[TopicPartition]], Offsets]:
-    """Return the reset function that chooses the earliest or latest offset of each partition."""
+def _make_limit_chooser(limit: int) -> Callable[[Admin, ResetOptions, list[TopicPartition]], Offsets]:
+    """Return a function that chooses the earliest or latest offset of each partition."""
     return lambda admin, options, partitions: admin.list_offsets(dict.fromkeys(partitions, limit))
 
 
@@ -490,13 +490,13 @@ def _choose_current(admin: Admin, options: ResetOptions, partitions: list[TopicP
     return {partition: committed_offsets[partition] for partition in partitions if partition in committed_offsets}
 
 
-def _to_offset(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
+def _choose_fixed_offset(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
     """Return the requested offset for each partition, limited to its log."""
     return _limit_to_log(admin, dict.fromkeys(partitions, options.to_offset or 0))
 
 
 def _choose_by_time(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
-    """Return the first offset at or after the time in each partition; its end if there is none."""
+    """Return the first offset at or after the time in each partition, or the end offset if no record is that late."""
     timestamp = parse_milliseconds(options.to_datetime or "")
     offsets, ends = (
         admin.list_offsets(dict.fromkeys(partitions, timestamp)),
@@ -519,11 +519,11 @@ def _limit_to_log(admin: Admin, offsets: Offsets) -> Offsets:
     return {partition: min(max(offset, starts[partition]), ends[partition]) for partition, offset in offsets.items()}
 
 
-_OFFSET_CHOOSERS: dict[str, Callable[[Admin, ResetOptions, list[TopicPartition]], Offsets]] = {
-    "to_earliest": _to_end(-2),
-    "to_latest": _to_end(-1),
+_CHOOSER_BY_OPTION: dict[str, Callable[[Admin, ResetOptions, list[TopicPartition]], Offsets]] = {
+    "to_earliest": _make_limit_chooser(-2),
+    "to_latest": _make_limit_chooser(-1),
     "to_current": _choose_current,
-    "to_offset": _to_offset,
+    "to_offset": _choose_fixed_offset,
     "to_datetime": _choose_by_time,
     "shift_by": _shift_committed,
 }

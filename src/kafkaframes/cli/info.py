@@ -35,16 +35,16 @@ from kafkaframes.storage.log.swaps import swap_findings
 if TYPE_CHECKING:
     from rich.console import Console
 
-EXIT_UNREADABLE = 1
+EXIT_UNREADABLE = 1  # exit status if a segment or directory could not be read
 MAX_LISTED_UNREADABLE = 20  # largest number of unreadable segments to show with their reasons
 MAX_PARTITION_ROWS = 60  # above this number, the table has one row per topic by default
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
-_COLUMNS_OMITTED_BELOW = (
+_COLUMNS_OMITTED_BELOW_WIDTH = (
     (115, {"formats", "from"}),
     (95, {"segments"}),
 )  # columns to omit on terminals that are narrower than this width
 _MIN_WIDTH_FOR_TIMES = 140  # narrower terminals show days instead of times
-_RIGHT_ALIGNED = {"partition", "segments", "size", "start", "end", "records"}
+_RIGHT_ALIGNED_HEADINGS = {"partition", "segments", "size", "start", "end", "records"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,18 @@ class _TableRow:
             f"{single_partition.log_start_offset:,}" if single_partition else "",
             f"{single_partition.log_end_offset:,}"
             if single_partition
-            else f"{sum(map(_span, self.partitions)):,} in all",
+            else f"{sum(map(_count_offsets, self.partitions)):,} in all",
             f"{records:,}" if is_deep else "",
-            _mix_text(one.sum_by_name("codecs") for one in self.partitions),
-            _mix_text(one.sum_by_name("magics") for one in self.partitions),
-            _time_text(first)[:length],
-            _time_text(last)[:length],
+            _format_names_by_count(one.sum_by_name("codecs") for one in self.partitions),
+            _format_names_by_count(one.sum_by_name("magics") for one in self.partitions),
+            _format_time(first)[:length],
+            _format_time(last)[:length],
             ", ".join(dict.fromkeys(remark for one in self.partitions for remark in _list_remarks(one))),
         ]
 
 
-def _span(entry: PartitionSummary) -> int:
-    """Return the number of offsets in a partition."""
+def _count_offsets(entry: PartitionSummary) -> int:
+    """Return the number of offsets between log start and log end."""
     return entry.log_end_offset - entry.log_start_offset
 
 
@@ -92,18 +92,18 @@ def _list_remarks(entry: PartitionSummary) -> list[str]:
     return remarks + ([f"{count_text(unreadable_count, 'segment')} unreadable"] if unreadable_count else [])
 
 
-def _time_text(timestamp_ms: int) -> str:
-    """Return a time as text, "" if it is unknown."""
+def _format_time(timestamp_ms: int) -> str:
+    """Return a time as text, or an empty text if the time is unknown."""
     return format_time(timestamp_ms) if timestamp_ms != -1 else ""
 
 
-def _mix_text(mixes: Iterable[Counter[str]]) -> str:
-    """Return the names in the counters, the most frequent first."""
+def _format_names_by_count(mixes: Iterable[Counter[str]]) -> str:
+    """Return the names in the counters as text, most frequent first."""
     return " ".join(name for name, _ in sum(mixes, Counter[str]()).most_common())
 
 
-def _walk(task: tuple[FileSystem, Segment], *, deep: bool) -> SegmentSummary:
-    """Return the summary of a segment from all batch headers, or from the first and last only."""
+def _summarize_segment(task: tuple[FileSystem, Segment], *, deep: bool) -> SegmentSummary:
+    """Summarize a segment from all its batch headers (``deep``), or from the first and last only."""
     return (summary.summarize_all_headers if deep else summary.summarize_quickly)(*task)
 
 
@@ -113,7 +113,7 @@ def _summarize_partitions(
     tasks = summary.list_tasks(directories)
     size_of = partial(_count_bytes_to_read, deep=deep)
     result = workers.run_in_order(
-        partial(_walk, deep=deep), tasks, size_of=size_of, workers=jobs, label="walking headers"
+        partial(_summarize_segment, deep=deep), tasks, size_of=size_of, workers=jobs, label="walking headers"
     )
     return [
         (
@@ -128,7 +128,7 @@ def _summarize_partitions(
 
 
 def _count_bytes_to_read(task: tuple[FileSystem, Segment], *, deep: bool) -> int:
-    """Return the size of a segment for the division of work; 0 if only few headers are read."""
+    """Return how many bytes of a segment are read: its size, or 0 (meaning few) without ``deep``."""
     return task[1].size_bytes if deep else 0
 
 
@@ -166,21 +166,21 @@ def _print_table(to: Console, directory: LogDirectory, partitions: list[Partitio
     is_deep = any(one.is_deep for one in partitions)
     rows = [(row.topic, row.format_cells(is_deep=is_deep, width=to.width)) for row in _build_rows(partitions, by=by)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    left_out = {name for width, columns in _COLUMNS_OMITTED_BELOW if to.width < width for name in columns}
+    left_out = {name for width, columns in _COLUMNS_OMITTED_BELOW_WIDTH if to.width < width for name in columns}
     used_columns = [
         column
         for column, name in enumerate(_HEADINGS)
         if name not in left_out and any(cells[column] for _, cells in rows)
     ]
     for column in used_columns:
-        justify: Any = "right" if _HEADINGS[column] in _RIGHT_ALIGNED else "left"
+        justify: Any = "right" if _HEADINGS[column] in _RIGHT_ALIGNED_HEADINGS else "left"
         table.add_column(_HEADINGS[column], justify=justify, no_wrap=column < 8, style="bold" if column == 0 else "")
     for topic, cells in rows:
         style = "dim" if topic.startswith("__") else ""
         table.add_row(*(Text(escape_unprintable(cells[column])) for column in used_columns), style=style)
-    print_styled(to, _heading_text(directory), style="bold cyan")
+    print_styled(to, _format_heading(directory), style="bold cyan")
     to.print(table)
-    print_styled(to, _totals_text(partitions, is_deep=is_deep))
+    print_styled(to, _format_totals(partitions, is_deep=is_deep))
     unread = [segment.problem for one in partitions for segment in one.segments if segment.problem]
     for reason in unread[:MAX_LISTED_UNREADABLE]:
         print_styled(to, f"! not read: {reason}", style="yellow")
@@ -197,7 +197,7 @@ def _print_table(to: Console, directory: LogDirectory, partitions: list[Partitio
     to.print()
 
 
-def _heading_text(directory: LogDirectory) -> str:
+def _format_heading(directory: LogDirectory) -> str:
     """Return a log directory's path, node id, cluster id and shutdown state as text."""
     meta = directory.meta
     parts = [directory.path]
@@ -208,7 +208,7 @@ def _heading_text(directory: LogDirectory) -> str:
     return " · ".join(parts)
 
 
-def _totals_text(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
+def _format_totals(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     """Return the number of topics, partitions and segments, their size, and how the values were read."""
     live_partitions = [partition for partition in partitions if not partition.state]
     segments = sum(len(partition.segments) for partition in partitions)

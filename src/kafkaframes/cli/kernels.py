@@ -88,7 +88,7 @@ def print_status() -> None:
 
 
 def _choose_folder() -> Path:
-    """Return the folder to which kernels are written. None that is writable is an error."""
+    """Return the folder to which kernels are written. If none is writable, raise an error."""
     folder = directories.cache_folder()
     if folder is None:
         reasons = "; ".join(f"{entry.folder}: {entry.distrust or 'read-only'}" for entry in directories.cache_folders())
@@ -102,13 +102,13 @@ def _make_progress_report(count: int) -> Callable[[workers.Job], None]:
     """Return a function that reports each finished job with the time since the first start, in seconds."""
     finished_jobs, start = 0, time.monotonic()
 
-    def tell(job: workers.Job) -> None:
+    def report_job(job: workers.Job) -> None:
         nonlocal finished_jobs
         finished_jobs += 1
         seconds = time.monotonic() - start
         click.echo(f"  {finished_jobs}/{count} {job[1].removeprefix('kafkaframes.')} ({seconds:.0f} s)")
 
-    return tell
+    return report_job
 
 
 _ARCHIVE_FORMATS: Final = {".zip": "zip", ".tgz": "gztar", ".tar.gz": "gztar"}

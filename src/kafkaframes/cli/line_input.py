@@ -17,7 +17,7 @@ from types import FrameType
 from typing import BinaryIO, Final
 
 _READ_CHUNK_BYTES: Final = 1 << 18
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignal:
@@ -51,7 +51,7 @@ def catch_signals() -> Iterator[StopSignal]:
     """Defer the first Ctrl-C or SIGTERM to the end of the block, where it has its usual effect."""
     stop = StopSignal()
     is_main_thread = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.signal(number, stop.handle_signal) for number in _SIGNALS} if is_main_thread else {}
+    handlers = {number: signal.signal(number, stop.handle_signal) for number in _STOP_SIGNALS} if is_main_thread else {}
     try:
         yield stop
     finally:

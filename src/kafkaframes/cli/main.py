@@ -26,8 +26,8 @@ from kafkaframes.errors.exceptions import rename_settings
 from kafkaframes.storage.files.names import escape_unprintable
 
 
-def flags_of(command: click.Command | None) -> Mapping[str, str]:
-    """Return the flags that represent settings in messages, by setting name."""
+def list_flags_by_setting(command: click.Command | None) -> Mapping[str, str]:
+    """Return the flag to print in messages in place of each setting, by setting name."""
     commands = [command, *getattr(command, "commands", {}).values()] if command else []  # a group and its subcommands
     options = [option for entry in commands for option in entry.params if isinstance(option, click.Option)]
     names = {str(option.name): max(option.opts, key=len) for option in options}
@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KafkaframesError as error:
-            rename_settings(error, flags_of(ctx.meta.get(_COMMAND_KEY)))
+            rename_settings(error, list_flags_by_setting(ctx.meta.get(_COMMAND_KEY)))
             if ctx.parent is None and _MISSING_DASH_TEXT in str(error):
                 raise OptionError(f"{error}; this command cannot read standard input, so specify a path") from error
             raise
@@ -247,7 +247,7 @@ COMMANDS = {name: row for rows in COMMAND_SECTIONS.values() for name, row in row
 
 # Exceptions that signal handlers raise -> signal.
 _SIGNAL_BY_EXCEPTION: dict[type[BaseException], int] = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
-_INTERRUPT_DELAY_S = 0.01
+_INTERRUPT_DELAY_S = 0.01  # time between checks whether the main thread has left the handler
 
 
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -279,7 +279,7 @@ def main() -> None:
 
     After Ctrl-C or ``kill``, the command cleans up and ends with the exit status of a shell.
     """
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, _exit_for_signal)
     atexit.register(_ignore_signals)
     sys.unraisablehook = _resend_signal
     _open_closed_streams()
@@ -328,7 +328,7 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _stop(number: int, _: FrameType | None) -> None:
+def _exit_for_signal(number: int, _: FrameType | None) -> None:
     """Exit with the shell's status for a signal."""
     sys.exit(128 + number)
 

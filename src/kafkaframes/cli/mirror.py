@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import client_properties_of, timeout_option
+from kafkaframes.cli.connecting import parse_client_properties, timeout_option
 from kafkaframes.cli.options import add_settings_flags, json_option
-from kafkaframes.cli.placeholders import HELP_TEXT
+from kafkaframes.cli.placeholders import PLACEHOLDER_HELP
 from kafkaframes.cli.text import print_note, print_text
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.mirror.settings import MirrorReport
 
-EXIT_INCOMPLETE = 1  # a part of the source directory could not be read
-_FLAGS_NOT_FROM_SETTINGS = (
+EXIT_INCOMPLETE = 1  # exit status if a part of the source directory could not be read
+_SETTINGS_WITH_OWN_FLAGS = (
     *("timeout_s", "source_properties", "target_properties"),  # settings with flags of their own
     *("group_interval_s", "topic_interval_s"),
 )
@@ -40,20 +40,20 @@ _EXIT_STOPPED = 3  # exit status of a copy that was stopped before it was comple
     metavar="B",
     help="Target: bootstrap servers (host:port), or a log directory, which is created if missing.",
 )
-@add_settings_flags(MirrorSettings, *_FLAGS_NOT_FROM_SETTINGS)
+@add_settings_flags(MirrorSettings, *_SETTINGS_WITH_OWN_FLAGS)
 @click.option(
     "--from-property",
     "source_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"Client property for the source; repeatable. {HELP_TEXT}",
+    help=f"Client property for the source; repeatable. {PLACEHOLDER_HELP}",
 )
 @click.option(
     "--to-property",
     "target_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"Client property for the target; repeatable. {HELP_TEXT}",
+    help=f"Client property for the target; repeatable. {PLACEHOLDER_HELP}",
 )
 @timeout_option
 @json_option
@@ -75,7 +75,7 @@ def command(source: str, target: str, as_json: bool, timeout: float, **flags: An
     import asyncio
 
     for end in ("source_properties", "target_properties"):
-        flags[end] = client_properties_of(flags[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
+        flags[end] = parse_client_properties(flags[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
     report = asyncio.run(_run_mirror(source, target, MirrorSettings(**flags, timeout_s=timeout)))
     print_text(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if report.was_stopped:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from kafkaframes.cli.placeholders import HELP_TEXT, resolve_placeholders
+from kafkaframes.cli.placeholders import PLACEHOLDER_HELP, resolve_placeholders
 from kafkaframes.cli.text import print_text
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
 from kafkaframes.jobs.settings import (
@@ -164,7 +164,7 @@ _LIST_TYPES = (Sequence[str], Sequence[int], _NAME_TYPES, _NUMBER_TYPES)
 
 
 class RecordFormat(click.Choice[str]):
-    """A record format as Kafka writes it, v2 for format 2."""
+    """Click type for a record format in Kafka's notation, in which v2 is format 2."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number of the format."""
@@ -186,7 +186,7 @@ def _list_choice_texts(settings: type, entry: Field[Any]) -> list[str]:
     return [f"v{choice}" if isinstance(choice, int) else str(choice) for choice in choices_of(settings, entry)]
 
 
-_FLAG_TYPES = {POSITION_METAVAR: parse_position, "PATH": ExistingPath()}
+_CLICK_TYPE_BY_METAVAR = {POSITION_METAVAR: parse_position, "PATH": ExistingPath()}
 
 
 def _make_flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
@@ -197,13 +197,13 @@ def _make_flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
         names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
     options: dict[str, Any] = {"help": facts["meaning"], "metavar": facts["shown"], "default": entry.default}
     if not entry.repr:  # the value may contain a password
-        options |= {"help": f"{facts['meaning']} {HELP_TEXT}", "callback": _resolve_secret}
+        options |= {"help": f"{facts['meaning']} {PLACEHOLDER_HELP}", "callback": _resolve_secret}
     options["show_default"] = entry.default not in (None, False, ())
     if _is_required(entry):
         options |= {"default": None, "show_default": False}
     options |= _choose_click_type(settings, entry)
     if entry.default == ():
-        options |= {"multiple": True, "callback": _pairs if value_type not in _LIST_TYPES else None}
+        options |= {"multiple": True, "callback": _parse_pairs if value_type not in _LIST_TYPES else None}
     return click.option(*names, entry.name, **options)
 
 
@@ -217,8 +217,8 @@ def _choose_click_type(settings: type, entry: Field[Any]) -> dict[str, Any]:
         return {"type": click.Choice(choices)}
     if facts["shown"] == "SIZE":
         return {"type": parse_size_flag, "default": f"{cast(int, entry.default) >> 20}m"}
-    if facts["shown"] in _FLAG_TYPES:
-        return {"type": _FLAG_TYPES[facts["shown"]]}
+    if facts["shown"] in _CLICK_TYPE_BY_METAVAR:
+        return {"type": _CLICK_TYPE_BY_METAVAR[facts["shown"]]}
     if value_type is float:
         return {"type": click.FloatRange(facts["least"])}
     if value_type in (int, int | None, Sequence[int], _NUMBER_TYPES):
@@ -231,7 +231,9 @@ def _resolve_secret(context: click.Context, option: click.Parameter, text: str |
     return None if text is None else resolve_placeholders({option.opts[0]: text})[option.opts[0]]
 
 
-def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _parse_pairs(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
     """Return the NAME=VALUE texts of a repeated option as pairs."""
     return tuple(parse_pair(text, f"{option.opts[0]} ", str(option.metavar), has_value=True) for text in texts)
 
@@ -261,10 +263,10 @@ def add_log_settings(
             complete(flags)
             for entry in filter(_is_required, fields(settings_class)):
                 if flags[entry.name] is None:
-                    raise OptionError(f"give `{entry.name}`: {', '.join(_list_choice_texts(settings_class, entry))}")
+                    raise OptionError(f"specify `{entry.name}`: {', '.join(_list_choice_texts(settings_class, entry))}")
             settings = settings_class(**{name: flags.pop(name) for name in field_names})
             if not settings.follow_links:
-                print_links([path for name in names for path in _as_list(flags[name])])
+                print_links([path for name in names for path in _to_list(flags[name])])
             return command(**flags, **({"settings": settings} if kind else {"storage": settings.storage}))
 
         return add_settings_flags(settings_class, *leave_out)(run)  # type: ignore[return-value]
@@ -288,8 +290,8 @@ def add_budget_option(command: Command) -> Command:
     return _budget_option(run)  # type: ignore[return-value]
 
 
-def _as_list(value: Any) -> Sequence[str]:
-    """Return a single text as a list; a sequence unchanged."""
+def _to_list(value: Any) -> Sequence[str]:
+    """Return a single text as a list of one element, and a sequence unchanged."""
     return [value] if isinstance(value, str) else value
 
 

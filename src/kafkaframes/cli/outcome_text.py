@@ -41,12 +41,12 @@ def build_tables(summary: ExportSummary) -> Iterable[Any]:
     yield _build_codecs_table(summary)
     yield _build_dropped_table(summary) if summary.dropped else "[bold]Left out[/]  nothing"
     if summary.internal_topics:
-        names = _plain(", ".join(summary.internal_topics))
+        names = _escape_text(", ".join(summary.internal_topics))
         yield f"[bold]Not read[/]  internal topics: {names} [dim](--internal-topics)[/]"
     yield ""
 
 
-def _plain(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Escape text for the terminal and for rich markup."""
     return escape(escape_unprintable(text))
 
@@ -65,7 +65,7 @@ def _build_topics_table(summary: ExportSummary) -> Table:
     table = _make_table("Records", "topic", "partitions", "records", "bytes", "first", "last")
     for topic in summary.topics:
         table.add_row(
-            f"[bold]{_plain(topic.topic)}[/]",
+            f"[bold]{_escape_text(topic.topic)}[/]",
             f"{topic.partitions}",
             f"{topic.records:,}",
             format_size(topic.payload_bytes),
@@ -92,7 +92,7 @@ def _build_dropped_table(summary: ExportSummary) -> Table:
     table = _make_table("Left out", "what", "batches", "records", "in the log")
     for entry in summary.dropped:
         records = "?" if entry.records is None else f"{entry.records:,}"
-        table.add_row(_plain(entry.reason), f"{entry.batches:,}", records, format_size(entry.log_bytes))
+        table.add_row(_escape_text(entry.reason), f"{entry.batches:,}", records, format_size(entry.log_bytes))
     return table
 
 

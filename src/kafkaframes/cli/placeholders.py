@@ -15,7 +15,7 @@ from typing import Final
 
 from kafkaframes.errors import OptionError
 
-HELP_TEXT: Final = "Take secrets from ${file:PATH:KEY} or ${env:NAME}."
+PLACEHOLDER_HELP: Final = "Take secrets from ${file:PATH:KEY} or ${env:NAME}."
 _PLACEHOLDER: Final = re.compile(r"\$\{(env|file|directory):([^{}]*)\}")
 
 

@@ -129,11 +129,13 @@ def _queue_table(
         row = next((step for step in error.path if isinstance(step, int)), None)
         if row is None:
             raise
-        raise OptionError(f"{row_name} {rows_before + row + 1}: {error.reason}; {_summary_text(rows_before)}") from None
+        raise OptionError(
+            f"{row_name} {rows_before + row + 1}: {error.reason}; {_describe_written_count(rows_before)}"
+        ) from None
     return producer.queue_arrow(table, topic=topic)
 
 
-def _summary_text(count: int) -> str:
+def _describe_written_count(count: int) -> str:
     """Return how many records were written, for the message of a failed run."""
     if not count:
         return "nothing is written"
@@ -166,7 +168,7 @@ def _iterate_tables(file: str | None, flags: dict[str, Any], stop: StopSignal, l
                 except OptionError as error:
                     if rows:
                         yield pa.Table.from_pylist(rows, _record_schema())
-                    raise OptionError(f"{error}; {_summary_text(number - 1)}") from None
+                    raise OptionError(f"{error}; {_describe_written_count(number - 1)}") from None
             row_count += len(lines)
             yield pa.Table.from_pylist(rows, _record_schema())
 

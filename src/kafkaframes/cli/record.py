@@ -15,7 +15,7 @@ from kafkaframes.cli.options import ports_option, specs_option
 from kafkaframes.cli.text import format_size, print_text
 from kafkaframes.errors.words import count_text
 
-EXIT_UNREAD = 1
+EXIT_UNREAD = 1  # exit status if a part of the capture could not be read
 
 
 @click.command("record")

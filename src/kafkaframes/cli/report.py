@@ -77,12 +77,12 @@ def command(as_json: bool, specs: str | None, **flags: Any) -> None:
     when = _parse_report_time(flags["generated_at"])
     _check_arguments(to, paths)
     if is_of_traffic:
-        _report_traffic(paths, to, kind, when, specs)
+        _write_traffic_report(paths, to, kind, when, specs)
     else:
-        _report_logs(paths, to, kind, when, flags["jobs"], flags["settings"])
+        _write_log_report(paths, to, kind, when, flags["jobs"], flags["settings"])
 
 
-EXIT_UNREAD = 1
+EXIT_UNREAD = 1  # exit status if a part of the sources could not be read
 _STANDARD_OUTPUT = "-"
 
 
@@ -115,8 +115,8 @@ def _check_arguments(output: str, sources: Sequence[str]) -> None:
         reject_nested_destination(target, sources)
 
 
-def _report_text(report: LogReport, output: str) -> str:
-    """Return the line about a written report: its path, totals and number of errors."""
+def _format_summary_line(report: LogReport, output: str) -> str:
+    """Return the line that describes a written report: its path, totals and number of errors."""
     errors = report.errors()
     verdict = f"{count_text(errors, 'error')} found" if errors else "no damage found"
     if report.caveats and not errors:
@@ -125,7 +125,7 @@ def _report_text(report: LogReport, output: str) -> str:
     return f"{output}: {counts}, {format_size(report.total('size_bytes'))}; {verdict}"
 
 
-def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: str | None) -> None:
+def _write_traffic_report(paths: Sequence[str], to: str, kind: str, when: int, specs: str | None) -> None:
     """Report on captures and request logs."""
     from kafkaframes.capture.files import find_files
     from kafkaframes.jobs.audit.audit import ALL
@@ -143,7 +143,7 @@ def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: 
         sys.exit(EXIT_UNREAD)
 
 
-def _report_logs(
+def _write_log_report(
     paths: Sequence[str], to: str, kind: str, when: int, jobs: int | None, settings: PartitionSettings
 ) -> None:
     from kafkaframes.jobs.report.page import build_report_page
@@ -156,6 +156,6 @@ def _report_logs(
         report = make_report(result, paths=paths, version=__version__, generated_at=when, options=options, run=work)
     _write_page(build_report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
-        print_text(_report_text(report, to))
+        print_text(_format_summary_line(report, to))
     if any(one.check == "unreadable" for one in report.findings):
         sys.exit(EXIT_UNREAD)

@@ -20,7 +20,7 @@ from kafkaframes.jobs.restore.settings import KRAFT, NO_BOOTSTRAP, RestoreSettin
 if TYPE_CHECKING:
     from kafkaframes.jobs.restore.partition import RestoreReport
 
-EXIT_DATA_LOST = 1
+EXIT_DATA_LOST = 1  # exit status if data of the sources is missing in the result
 
 
 @click.command("restore")
@@ -82,15 +82,15 @@ def command(
 
 
 def _add_topic_ids(settings: RestoreSettings, ids_file: str | None) -> RestoreSettings:
-    """Return the settings for an existing cluster, with its topic ids from a file; unchanged without a file."""
+    """Return the settings for a restore into an existing cluster, with its topic ids; without a file, unchanged."""
     if ids_file is None:
         return settings
-    settings = _add_ids_of_file(ids_file, settings)
+    settings = _add_topic_ids_from_file(ids_file, settings)
     return replace(settings, bootstrap=NO_BOOTSTRAP, leader_epoch=settings.leader_epoch or 0)
 
 
-def _add_ids_of_file(path: str, settings: RestoreSettings) -> RestoreSettings:
-    """Read the ids of the requested topics. Without --topic, all topics that have ids are requested."""
+def _add_topic_ids_from_file(path: str, settings: RestoreSettings) -> RestoreSettings:
+    """Return the settings with topic ids from a file. Without --topic, all topics in the file are restored."""
     from kafkaframes.jobs.restore.cluster import read_topic_ids
 
     try:
@@ -149,7 +149,7 @@ def _list_remarks(report: RestoreReport) -> list[str]:
         if entry.open_transactions:
             remarks.append(
                 f"{name}: {count_text(len(entry.open_transactions), 'open transaction')}: "
-                "read_committed ends before that "
+                "read_committed consumers stop at the first of them "
                 "(--open-transactions abort ends them)"
             )
     if report.groups is not None:

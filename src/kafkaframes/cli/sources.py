@@ -74,7 +74,7 @@ def convert_to_topic_settings(settings: Settings, kind: type[TopicSettings]) -> 
     return kind(**values | {"isolation": settings.isolation or "read_committed"})
 
 
-def make_topic_read(
+def make_live_read_options(
     topics: Sequence[str],
     settings: TopicExportSettings | TopicTableSettings,
     *,

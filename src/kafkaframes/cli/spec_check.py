@@ -66,7 +66,7 @@ def list_tags_command(pattern: str, sources: tuple[str, ...], as_json: bool) -> 
     table = [tag for tag in result.tags if pattern.lower() in tag.message.lower()]
     if as_json:
         for tag in table:
-            click.echo(json.dumps(tag._asdict() | {"since": _first_release_of(tag)}))
+            click.echo(json.dumps(tag._asdict() | {"since": _find_first_release(tag)}))
     else:
         _print_tags(table)
     for clash in result.collisions:
@@ -93,13 +93,13 @@ def _print_tags(table: list[Tag]) -> None:
 def _format_tag(tag: Tag) -> tuple[str, ...]:
     """Return a tag's cells: number, field, type, versions, first release and earlier releases."""
     earlier_releases = ", ".join(f"{name} ({release})" for name, release in tag.before)
-    return str(tag.number), tag.field, tag.type, tag.versions, _first_release_of(tag) or "", earlier_releases
+    return str(tag.number), tag.field, tag.type, tag.versions, _find_first_release(tag) or "", earlier_releases
 
 
-def _first_release_of(tag: Tag) -> str | None:
-    """Return the first release that has a tag; for a tag of a proposal, that of the same tag in Kafka's specs."""
-    registered = make_tag_registry().get(tag.key)
-    return tag.since or (registered.since if registered is not None and is_same_field(registered, tag) else None)
+def _find_first_release(tag: Tag) -> str | None:
+    """Return the first release with a tag. If the specs do not name it, the same field of Kafka's own specs does."""
+    kafka_tag = make_tag_registry().get(tag.key)
+    return tag.since or (kafka_tag.since if kafka_tag is not None and is_same_field(kafka_tag, tag) else None)
 
 
 _STYLES_BY_VERDICT = {"breaking": "bold red", "note": "yellow", "compatible": "green"}

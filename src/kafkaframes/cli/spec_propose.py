@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.scale import ByteRate
 
 _COUNT_HEADINGS = ("count", "before", "after", "saved", "%")
-_MAX_CHANGE_LINES = 60
+_MAX_PRINTED_CHANGES = 60
 
 
 @click.command("propose")
@@ -111,7 +111,7 @@ def _print_changes(settings: ProposalSettings, *, is_whole: bool) -> None:
     changed_rows = list(list_spec_changes(settings))
     lines = 0
     for message, changes in changed_rows:
-        if lines > _MAX_CHANGE_LINES and not is_whole:
+        if lines > _MAX_PRINTED_CHANGES and not is_whole:
             print_text(
                 f"... and more: {count_text(len(changed_rows), 'message')} "
                 f"{verb_text(len(changed_rows), 'changes', 'change')}; --output lists them all"

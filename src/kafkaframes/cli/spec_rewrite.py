@@ -50,7 +50,7 @@ def write_proposal_specs(file: str, source: str | None, target: Path) -> None:
             f"{name} {result.before[name].valid_versions.highest} -> {result.after[name].valid_versions.highest}"
         )
     findings = result.check()
-    for line in _has_breaking_change(findings):
+    for line in _describe_breaking_changes(findings):
         click.echo(line)
     click.echo(
         f"{most_severe(findings)} (spec check): {count_text(len(result.changed_names), 'message')} "
@@ -69,7 +69,7 @@ def _load_change_function(file: str) -> Callable[[Kip], object]:
     return function  # type: ignore[no-any-return]
 
 
-def _has_breaking_change(findings: Iterable[SpecChange]) -> Iterator[str]:
+def _describe_breaking_changes(findings: Iterable[SpecChange]) -> Iterator[str]:
     """Yield a line for each breaking change."""
     for finding in findings:
         if finding.verdict == "breaking":
@@ -94,7 +94,9 @@ _RESULT_COLUMNS: Final = (
 @click.option("--from", "source", metavar="DIR|ZIP|JAR", help="Specs to rewrite  [default: the catalog's].")
 @click.option("--to", "target", type=click.Path(file_okay=False, path_type=Path), required=True, help="A new folder.")
 @click.option(
-    "--suffix", is_flag=True, help="Also tag fields whose names end so (PartitionErrorCode, AcknowledgeErrorMessage)."
+    "--suffix",
+    is_flag=True,
+    help="Also tag fields whose names end in ErrorCode or ErrorMessage (PartitionErrorCode).",
 )
 @click.option(
     "--as-written", is_flag=True, help="Also change ApiVersions and unreleased versions, as the document specifies."
@@ -142,7 +144,7 @@ def _iterate_rows(rewrite_result: RewriteResult) -> Iterator[dict[str, Any]]:
 
 
 def _make_row(rewrite_result: RewriteResult, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
-    """Return a row of the result table, with None for columns that are not given."""
+    """Return a row of the result table, with None in the columns that are not in ``cells``."""
     row = {"api_key": rewrite_result.specs[message].api_key, "message": message, "field": ".".join(path)}
     return dict.fromkeys(_RESULT_COLUMNS) | row | cells
 
@@ -165,7 +167,7 @@ def _format_summary(before: Mapping[str, MessageSpec], rewrite_result: RewriteRe
         yield f"{name:<36} {count:>6}  {COUNTS_OF_OCTOBER_2024[name]:>6}"
     yield ""
     result = list(compare_sets(before, rewrite_result.specs))
-    yield from _has_breaking_change(result)
+    yield from _describe_breaking_changes(result)
     counts = ", ".join(f"{sum(one.verdict == v for one in result)} {v}" for v in ("breaking", "note", "compatible"))
     specs = count_text(len(rewrite_result.specs), "spec")
     yield f"{most_severe(result)} (spec check): {counts} changes; {specs} in {target}"

@@ -48,14 +48,14 @@ def _list_apis() -> list[dict[str, object]]:
             "versions": str(api.versions),
             "current": str(api.current_versions) + (" (newest unstable)" if api.is_latest_unstable else ""),
             "flexible": "-" if api.flexible_since is None else f"{api.flexible_since}+",
-            "flexible since": _flexible_release(api) or "-",
+            "flexible since": _find_first_flexible_release(api) or "-",
             "headers": _format_header_versions(api),
         }
         for api in catalog.list_apis()
     ]
 
 
-def _flexible_release(api: catalog.Api) -> str | None:
+def _find_first_flexible_release(api: catalog.Api) -> str | None:
     """Return the first release with a flexible version of an API; None if no release has one."""
     return None if api.flexible_since is None else first_release_with(api.key, api.flexible_since)
 
@@ -88,7 +88,7 @@ def _print_list(result: list[dict[str, object]], noun: str) -> None:
     rows = [[str(row[name]) for name in columns] for row in result]
     if result:
         print_table(columns, rows, dim=[row.get("current") == "none" for row in result])
-    click.echo(f"{len(result)} {noun} (Kafka {catalog.newest_release()} and all before)")
+    click.echo(f"{len(result)} {noun} (Kafka {catalog.newest_release()} and all earlier releases)")
 
 
 _CHANGE_SIGNS = {
@@ -160,7 +160,7 @@ def print_layout(name: str, version: int | None, as_bnf: bool, as_json: bool) ->
 def _print_version(spec: MessageSpec, version: int) -> None:
     header = f", header {spec.header_version(version)}" if spec.type in RPC_TYPES else ""
     encoding = "flexible" if spec.is_flexible(version) else "inflexible"
-    _heading_text(spec, f"version {version} ({encoding}{header})")
+    _print_heading(spec, f"version {version} ({encoding}{header})")
     lines = [
         (
             "  " * row.depth + row.name,
@@ -174,7 +174,7 @@ def _print_version(spec: MessageSpec, version: int) -> None:
 
 
 def _print_all_versions(spec: MessageSpec) -> None:
-    _heading_text(spec, f"versions {spec.valid_versions}, flexible {spec.flexible_versions}")
+    _print_heading(spec, f"versions {spec.valid_versions}, flexible {spec.flexible_versions}")
     lines: list[tuple[str, ...]] = []
     for path, entry in walk_fields(spec):
         tag = "" if entry.tag is None else f"{entry.tag} in {entry.tagged_versions}"
@@ -195,7 +195,7 @@ def _print_all_versions(spec: MessageSpec) -> None:
     print_table(("field", "type", "versions", "nullable", "tag", "default", "marks", "about"), lines)
 
 
-def _heading_text(spec: MessageSpec, suffix: str) -> None:
+def _print_heading(spec: MessageSpec, suffix: str) -> None:
     """Print the name, kind and key of a message, and its description."""
     key = "" if spec.api_key is None else f" {spec.api_key}"
     click.echo(f"{click.style(spec.name, bold=True)}: {spec.type}{key}, {suffix}")

@@ -25,7 +25,7 @@ from kafkaframes.cli.options import (
     workers_option,
 )
 from kafkaframes.cli.outcome_text import print_problems, summarize_table
-from kafkaframes.cli.sources import are_topics, check_source_flags, convert_to_topic_settings, make_topic_read
+from kafkaframes.cli.sources import are_topics, check_source_flags, convert_to_topic_settings, make_live_read_options
 from kafkaframes.cli.text import escape_unprintable, format_size, print_note, print_text
 from kafkaframes.cli.workers import open_runner
 from kafkaframes.errors.words import count_text, verb_text
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.tables.job import TableJob
 
 TABLE_FORMATS = ("delta", "iceberg", "parquet")
-EXIT_INCOMPLETE = 1
-_FLAGS_NOT_FROM_SETTINGS = (
+EXIT_INCOMPLETE = 1  # exit status if some records are not in the table
+_SETTINGS_WITH_OWN_FLAGS = (
     "format",
     "timestamp",
     "keys",
@@ -55,7 +55,7 @@ _FLAGS_NOT_FROM_SETTINGS = (
 @add_connection_options
 @add_click_options(*key_options, master_option, workers_option, json_option)
 @add_budget_option
-@add_log_settings("sources", kind=TableSettings, leave_out=_FLAGS_NOT_FROM_SETTINGS)
+@add_log_settings("sources", kind=TableSettings, leave_out=_SETTINGS_WITH_OWN_FLAGS)
 def command(
     sources: tuple[str, ...],
     settings: TableSettings,
@@ -117,7 +117,7 @@ def _plan_table(sources: tuple[str, ...], settings: TableSettings, to: str, conn
     check_source_flags(TableSettings, TopicTableSettings, is_live=is_live)
     if is_live:
         own_settings = convert_to_topic_settings(settings, TopicTableSettings)
-        connect = partial(make_topic_read, sources, own_settings, **connection)
+        connect = partial(make_live_read_options, sources, own_settings, **connection)
         return plan_topic_table(connect, sources, to, own_settings)
     topics = settings.make_filter(settings.topics).topic_names
     return plan_log_table(settings.make_read_options(sources), topics, to, settings)

@@ -47,7 +47,7 @@ __all__ = [
 ]  # fmt: skip
 _PIPED_TABLE_WIDTH = 200  # width of tables in a pipe, which has no width of its own
 _QUIET_KEY = "kafkaframes.quiet"  # key of the meta data of a context and its subcommands
-_CONTROL_CHARACTERS = re.compile(r"[^\n\t]+")
+_TEXT_WITHOUT_LINE_BREAKS_AND_TABS = re.compile(r"[^\n\t]+")
 
 
 def print_text(text: object = "", *, err: bool = False) -> None:
@@ -136,7 +136,7 @@ class _TerminalWriter(RawIOBase):
     def write(self, data: Buffer) -> int:
         text = self._decoder.decode(data)
         self._terminal.write(
-            _CONTROL_CHARACTERS.sub(lambda result: escape_unprintable(result[0]), text).encode(
+            _TEXT_WITHOUT_LINE_BREAKS_AND_TABS.sub(lambda result: escape_unprintable(result[0]), text).encode(
                 "utf-8", "backslashreplace"
             )
         )

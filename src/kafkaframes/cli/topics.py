@@ -13,9 +13,9 @@ from kafkaframes.cli.connecting import (
     add_topic_argument,
     as_json_option,
     make_connecting_group,
-    pairs_of,
+    parse_pairs,
+    parse_topic_partition,
     print_rows,
-    topic_partition_of,
     with_admin,
 )
 from kafkaframes.cli.text import parse_milliseconds, print_text
@@ -69,7 +69,7 @@ def create_topics(names: tuple[str, ...], connect: Connect, **flags: Any) -> Non
                 name=name,
                 num_partitions=flags["partitions"],
                 replication_factor=flags["replication_factor"],
-                configs=pairs_of(flags["configs"]),
+                configs=parse_pairs(flags["configs"]),
             )
             for name in names
         )
@@ -150,7 +150,7 @@ def elect_leaders(partitions: tuple[str, ...], connect: Connect, election_type: 
     """Elect leaders. Default: all partitions whose leader is not the preferred replica."""
     from kafkaframes.client import TopicPartition
 
-    topic_partitions = [TopicPartition(*topic_partition_of(text)) for text in partitions] or None
+    topic_partitions = [TopicPartition(*parse_topic_partition(text)) for text in partitions] or None
     if topic_partitions is None and election_type == "unclean":
         raise OptionError("--type unclean can lose records; specify the partitions")
     with connect() as admin:
@@ -176,13 +176,13 @@ def reassign_partitions(assignments: tuple[str, ...], cancel: tuple[str, ...], c
     from kafkaframes.client import TopicPartition
 
     changes: dict[TopicPartition, list[int] | None] = {
-        TopicPartition(*topic_partition_of(text)): None for text in cancel
+        TopicPartition(*parse_topic_partition(text)): None for text in cancel
     }
-    for name, text in pairs_of(assignments).items():
+    for name, text in parse_pairs(assignments).items():
         ids = text.split(",")
         if not all(number.isdecimal() for number in ids):
             raise OptionError(f"{name}={text}: the value must be node ids, separated by commas")
-        partition = TopicPartition(*topic_partition_of(name))
+        partition = TopicPartition(*parse_topic_partition(name))
         if partition in changes:
             raise OptionError(f"{name} has a new assignment and --cancel; specify only one of them")
         changes[partition] = [int(number) for number in ids]
@@ -249,10 +249,10 @@ def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
     from kafkaframes.client import TopicPartition
 
     end_offsets = {}
-    for name, text in pairs_of(offsets).items():
+    for name, text in parse_pairs(offsets).items():
         if not text.isdecimal() and text != "latest":
             raise OptionError(f"{name}={text}; expected an offset or latest")
-        end_offsets[TopicPartition(*topic_partition_of(name))] = -1 if text == "latest" else int(text)
+        end_offsets[TopicPartition(*parse_topic_partition(name))] = -1 if text == "latest" else int(text)
     with connect() as admin:
         for partition, start in admin.delete_records(end_offsets).items():
             print_text(f"{partition} begins at {start}")
@@ -319,5 +319,5 @@ def set_configs(kind: str, name: str, changes: tuple[str, ...], connect: Connect
     kafkaframes configs set client-metrics producers interval.ms=60000
     """
     with connect() as admin:
-        admin.alter_configs(kind, name, {key: value or None for key, value in pairs_of(changes).items()})
-    print_text(f"changed {', '.join(pairs_of(changes))} of {kind} {name}")
+        admin.alter_configs(kind, name, {key: value or None for key, value in parse_pairs(changes).items()})
+    print_text(f"changed {', '.join(parse_pairs(changes))} of {kind} {name}")

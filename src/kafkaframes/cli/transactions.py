@@ -12,8 +12,8 @@ from kafkaframes.cli.connecting import (
     add_topic_argument,
     as_json_option,
     make_connecting_group,
+    parse_topic_partition,
     print_rows,
-    topic_partition_of,
     with_admin,
 )
 from kafkaframes.cli.text import print_text
@@ -95,7 +95,7 @@ def list_producers(partitions: tuple[str, ...], connect: Connect, as_json: bool)
     """Show the producers of partitions and their open transactions, as the leaders report them."""
     from kafkaframes.client import TopicPartition
 
-    targets = [TopicPartition(*topic_partition_of(text)) for text in partitions]
+    targets = [TopicPartition(*parse_topic_partition(text)) for text in partitions]
     with connect() as admin:
         producers = admin.describe_producers(targets)
     print_rows(_build_producer_rows(producers), as_json, text_without_rows="no producers")
@@ -164,7 +164,7 @@ def abort_transaction(partition: str, connect: Connect, start_offset: int) -> No
     """Abort a hanging transaction in one partition. A transaction that is open at its coordinator is rejected."""
     from kafkaframes.client import TopicPartition
 
-    target = TopicPartition(*topic_partition_of(partition))
+    target = TopicPartition(*parse_topic_partition(partition))
     with connect() as admin:
         states = [
             state

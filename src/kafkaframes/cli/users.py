@@ -14,7 +14,7 @@ from kafkaframes.cli.connecting import (
     add_confirmation,
     as_json_option,
     make_connecting_group,
-    pairs_of,
+    parse_pairs,
     print_rows,
     with_admin,
 )
@@ -126,11 +126,11 @@ def list_quotas(connect: Connect, as_json: bool, **names: str | None) -> None:
     """List the quotas, or those of a user, client id or address. <default> applies to names without their own quota."""
     from kafkaframes.client import QuotaEntity
 
-    entity = QuotaEntity(**_to_names(names))
+    entity = QuotaEntity(**_replace_default_names(names))
     with connect() as admin:
         entities = admin.describe_client_quotas(user=entity.user, client_id=entity.client_id, ip=entity.ip)
     rows = [
-        _entity_names(entity) | {"setting": setting, "value": value}
+        _to_quota_names(entity) | {"setting": setting, "value": value}
         for entity, settings in sorted(entities.items(), key=lambda item: tuple(map(str, item[0])))
         for setting, value in sorted(settings.items())
     ]
@@ -146,7 +146,7 @@ def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None)
     connection_creation_rate (only with --ip).
     """
     values: dict[str, float | None] = {}
-    for setting, text in pairs_of(settings).items():
+    for setting, text in parse_pairs(settings).items():
         try:
             value = values[setting] = float(text)
         except ValueError:
@@ -177,17 +177,17 @@ def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | No
 
 
 def _to_entity(names: dict[str, str | None]) -> QuotaEntity:
-    """Return the quota entity that the flags name. No name is an error."""
+    """Return the quota entity that the flags name. At least one name is required."""
 
     from kafkaframes.client import QuotaEntity
 
     if all(name is None for name in names.values()):
         raise OptionError("specify an entity: --user, --client-id or --ip")
-    return QuotaEntity(**_to_names(names))
+    return QuotaEntity(**_replace_default_names(names))
 
 
-def _to_names(names: dict[str, str | None]) -> dict[str, str | QuotaMatch | None]:
-    """Replace <default> by the default entity."""
+def _replace_default_names(names: dict[str, str | None]) -> dict[str, str | QuotaMatch | None]:
+    """Replace the text ``<default>`` by ``DEFAULT_ENTITY``. An empty name is an error."""
     from kafkaframes.client import DEFAULT_ENTITY
 
     empty = next((key for key, name in names.items() if name == ""), None)
@@ -196,8 +196,8 @@ def _to_names(names: dict[str, str | None]) -> dict[str, str | QuotaMatch | None
     return {key: DEFAULT_ENTITY if name == DEFAULT_ENTITY.value else name for key, name in names.items()}
 
 
-def _entity_names(entity: QuotaEntity) -> dict[str, str | None]:
-    """Return the names of a quota entity by its parts, with the text of the default entity."""
+def _to_quota_names(entity: QuotaEntity) -> dict[str, str | None]:
+    """Return a quota entity's names (user, client id, address), with ``<default>`` for the default entity."""
 
     from kafkaframes.client import DEFAULT_ENTITY
 

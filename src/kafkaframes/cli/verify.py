@@ -28,7 +28,7 @@ from kafkaframes.storage.log.discover import discover, select_partitions
 if TYPE_CHECKING:
     from kafkaframes.jobs.verify.verify import VerifyReport
 
-EXIT_DAMAGED = 1
+EXIT_DAMAGED = 1  # exit status if there are errors, or warnings with --strict
 
 
 @click.command("verify")
@@ -94,17 +94,17 @@ def _print_report(report: VerifyReport, *, show_all: bool) -> None:
         if count > MAX_PRINTED_FINDINGS and not show_all:
             hidden_text = f"{severity.name.lower()}: {check}: and {count - MAX_PRINTED_FINDINGS:,} more (--all)"
             print_styled(out, hidden_text, style=_STYLES_BY_SEVERITY[severity], soft_wrap=True)
-    print_styled(out, _summary_text(report), style=_style_of(report), soft_wrap=True)
+    print_styled(out, _format_summary(report), style=_choose_summary_style(report), soft_wrap=True)
 
 
-def _style_of(report: VerifyReport) -> str:
+def _choose_summary_style(report: VerifyReport) -> str:
     """Return the color of the summary line: red, yellow with caveats, or green."""
     if not report.is_sound:
         return "bold red"
     return "yellow" if report.caveats else "green"
 
 
-def _summary_text(report: VerifyReport) -> str:
+def _format_summary(report: VerifyReport) -> str:
     """Return the verdict, the numbers of what was read, and the number of findings by severity."""
     by_severity = Counter(finding.severity for finding in report.findings)
     counts = ", ".join(

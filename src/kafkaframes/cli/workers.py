@@ -98,7 +98,7 @@ def open_runner(
         size_bytes: amount of work; None if it is unknown. The JVM of a small job optimizes its code less.
     """
     if master is None:
-        with keep_workers(size_of=_size_of, workers=jobs, label=label) as run:
+        with keep_workers(size_of=_task_size_bytes, workers=jobs, label=label) as run:
             yield run
         return
     if jobs is not None:
@@ -107,7 +107,7 @@ def open_runner(
 
     config = _QUICK_JAVA_OPTIONS if size_bytes is not None and size_bytes < MAX_SINGLE_PROCESS_BYTES else None
     with open_spark(master, label, config=config) as spark:
-        yield spark_jobs.create_runner(spark, size_of=_size_of if small else None)
+        yield spark_jobs.create_runner(spark, size_of=_task_size_bytes if small else None)
 
 
 @contextmanager
@@ -126,8 +126,8 @@ def open_spark(master: str, label: str, *, config: dict[str, str] | None = None)
         show(description="stopping Spark")
 
 
-def _size_of(task: Any) -> int:
-    """Return the size of a task, or of its segment or partition, in bytes."""
+def _task_size_bytes(task: Any) -> int:
+    """Return how many bytes a task reads: its own size, or the size of its segment or partition."""
     size = getattr(task, "size_bytes", None)
     return int((getattr(task, "segment", None) or task.partition).size_bytes if size is None else size)
 
@@ -201,12 +201,12 @@ def _begin_worker() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = parent_process()
 
-    def watch() -> None:
+    def exit_with_parent() -> None:
         if parent is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=watch, name="kafkaframes parent watch", daemon=True).start()
+    threading.Thread(target=exit_with_parent, name="kafkaframes parent exit_with_parent", daemon=True).start()
 
 
 def _show_progress(answers: Iterator[_Answer], sizes: Sequence[int], total: int, label: str) -> Iterator[_Answer]:
@@ -256,7 +256,7 @@ def split_traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) ->
     return [TrafficTask(files, share, shares, listening) for share in range(shares)], size_bytes // shares
 
 
-EXIT_UNREAD_INPUT: Final = 1
+EXIT_UNREAD_INPUT: Final = 1  # exit status if a part of a capture or request log could not be read
 
 
 def exit_if_unread(coverage: Coverage) -> None:

@@ -283,7 +283,7 @@ class QuotaExceededError(BrokerError):
     throttle_time_ms: int = 0
 
 
-_CLASS_BY_CODE: Final = {
+_EXCEPTION_CLASS_BY_CODE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicError,
     ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopicError,
     ErrorCode.TOPIC_ALREADY_EXISTS: TopicExistsError,
@@ -301,7 +301,7 @@ _CLASS_BY_CODE: Final = {
 }
 _PARTIAL_FAILURE_CLASSES: Final[dict[type[Any], type[PartialFailureError]]] = {
     kind: type("PartialFailureError", (PartialFailureError, kind), {"__doc__": PartialFailureError.__doc__})
-    for kind in (NetworkError, *dict.fromkeys(_CLASS_BY_CODE.values()))
+    for kind in (NetworkError, *dict.fromkeys(_EXCEPTION_CLASS_BY_CODE.values()))
 }
 
 
@@ -314,7 +314,7 @@ def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerEr
         detail: error message in the broker's response, if any.
     """
     error = ErrorCode(code)
-    kind = _CLASS_BY_CODE.get(error, BrokerError)
+    kind = _EXCEPTION_CLASS_BY_CODE.get(error, BrokerError)
     return kind(f"{subject} ({detail}): {error}" if detail else f"{subject}: {error}", error)
 
 
@@ -336,7 +336,7 @@ class UnknownOutcomeError(KafkaframesError):
 # Rejections by a broker, with Kafka's error codes.
 
 # Kafka's exception -> error code in the response to the producer; UNKNOWN_SERVER_ERROR for all other exceptions.
-_CODE_OF_KAFKA_EXCEPTION = {
+_CODE_BY_KAFKA_EXCEPTION = {
     "CorruptRecordException": ErrorCode.CORRUPT_MESSAGE,
     "InvalidRecordException": ErrorCode.INVALID_RECORD,
     "InvalidTimestampException": ErrorCode.INVALID_TIMESTAMP,
@@ -373,7 +373,7 @@ class AppendRefusedError(KafkaframesError):
         super().__init__(reason)
         self.exception = exception
         self.reason = reason
-        self.code = _CODE_OF_KAFKA_EXCEPTION.get(exception, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.code = _CODE_BY_KAFKA_EXCEPTION.get(exception, ErrorCode.UNKNOWN_SERVER_ERROR)
         self.record_errors = record_errors
         self.valid_bytes: int | None = None
 

@@ -128,7 +128,7 @@ def has_secrets(api_key: int) -> bool:
     return api_key in _REDACTED_API_KEYS
 
 
-def envelope_field_of(api_key: int, direction: str) -> str | None:
+def find_envelope_field(api_key: int, direction: str) -> str | None:
     """Return the field of an Envelope that contains the forwarded message; None for other APIs."""
     return _ENVELOPE_FIELDS.get((api_key, direction))
 
@@ -140,14 +140,14 @@ def redact_json(api_key: int, direction: str, body: dict[str, Any]) -> dict[str,
     {'authBytes': '(redacted)'}
     """
     for path in SECRET_FIELDS.get((api_key, direction), ()):
-        for holder in _objects_at(body, path[:-1]):
+        for holder in _iterate_objects_at(body, path[:-1]):
             if isinstance(holder, dict) and holder.get(path[-1]):
                 holder[path[-1]] = REDACTED_TEXT
     for path in CONFIG_FIELDS.get((api_key, direction), ()):
-        for config in _objects_at(body, path):
+        for config in _iterate_objects_at(body, path):
             if isinstance(config, dict) and config.get("value") is not None and is_secret(_config_name(config)):
                 config["value"] = REDACTED_TEXT
-    name = envelope_field_of(api_key, direction)
+    name = find_envelope_field(api_key, direction)
     if name is not None and body.get(name) and _is_forwarded_secret(direction, body[name]):
         body[name] = REDACTED_TEXT
     return body
@@ -158,13 +158,13 @@ def redact_message(api_key: int, direction: str, message: Any) -> Any:
     if not has_secrets(api_key):
         return message
     message = copy.deepcopy(message)
-    field = envelope_field_of(api_key, direction)
+    field = find_envelope_field(api_key, direction)
     paths = SECRET_FIELDS.get((api_key, direction), ()) + (((field,),) if field is not None else ())
     for path in paths:
-        for holder in _objects_at(message, path[:-1]):
+        for holder in _iterate_objects_at(message, path[:-1]):
             _redact_attribute(holder, path[-1])
     for path in CONFIG_FIELDS.get((api_key, direction), ()):
-        for config in _objects_at(message, path):
+        for config in _iterate_objects_at(message, path):
             if is_secret(next((getattr(config, name) for name in CONFIG_NAME_FIELDS if hasattr(config, name)), "")):
                 _redact_attribute(config, "value")
     return message
@@ -199,13 +199,13 @@ def _is_forwarded_secret(direction: str, data: str) -> bool:
     return has_secrets(key)
 
 
-def _objects_at(body: Any, path: tuple[str, ...]) -> Iterator[Any]:
+def _iterate_objects_at(body: Any, path: tuple[str, ...]) -> Iterator[Any]:
     """Yield the JSON or message objects at a path. The path continues in each element of a list."""
     if isinstance(body, list):
         for element in body:
-            yield from _objects_at(element, path)
+            yield from _iterate_objects_at(element, path)
     elif body is not None and not path:
         yield body
     elif body is not None:
         child = body.get(path[0]) if isinstance(body, dict) else getattr(body, _attribute_name(path[0]), None)
-        yield from _objects_at(child, path[1:])
+        yield from _iterate_objects_at(child, path[1:])

@@ -429,7 +429,7 @@ def export_topics(
         NetworkError, BrokerError: the cluster does not respond, or responds with an error.
     """
     from kafkaframes.jobs.export.job import plan_topic_export, summarize_outcome
-    from kafkaframes.scan.topic.options import consumer_options
+    from kafkaframes.scan.topic.options import build_consumer_options
 
     settings = TopicExportSettings(
         partitions=partitions,
@@ -450,7 +450,7 @@ def export_topics(
         verify_crc=verify_crc,
     )
     job = plan_topic_export(
-        settings.make_topic_options(consumer_options(servers, client, isolation=settings.isolation), topics),
+        settings.make_topic_options(build_consumer_options(servers, client, isolation=settings.isolation), topics),
         settings.make_file_settings(os.fspath(to)),
         overwrite=settings.overwrite,
         single_file=settings.single_file,
@@ -684,7 +684,7 @@ def table_topics(
         NetworkError, BrokerError: the cluster or the registry does not respond, or responds with an error.
     """
     from kafkaframes.jobs.tables.job import plan_topic_table, run_table
-    from kafkaframes.scan.topic.options import consumer_options
+    from kafkaframes.scan.topic.options import build_consumer_options
 
     settings = TopicTableSettings(
         format=format,
@@ -714,7 +714,7 @@ def table_topics(
         continuous=continuous,
         interval=interval,
     )
-    read = settings.make_topic_options(consumer_options(servers, client, isolation=settings.isolation), topics)
+    read = settings.make_topic_options(build_consumer_options(servers, client, isolation=settings.isolation), topics)
     job = plan_topic_table(lambda: read, settings.make_filter(topics).topic_names, os.fspath(to), settings)
     return run_table(job, stop=stop, report=report)
 

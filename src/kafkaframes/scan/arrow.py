@@ -91,7 +91,7 @@ class SparkConversion:
         if (self._has_strict_times or not sources) and "offset" not in sources:
             sources.append("offset")
         self.sources = tuple(sources)
-        self._steps = [(column, _COLUMN_CONVERSIONS.get(column.type, _as_it_is)) for column in columns]
+        self._steps = [(column, _CONVERSION_BY_COLUMN.get(column.type, _as_it_is)) for column in columns]
 
     def convert_batch(self, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
         """Return the rows of ``batch``, which are records of ``origin``, with the columns for Spark.
@@ -177,7 +177,7 @@ def check_milliseconds(
         row = int(is_out_of_range[0])
         raise OptionError(
             f"{describe(row)} {milliseconds[row]}, which must be milliseconds from {-MAX_INSTANT_MS} to "
-            f"{MAX_INSTANT_MS} to become a timestamp of Spark (microseconds). Does its producer send another unit? "
+            f"{MAX_INSTANT_MS} to become a Spark timestamp (microseconds). Does its producer use another unit? "
             f"{remedy}"
         )
 
@@ -224,7 +224,7 @@ def _nullify_empty_headers(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(ARROW_TYPES[HEADERS_TYPE], len(array), buffers, children=[array.values])
 
 
-_COLUMN_CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
+_CONVERSION_BY_COLUMN: dict[str, Callable[[pa.Array], pa.Array]] = {
     "timestamp": to_instant_array,
     "string": lambda array: array.cast(pa.string()),
     HEADERS_TYPE: _nullify_empty_headers,

@@ -60,11 +60,11 @@ class CaptureWork(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The files and the share."""
+        """A label for messages: the files and the share."""
         return f"{', '.join(self.files)}, share {self.options.share + 1} of {self.options.shares}"
 
 
-def plan_works(files: Sequence[str], options: CaptureReadOptions, *, cores: int) -> list[CaptureWork]:
+def plan_connection_shares(files: Sequence[str], options: CaptureReadOptions, *, cores: int) -> list[CaptureWork]:
     """Divide the connections among tasks. Each task reads all packet headers, but only payloads of its connections."""
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = options.min_partitions or max(min(cores, -(-size_bytes // _MIN_TASK_BYTES)), 1)
@@ -86,7 +86,7 @@ def find_finished_files(options: CaptureReadOptions, *, now: float) -> list[str]
 
 
 # The column of each table that conditions on time apply to.
-_TIME_COLUMNS: Final = {
+_TIME_COLUMN_BY_TABLE: Final = {
     "calls": "requestTime",
     "connections": "firstTime",
     "gaps": "time",
@@ -103,7 +103,7 @@ class CaptureSource(ScanSource):
 
     @property
     def label(self) -> str:
-        """The table and the paths."""
+        """A label for messages: the table and the paths."""
         return f"{self.options.read.table} of {', '.join(self.options.paths)}"
 
     @property
@@ -129,13 +129,13 @@ class CaptureSource(ScanSource):
 
     def plan_slices(self, row_filter: RowFilter, *, parts: int) -> SourcePlan:
         """List the files, and divide the connections into ``parts`` shares at most."""
-        return SourcePlan(plan_works(self.options.files(), self.options, cores=parts))
+        return SourcePlan(plan_connection_shares(self.options.files(), self.options, cores=parts))
 
     def read_slice(
         self, work: CaptureWork, columns: Sequence[str], conditions_of_scan: RowFilter, errors: list[Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share. Finally, append the unread data that may contain calls to ``errors``."""
-        conditions = list(_iterate_conditions(conditions_of_scan, _TIME_COLUMNS[self.options.read.table]))
+        conditions = list(_iterate_conditions(conditions_of_scan, _TIME_COLUMN_BY_TABLE[self.options.read.table]))
         columns_to_read = dict.fromkeys([*columns, *(name for name, _ in conditions)])
         read = replace(work.options, columns=tuple(columns_to_read))
         coverage = Coverage()

@@ -138,7 +138,7 @@ TABLE_COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "internal": INTERNAL_COLUMNS,
 }
 SPARK_COLUMNS = tuple(column.name for column in RECORD_COLUMNS[:7])
-_DEFAULT_COLUMNS = {
+_DEFAULT_COLUMNS_BY_TABLE = {
     "records": SPARK_COLUMNS,
     "batches": tuple(column.name for column in BATCH_COLUMNS if column is not SOURCE_COLUMN),
     "internal": (*(column.name for column in RECORD_COLUMNS[2:6]), *DECODED_COLUMNS),
@@ -156,7 +156,7 @@ def choose_columns(
     Raises:
         OptionError: A name is unknown or is specified twice.
     """
-    names = list(names_or_none or _DEFAULT_COLUMNS[table])
+    names = list(names_or_none or _DEFAULT_COLUMNS_BY_TABLE[table])
     if include_headers and table in ("records", "internal") and "headers" not in [name.lower() for name in names]:
         names.append("headers")
     if source and SOURCE_COLUMN.name not in [name.lower() for name in names]:

@@ -33,9 +33,9 @@ _MayKeep = Callable[[ds.Expression], bool]
 _OFFSET_RANGE: Final = range(MAX_INT64)
 _PARTITION_RANGE: Final = range(-1, MAX_INT32)  # -1 is the partition of a file whose name contains no partition
 _LOGGER: Final = logging.getLogger("kafkaframes.scan")
-_MILLISECOND_RANGE: Final = range(-1, 2**53)
-_MAX_PARTITIONS: Final = 1_000  # each partition is tested separately, in about 40 us
-_NAME_PATTERN: Final = re.compile(r'"([\w.-]+)"')
+_TIMESTAMP_RANGE_MS: Final = range(-1, 2**53)
+_MAX_TESTED_PARTITIONS: Final = 1_000  # each partition is tested separately, in about 40 us
+_QUOTED_NAME_PATTERN: Final = re.compile(r'"([\w.-]+)"')
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
@@ -74,7 +74,7 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
             # OptionError: a captures table has different columns with these names. ArrowException: a type has no
             # bounds.
             with suppress(OptionError, pa.ArrowException):
-                reading = reading.with_conditions(row_filter_of_expression(filter, self.schema))
+                reading = reading.with_conditions(extract_row_filter(filter, self.schema))
         names_to_read = names_to_read or schema_names[:1]
         sources = dict.fromkeys(
             name if name in self._scan.schema.names else _TIMESTAMP_COLUMN for name in names_to_read
@@ -117,7 +117,7 @@ def _convert_to_schema(
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def row_filter_of_expression(condition: ds.Expression, schema: pa.Schema) -> RowFilter:
+def extract_row_filter(condition: ds.Expression, schema: pa.Schema) -> RowFilter:
     """Return conditions on topic, partition, offset and timestamp that hold for every row that a filter keeps."""
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
 
@@ -130,10 +130,12 @@ def row_filter_of_expression(condition: ds.Expression, schema: pa.Schema) -> Row
 
     columns = {name for name in schema.names if name in str(condition) and not may_keep_rows(ds.field(name).is_null())}
     return RowFilter(
-        _find_topics(may_keep_rows, sorted(set(_NAME_PATTERN.findall(str(condition))))) if "topic" in columns else None,
+        _find_topics(may_keep_rows, sorted(set(_QUOTED_NAME_PATTERN.findall(str(condition)))))
+        if "topic" in columns
+        else None,
         _find_partitions(may_keep_rows) if "partition" in columns else None,
         _find_bounds(may_keep_rows, "offset", _OFFSET_RANGE) if "offset" in columns else (None, None),
-        _find_bounds(may_keep_rows, "timestamp", _MILLISECOND_RANGE) if "timestamp" in columns else (None, None),
+        _find_bounds(may_keep_rows, "timestamp", _TIMESTAMP_RANGE_MS) if "timestamp" in columns else (None, None),
     )
 
 
@@ -153,7 +155,7 @@ def _find_partitions(may_keep: _MayKeep) -> frozenset[int] | None:
     """Return the partition numbers that the filter may keep; None if they are too many to list."""
     first, end = _find_bounds(may_keep, "partition", _PARTITION_RANGE)
     first = _PARTITION_RANGE[0] if first is None else first
-    if end is None or end - first > _MAX_PARTITIONS:
+    if end is None or end - first > _MAX_TESTED_PARTITIONS:
         return None
     return frozenset(number for number in range(first, end) if may_keep(ds.field("partition") == number))
 

@@ -32,7 +32,7 @@ class ValueDecoding:
     raises: bool = False
 
     @property
-    def sources(self) -> tuple[str, ...]:
+    def source_columns(self) -> tuple[str, ...]:
         """The columns that values are decoded from; headers may contain schema ids."""
         return ("value", "headers") if self.decoding.has_prefix else ("value",)
 

@@ -19,7 +19,7 @@ from kafkaframes.errors.words import count_text
 
 MAX_FINGERPRINTS: Final = 3  # largest number for each topic partition; compaction may have removed the records of some
 FINGERPRINT_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
-_DIGEST_CHARACTERS: Final = 16
+_DIGEST_CHARACTERS: Final = 16  # length of the hash of a record, in hexadecimal digits
 
 
 class Fingerprint(NamedTuple):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN
-from kafkaframes.scan.polars_predicates import row_filter_of_expression
+from kafkaframes.scan.polars_predicates import extract_row_filter
 from kafkaframes.scan.slices import ReadableScan, ScanPlan, log_damage_at_end, read_plan
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def to_lazy_frame(scan: ReadableScan) -> pl.LazyFrame:
         reading = scan.select(*dict.fromkeys(columns_to_read or scan.schema.names[:1]))
         if predicate is not None and scan.row_limit is None:  # a limit applies before the predicate
             with suppress(OptionError):  # a captures table has other columns with these names
-                reading = reading.with_conditions(row_filter_of_expression(predicate, polars))
+                reading = reading.with_conditions(extract_row_filter(predicate, polars))
         if predicate is None and rows is not None:
             reading = reading.limit(rows)
         batches = reading.to_batches()

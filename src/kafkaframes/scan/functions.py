@@ -145,7 +145,7 @@ def scan_topic(
     """
     from kafkaframes.scan.scan import Scan
     from kafkaframes.scan.selection import ISOLATIONS, Selection, check_choice
-    from kafkaframes.scan.topic.options import consumer_options, select_from_topics
+    from kafkaframes.scan.topic.options import build_consumer_options, select_from_topics
     from kafkaframes.scan.topic.source import TopicSource
 
     check_choice("isolation", isolation, ISOLATIONS)
@@ -158,7 +158,7 @@ def scan_topic(
         control_records=control_records,
         on_damage=on_damage,
     )
-    settings = consumer_options(servers, client, isolation=isolation)
+    settings = build_consumer_options(servers, client, isolation=isolation)
     return Scan(TopicSource(select_from_topics(settings, selection, fail_on_data_loss=fail_on_data_loss)))
 
 
@@ -316,7 +316,7 @@ def read_records(
         limit_bytes=limit_bytes,
         budget_bytes=budget_bytes,
     )
-    default = DEFAULT_COLUMNS if scan.source.is_files else scan.columns
+    default = DEFAULT_COLUMNS if scan.source.is_file_list else scan.columns
     return scan.select(*(default if columns is None else columns)).to_batches()
 
 

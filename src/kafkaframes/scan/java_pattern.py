@@ -22,12 +22,14 @@ from typing import Final, NamedTuple, NoReturn
 
 from kafkaframes.wire.integers import MAX_INT32
 
-ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")  # the valid characters of topic names
+ALPHABET: Final = frozenset(
+    string.ascii_letters + string.digits + "._-"
+)  # the characters that are valid in topic names
 Set = frozenset[str]
-_NEVER_MATCHES: Final = r"[^\x00-\U0010ffff]"
-_MAX_DEPTH: Final = 100
+_NEVER_MATCHING_PATTERN: Final = r"[^\x00-\U0010ffff]"
+_MAX_NESTING: Final = 100
 _INLINE_FLAGS: Final = "idmsuxU"
-_REPETITIONS: Final = "?*+"
+_QUANTIFIERS: Final = "?*+"
 _LETTERS, _DIGITS = frozenset(string.ascii_letters), frozenset(string.digits)
 _LOWER, _UPPER = frozenset(string.ascii_lowercase), frozenset(string.ascii_uppercase)
 _PUNCTUATION: Final = frozenset("._-")
@@ -53,7 +55,7 @@ _EMPTY_BLOCKS: Final = (  # Unicode blocks without a character that is valid in 
     "BOXDRAWING",
 )  # fmt: skip
 _ESCAPED_ELEMENTS: Final = {
-    "A": r"\A", "G": r"\A", "Z": r"\Z", "z": r"\Z", "b": r"\b", "B": r"\B", "R": _NEVER_MATCHES, "X": "(?s:.)",
+    "A": r"\A", "G": r"\A", "Z": r"\Z", "z": r"\Z", "b": r"\b", "B": r"\B", "R": _NEVER_MATCHING_PATTERN, "X": "(?s:.)",
 }  # fmt: skip
 _POSIX_PROPERTIES: Final[dict[str, Set]] = {
     "Lower": _LOWER, "Upper": _UPPER, "ASCII": ALPHABET, "Alpha": _LETTERS, "Digit": _DIGITS,
@@ -227,8 +229,8 @@ class _Parser:
     @contextmanager
     def _enter_scope(self) -> Iterator[None]:
         self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            self._raise_error(f"groups or classes are nested more than {_MAX_DEPTH} deep,")
+        if self._depth > _MAX_NESTING:
+            self._raise_error(f"groups or classes are nested more than {_MAX_NESTING} deep,")
         yield
         self._depth -= 1
 
@@ -261,7 +263,7 @@ class _Parser:
     def _parse_repetition(self, atom: str) -> str:
         """Parse the quantifier after an element, and return the element with it."""
         char = self._peek_char()
-        if char in _REPETITIONS and char:
+        if char in _QUANTIFIERS and char:
             self._position += 1
             repetition = char
         elif char == "{":
@@ -273,7 +275,7 @@ class _Parser:
             self._position += 1
             repetition += following
             following = self._peek_char()
-        if following and following in _REPETITIONS + "{":
+        if following and following in _QUANTIFIERS + "{":
             self._raise_error("a repetition of a repetition")
         return f"(?:{atom}){repetition}"
 
@@ -320,7 +322,7 @@ class _Parser:
         if char == ".":
             self._position += 1
             return _format_class(ALPHABET)
-        if char and char in _REPETITIONS + "{":
+        if char and char in _QUANTIFIERS + "{":
             self._raise_error(f"a dangling {char!r}")
         return _format_class(self._fold_case(self._consume_char().text))
 
@@ -365,7 +367,7 @@ class _Parser:
         name = ""
         while (char := self._consume_plain_char()) != ">":
             if not (char.isascii() and (char.isalpha() or (name and char.isdigit()))):
-                self._raise_error("an illegal name of a group")
+                self._raise_error("an illegal group name")
             name += char
         if not name:
             self._raise_error("a group with an empty name")
@@ -417,7 +419,7 @@ class _Parser:
 
     def _format_reference(self, number: int) -> str:
         """Return the Python text of a back reference to a group."""
-        if number not in self._groups.certain:  # Java keeps the text of groups in alternatives that have failed
+        if number not in self._groups.certain:  # in Java, groups keep their text after their alternative has failed
             self._raise_error(f"a reference to group {number}, which may have no text there,")
         return rf"(?i:\{number})" if self._flags.ignore_case else rf"(?:\{number})"
 
@@ -455,7 +457,7 @@ class _Parser:
         try:
             return unicodedata.lookup(self._consume_text_before("}"))
         except KeyError:
-            self._raise_error("an unknown name of a character")
+            self._raise_error("an unknown character name")
 
     def _escape_literal(self, char: str) -> str:
         if char.isascii() and char.isalpha():
@@ -576,7 +578,7 @@ class _Parser:
             return self._fold_case(first)
         last = self._parse_class_character()
         if isinstance(last, frozenset) or last < first:
-            self._raise_error("an illegal range of characters")
+            self._raise_error("an illegal character range")
         return self._build_char_set(lambda char: first <= char <= last)
 
     def _parse_class_character(self) -> str | Set:
@@ -688,5 +690,5 @@ def _remove_quotes(text: str) -> Iterator[_Char]:
 def _format_class(characters: Set) -> str:
     """Return a Python class that matches a set of characters."""
     if not characters:
-        return _NEVER_MATCHES
+        return _NEVER_MATCHING_PATTERN
     return f"[{''.join(map(re.escape, sorted(characters)))}]"

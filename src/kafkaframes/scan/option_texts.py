@@ -17,8 +17,8 @@ from kafkaframes.wire.integers import MAX_INT64
 
 GROUP_PREFIX: Final = "group:"
 _MAX_PORT: Final = 65_535
-_MAX_TIMESTAMP_MS: Final = 10**18
-_RECORD_FORMATS: Final = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
+_MAX_TIMESTAMP_MS: Final = 10**18  # exclusive
+_RECORD_FORMAT_BY_TEXT: Final = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
 _MS_BY_UNIT: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -146,9 +146,9 @@ def parse_duration_ms(text: str) -> int:
 
 def parse_record_format(text: str) -> int:
     """Parse a record format: v0, v1 or v2, or its number."""
-    if text.lower() not in _RECORD_FORMATS:
+    if text.lower() not in _RECORD_FORMAT_BY_TEXT:
         raise ValueError("must be v2, v1 or v0")
-    return _RECORD_FORMATS[text.lower()]
+    return _RECORD_FORMAT_BY_TEXT[text.lower()]
 
 
 def parse_topic_ids(text: str) -> dict[str, str]:

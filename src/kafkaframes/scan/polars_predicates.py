@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _Node = Mapping[str, Any]
 _MIRRORED_OPERATORS: Final = {"Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq", "Eq": "Eq"}
-_BETWEEN_OPERATORS: Final = {
+_OPERATORS_BY_CLOSED_SIDES: Final = {
     "Both": ("GtEq", "LtEq"),
     "Left": ("GtEq", "Lt"),
     "Right": ("Gt", "LtEq"),
@@ -29,7 +29,7 @@ _BETWEEN_OPERATORS: Final = {
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def row_filter_of_expression(expression: pl.Expr, polars: Any) -> RowFilter:
+def extract_row_filter(expression: pl.Expr, polars: Any) -> RowFilter:
     """Return conditions that hold for every row for which a Polars expression is true."""
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
@@ -58,9 +58,9 @@ def _parse_condition(node: _Node, constant: Callable[[_Node], Any]) -> RowFilter
         first, right, comparison = binary["left"], binary["right"], binary["op"]
         if _find_column(first) is None:
             first, right, comparison = right, first, _MIRRORED_OPERATORS[comparison]
-        return _row_filter_of_comparison(_find_column(first), comparison, constant(right))
+        return _convert_comparison(_find_column(first), comparison, constant(right))
     if isinstance(function, dict):
-        return _row_filter_of_function(function, constant)
+        return _convert_function(function, constant)
     return NO_CONDITIONS
 
 
@@ -73,7 +73,7 @@ def _find_column(node: _Node) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _row_filter_of_function(function: _Node, constant: Callable[[_Node], Any]) -> RowFilter:
+def _convert_function(function: _Node, constant: Callable[[_Node], Any]) -> RowFilter:
     """Return the conditions of ``is_in`` or ``is_between``; no conditions for other functions."""
     call = function.get("function", {})
     name = call.get("Boolean") if isinstance(call, dict) else None
@@ -82,21 +82,21 @@ def _row_filter_of_function(function: _Node, constant: Callable[[_Node], Any]) -
     if not isinstance(name, dict) or compared_column is None:
         return NO_CONDITIONS
     if "IsIn" in name and len(values) == 1:
-        return _row_filter_of_values(compared_column, constant(values[0]))
+        return _convert_membership(compared_column, constant(values[0]))
     if "IsBetween" in name and len(values) == 2:
-        minimum, maximum = _BETWEEN_OPERATORS.get(name["IsBetween"].get("closed"), ("", ""))
+        minimum, maximum = _OPERATORS_BY_CLOSED_SIDES.get(name["IsBetween"].get("closed"), ("", ""))
         comparisons = (
-            _row_filter_of_comparison(compared_column, *part)
+            _convert_comparison(compared_column, *part)
             for part in zip((minimum, maximum), map(constant, values), strict=True)
         )
         return next(comparisons) & next(comparisons)
     return NO_CONDITIONS
 
 
-def _row_filter_of_comparison(column: object, comparison: str, value: object) -> RowFilter:
+def _convert_comparison(column: object, comparison: str, value: object) -> RowFilter:
     """Return the conditions of a comparison of a column with a value."""
     if comparison == "Eq" and column in ("topic", "partition"):
-        return _row_filter_of_values(column, [value])
+        return _convert_membership(column, [value])
     if column == "offset" and isinstance(value, int) and not isinstance(value, bool):
         return RowFilter(offsets=_to_interval(comparison, value, value + 1))
     if column == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
@@ -120,7 +120,7 @@ def _to_interval(comparison: str, minimum: int, following_number: int) -> Interv
     }.get(comparison, (None, None))
 
 
-def _row_filter_of_values(column: object, values: object) -> RowFilter:
+def _convert_membership(column: object, values: object) -> RowFilter:
     """Return the condition that a column has one of these values."""
     if not isinstance(values, list):
         return NO_CONDITIONS

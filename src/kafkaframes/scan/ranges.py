@@ -16,7 +16,7 @@ from kafkaframes.scan.where import Instant, to_milliseconds
 from kafkaframes.wire.integers import MAX_INT64, MIN_INT64
 
 EARLIEST, LATEST = -2, -1
-NO_START, NO_END = MIN_INT64, MAX_INT64  # an offset range without a first offset, and without an end
+NO_START, NO_END = MIN_INT64, MAX_INT64  # bounds of an offset range that has no start, and of one that has no end
 _EARLIEST, _LATEST, _GROUP = "earliest", "latest", "group:"
 Name = tuple[str, int]  # topic and partition
 PartitionOffsets = Mapping[Name, int]
@@ -96,12 +96,12 @@ def to_log_bound(setting: str, value: Limit, *, unset: int) -> Bound:
     return bound
 
 
-def offset_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
+def get_common_offset(bound: Bound, *, unset: int | None = None) -> int | None:
     """Return the offset of a bound with one offset for all partitions; ``unset`` for any other bound."""
     return bound if isinstance(bound, int) and bound >= 0 else unset
 
 
-def time_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
+def get_common_time(bound: Bound, *, unset: int | None = None) -> int | None:
     """Return the time of a bound with one time for all partitions, in milliseconds; ``unset`` for any other bound."""
     return bound.times if isinstance(bound, TimeBound) and isinstance(bound.times, int) else unset
 
@@ -175,11 +175,9 @@ def resolve_bound(
 def limit_common_offsets(
     bound: object, offsets: Mapping[_Key, int], bounds: Callable[[], tuple[Mapping[_Key, int], Mapping[_Key, int]]]
 ) -> dict[_Key, int]:
-    """Return the offsets of a bound.
+    """Return ``offsets``, with a number that was given for all partitions limited to the end of empty partitions.
 
-    If the bound is one number for all partitions, limit it to the end of empty partitions.
-
-    An empty partition has lost no records, so that a number beyond its end is not an error.
+    An empty partition has lost no records, so a number beyond its end is not an error.
 
     Args:
         bound: Start or end of the read.
@@ -203,7 +201,7 @@ def restrict_bound(bound: Bound, names: Collection[Name]) -> Bound:
 
 
 def check_batch_start(start: Bound | GroupBound) -> None:
-    """Check the start of a batch read.
+    """Check that a batch read does not start at latest.
 
     Raises:
         OptionError: The start is latest, which only a stream supports.
@@ -225,7 +223,7 @@ def nest_by_topic(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]
 
 
 def flatten_topics(offsets: Mapping[str, Mapping[str, int]]) -> dict[Name, int]:
-    """Undo ``nest_by_topic``."""
+    """Return values by topic partition from the JSON form that ``nest_by_topic`` creates."""
     return {(topic, int(number)): offset for topic, numbers in offsets.items() for number, offset in numbers.items()}
 
 
@@ -241,7 +239,7 @@ def describe_offset_beyond_end(name: object, offset: int, end: int) -> str:
 
 def describe_truncation(name: object, offset: int, end: int | None) -> str:
     """Return the message for a topic partition that ends below a stream's offset; ``end`` is None if it was deleted."""
-    state = "has vanished" if end is None else f"ends at {end}: it was truncated or recreated"
+    state = "no longer exists" if end is None else f"ends at {end}: it was truncated or recreated"
     return f"topic partition {name}, read up to offset {offset}, {state}"
 
 

@@ -74,7 +74,7 @@ class ReadAhead:
         for thread in self._threads:
             thread.join()
 
-    def rows_of(self, index: int, errors: list[Any]) -> Iterator[pa.RecordBatch]:
+    def read_slice_rows(self, index: int, errors: list[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a slice. Slices must be taken in order.
 
         Args:
@@ -107,11 +107,11 @@ class ReadAhead:
         while (index := self._claim_slice()) is not None:
             rows = self._rows[index]
             try:
-                with closing(_as_generator(self._slices[index].read(rows.errors))) as batches:
+                with closing(_to_generator(self._slices[index].read(rows.errors))) as batches:
                     for batch in batches:
                         if not self._put_batch(index, batch):
                             return
-            except BaseException as failure:  # raised by ``rows_of``, in the caller's thread
+            except BaseException as failure:  # raised by ``read_slice_rows``, in the caller's thread
                 rows.failure = failure
             with self._condition:
                 rows.is_complete = True
@@ -146,6 +146,6 @@ class ReadAhead:
         return index == self._current_slice and not self._rows[index].batches
 
 
-def _as_generator(batches: Iterator[pa.RecordBatch]) -> Any:
+def _to_generator(batches: Iterator[pa.RecordBatch]) -> Any:
     """Return an iterator with ``close``, which releases the files of a slice that is not read to its end."""
     return batches if hasattr(batches, "close") else (batch for batch in batches)

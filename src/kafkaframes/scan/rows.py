@@ -20,7 +20,7 @@ from kafkaframes.scan.where import RowFilter
 if TYPE_CHECKING:
     import pandas as pd
 
-_ORIGIN_FIELDS: Final = {
+_ORIGIN_FIELD_BY_NAME: Final = {
     "topic": pa.field("topic", pa.string()),
     "partition": pa.field("partition", pa.int32()),
     "file": pa.field("file", pa.string()),
@@ -86,12 +86,14 @@ class RecordBatches(Iterator[pa.RecordBatch]):
         return reader.__arrow_c_stream__(requested_schema)
 
 
-def schema_of(columns: Sequence[str]) -> pa.Schema:
+def build_schema(columns: Sequence[str]) -> pa.Schema:
     """Return the schema of these columns."""
-    return pa.schema([_ORIGIN_FIELDS.get(name) or pa.field(name, COLUMNS[name].type) for name in columns])
+    return pa.schema([_ORIGIN_FIELD_BY_NAME.get(name) or pa.field(name, COLUMNS[name].type) for name in columns])
 
 
-def check_origin_columns(columns: Sequence[str], *, origin: Collection[str] = tuple(_ORIGIN_FIELDS)) -> tuple[str, ...]:
+def check_origin_columns(
+    columns: Sequence[str], *, origin: Collection[str] = tuple(_ORIGIN_FIELD_BY_NAME)
+) -> tuple[str, ...]:
     """Check the column names and return them.
 
     Raises:
@@ -115,9 +117,9 @@ def check_names(columns: Sequence[str], valid_names: Sequence[str]) -> tuple[str
     return tuple(columns)
 
 
-def columns_to_read(columns: Sequence[str], row_filter: RowFilter) -> tuple[str, ...]:
+def choose_columns_to_read(columns: Sequence[str], row_filter: RowFilter) -> tuple[str, ...]:
     """Return the record columns to read; at least one, since its length is the row count."""
-    sources = [name for name in columns if name not in _ORIGIN_FIELDS]
+    sources = [name for name in columns if name not in _ORIGIN_FIELD_BY_NAME]
     if row_filter.has_times and TIMESTAMP_COLUMN not in sources:
         sources.append(TIMESTAMP_COLUMN)
     return tuple(sources) or DEFAULT_COLUMNS[:1]
@@ -136,10 +138,12 @@ def select_rows(
         return batch
     values = {"topic": origin.topic, "partition": origin.partition, "file": origin.path}
     arrays = [
-        repeat_value(values[name], _ORIGIN_FIELDS[name].type, batch.num_rows) if name in values else batch.column(name)
+        repeat_value(values[name], _ORIGIN_FIELD_BY_NAME[name].type, batch.num_rows)
+        if name in values
+        else batch.column(name)
         for name in columns
     ]
-    fields = [_ORIGIN_FIELDS.get(name) or batch.schema.field(name) for name in columns]
+    fields = [_ORIGIN_FIELD_BY_NAME.get(name) or batch.schema.field(name) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 

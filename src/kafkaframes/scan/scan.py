@@ -27,7 +27,7 @@ from kafkaframes.scan.slices import (
     SourcePlan,
     log_damage,
     read_scan,
-    scan_html,
+    render_scan_html,
     show_progress,
 )
 from kafkaframes.scan.where import NO_CONDITIONS, OffsetRange, RowFilter, TimeRange, create_row_filter
@@ -192,7 +192,7 @@ class Scan:
         if self.decoding is None:
             return self.columns
         names = list(dict.fromkeys("value" if self._is_reason(name) else name for name in self.columns))
-        more = self.decoding.sources if "value" in names else ()
+        more = self.decoding.source_columns if "value" in names else ()
         return (*names, *(name for name in more if name not in names))
 
     def _is_reason(self, name: str) -> bool:
@@ -210,7 +210,7 @@ class Scan:
         return "; ".join(steps)
 
     def _repr_html_(self) -> str:
-        return scan_html(self)
+        return render_scan_html(self)
 
     # ------------------------------------------------------------------------------------------ running the scan
 

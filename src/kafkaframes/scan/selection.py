@@ -44,7 +44,7 @@ class ReaderDefaults:
 
 # Readers of DataFrames, exported files and tables rarely ask about transactions, so aborted records are omitted.
 _FRAME_DEFAULTS: Final = ReaderDefaults(None, control_records=False, on_damage="keep")
-_WHOLE_FRAME_DEFAULTS: Final = ReaderDefaults("read_committed", control_records=False, on_damage="keep")
+_COMMITTED_FRAME_DEFAULTS: Final = ReaderDefaults("read_committed", control_records=False, on_damage="keep")
 # A search, and Spark's source for logs, have the records of all transactions, as Kafka's tools and connector do.
 _SEARCH_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=False, on_damage="keep")
 # Inspection tools return or check all records.
@@ -57,11 +57,11 @@ _COPY_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=True,
 READER_DEFAULTS: Final[Mapping[str, ReaderDefaults]] = MappingProxyType(
     {
         "scan_log": _FRAME_DEFAULTS,
-        "scan_topic": _WHOLE_FRAME_DEFAULTS,
+        "scan_topic": _COMMITTED_FRAME_DEFAULTS,
         "export_log": _FRAME_DEFAULTS,
-        "export_topics": _WHOLE_FRAME_DEFAULTS,
-        "table_log": _WHOLE_FRAME_DEFAULTS,
-        "table_topics": _WHOLE_FRAME_DEFAULTS,
+        "export_topics": _COMMITTED_FRAME_DEFAULTS,
+        "table_log": _COMMITTED_FRAME_DEFAULTS,
+        "table_topics": _COMMITTED_FRAME_DEFAULTS,
         "grep_log": _SEARCH_DEFAULTS,
         "read_records": _INSPECTION_DEFAULTS,
         "dump_log": _INSPECTION_DEFAULTS,
@@ -150,7 +150,7 @@ class Selection:
         """Return the fields of ``scan.log.options.ReadOptions`` that the selection sets."""
         start, end = self.log_range
         return {
-            **topic_choice(self.topic_names),
+            **to_topic_options(self.topic_names),
             "partitions": self.partition_numbers,
             "start": start,
             "end": end,
@@ -166,7 +166,7 @@ class Selection:
         """
         start, end = self.live_range
         return {
-            **topic_choice(self.topic_names),
+            **to_topic_options(self.topic_names),
             "partitions": self.partition_numbers,
             "start": start,
             "end": end,
@@ -185,10 +185,10 @@ def check_choice(setting: str, value: object, choices: Sequence[str]) -> None:
         raise OptionError(f"`{setting}` is {value!r}; expected {' or '.join(choices)}")
 
 
-def topic_choice(topics: Sequence[str]) -> dict[str, Any]:
+def to_topic_options(topics: Sequence[str]) -> dict[str, Any]:
     """Return topic names or shell patterns as a field of ``ReadOptions``; an empty dict for no topics.
 
-    >>> topic_choice(["orders"])
+    >>> to_topic_options(["orders"])
     {'subscribe': frozenset({'orders'})}
     """
     if not topics:

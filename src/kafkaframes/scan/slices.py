@@ -24,7 +24,7 @@ from kafkaframes.kernels.workers import count_cores
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES
 from kafkaframes.scan.decoded import ValueDecoding
 from kafkaframes.scan.read_ahead import ReadAhead
-from kafkaframes.scan.rows import LOG_COLUMNS, RecordBatches, schema_of
+from kafkaframes.scan.rows import LOG_COLUMNS, RecordBatches, build_schema
 from kafkaframes.scan.where import RowFilter
 
 
@@ -66,7 +66,7 @@ class ScanSource(Protocol):
         return ()
 
     @property
-    def is_files(self) -> bool:
+    def is_file_list(self) -> bool:
         """Whether the source is a list of segment files, whose topic and partition may be unknown."""
         return False
 
@@ -84,7 +84,7 @@ class ScanSource(Protocol):
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of these columns."""
-        return schema_of(columns)
+        return build_schema(columns)
 
     def plan_slices(self, row_filter: RowFilter, *, parts: int) -> SourcePlan:
         """Return the plan for the rows that fulfil the conditions.
@@ -184,7 +184,10 @@ class ScanSlice:
         return sum(batch.num_rows for batch in self.source.read_slice(self.work, cheapest[:1], self.where, []))
 
 
-_COLUMNS_FOR_COUNT = ("offset", "connection")  # the column to read if rows are only counted: of records, of calls
+_COLUMNS_FOR_COUNT = (
+    "offset",
+    "connection",
+)  # read if only rows are counted: of records, or of calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +377,7 @@ def _read_in_threads(
     slices = [replace(part, source=shared_source) for part in plan.slices]
     with ReadAhead(slices, threads=workers, max_bytes=None if collects else source.budget_bytes // 2) as ahead:
         for index, part in enumerate(slices):
-            yield from ahead.rows_of(index, running.errors)
+            yield from ahead.read_slice_rows(index, running.errors)
             running.done_bytes += part.size_bytes
 
 
@@ -405,7 +408,7 @@ def _read_slice(part: ScanSlice) -> _Result:
     return list(part.read(errors)), errors
 
 
-def scan_html(scan: ReadableScan) -> str:
+def render_scan_html(scan: ReadableScan) -> str:
     """Return a scan as HTML: its description and a table of its columns. No data is read."""
     rows = "".join(f"<tr><td>{escape(field.name)}</td><td>{escape(str(field.type))}</td></tr>" for field in scan.schema)
     head = "<tr><th>column</th><th>type</th></tr>"

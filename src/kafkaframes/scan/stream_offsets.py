@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from kafkaframes.scan.fingerprints import Fingerprint
 from kafkaframes.scan.ranges import Name, Nested, flatten_topics, nest_by_topic
 
-_ID_SEPARATOR: Final = "@"  # the characters of these separators are invalid in topic names
+_ID_SEPARATOR: Final = "@"  # this and the following separators are invalid in topic names
 _ABSENCE_MARK: Final = "/"
 _OFFSET_SEPARATOR: Final = "="
 _FIELD_SEPARATOR: Final = ":"

@@ -198,7 +198,7 @@ def _to_time_range(value: TimeRange) -> Interval:
 def _to_pair(name: str, value: tuple[Instant | None, Instant | None]) -> tuple[int | None, int | None]:
     """Return the lower and upper limit of a condition, after a check that it has two."""
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise OptionError(f"`{name}` is a range (from, to), with None for no bound, not {value!r}")
+        raise OptionError(f"`{name}` is {value!r}; expected a range (from, to), in which None is no bound")
     return value[0], value[1]  # type: ignore[return-value]
 
 

@@ -81,7 +81,7 @@ _HADOOP_PREFIX: Final = "spark.hadoop."
 _STORAGE_OPTION: Final = "storageoptions"
 _CHECKPOINT_LOCATION: Final = "checkpointlocation"
 _SPARK_OPTIONS: Final = frozenset({_CHECKPOINT_LOCATION, "queryname"})  # options that Spark itself adds or uses
-_WAIT_FILES: Final = 3  # default of the option waitFiles
+_DEFAULT_WAIT_FILES: Final = 3  # default of the option waitFiles
 
 
 def _split_names(text: str) -> tuple[str, ...]:
@@ -612,7 +612,9 @@ FORBIDDEN_OPTIONS: Final[Mapping[str, str]] = {
 }
 # Settings of Spark options that have no effect here.
 _SETTINGS_WITHOUT_EFFECT: Final = ("retries", "retry_interval_ms", "group_prefix")
-_FIXED_SETTINGS: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # set by exactly-once writes
+_EXACTLY_ONCE_SETTINGS: Final = frozenset(
+    {"transactional.id", "enable.idempotence", "acks"}
+)  # set by exactly-once writes
 
 
 def parse_log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
@@ -641,7 +643,7 @@ def parse_log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     _reject_decoding_options(options)
     path_names = [name for name in options if name in ("path", "paths")]
     paths = {name: options.pop(name) for name in path_names}
-    values = _selection_defaults("kafka-log") | settings | _parse_values(LOG_OPTIONS, options)
+    values = _get_selection_defaults("kafka-log") | settings | _parse_values(LOG_OPTIONS, options)
     _select_bounds_by_precedence(values)
     values["storage"] = storage_options(
         values.pop("key_files", ()),
@@ -649,7 +651,7 @@ def parse_log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
         store={**settings.get("storage", {}), **storage},
     )
     if "paths" not in settings:
-        values["paths"] = load_paths(paths, source="kafka-log", example="/var/lib/kafka/data")
+        values["paths"] = parse_load_paths(paths, source="kafka-log", example="/var/lib/kafka/data")
     return ReadOptions(**values)
 
 
@@ -670,7 +672,7 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool, warns: b
     client, texts = _separate_client_settings(options, TOPIC_OPTIONS)
     _reject_decoding_options(texts)
     selections = [TOPIC_OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in texts]
-    defaults = _selection_defaults("kafka-topic")
+    defaults = _get_selection_defaults("kafka-topic")
     del defaults["isolation"]  # for live topics, the isolation level is a client setting
     values = defaults | _parse_values(TOPIC_OPTIONS, texts)
     _select_bounds_by_precedence(values)
@@ -715,9 +717,9 @@ def parse_capture_options(options: Mapping[str, str]) -> CaptureReadOptions:
     texts = _select_known_options(options, CAPTURE_OPTIONS, "kafka-capture")
     values = _parse_values(CAPTURE_OPTIONS, texts)
     of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
-    read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
+    read = CaptureOptions(**{"wait_files": _DEFAULT_WAIT_FILES, **values})
     read.select_columns()
-    paths = load_paths(texts, source="kafka-capture", example="/captures/x.pcap")
+    paths = parse_load_paths(texts, source="kafka-capture", example="/captures/x.pcap")
     return CaptureReadOptions(paths=paths, read=read, **of_files)
 
 
@@ -743,7 +745,7 @@ def parse_log_write_options(options: Mapping[str, str], *, is_stream: bool = Fal
     if not path:
         raise OptionError(
             'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs"); '
-            "INSERT INTO a catalog table has no path, because Spark passes a table's options to no Python writer"
+            "INSERT INTO a catalog table has no path, because Spark does not pass a table's options to Python writers"
         )
     WriteSettings(now_ms=0, **values)
     return path, values
@@ -769,7 +771,7 @@ def parse_topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
     return TopicWriteOptions(client=client_settings, **values)
 
 
-def checkpoint_location(options: Mapping[str, str]) -> str:
+def get_checkpoint_location(options: Mapping[str, str]) -> str:
     """Return the checkpoint of a stream's sink; an empty string if the option is missing."""
     return "".join(text for name, text in options.items() if name.lower() == _CHECKPOINT_LOCATION)
 
@@ -829,7 +831,7 @@ def _reject_decoding_options(names: Iterable[str]) -> None:
 
 
 def reject_stream_end(options: Iterable[str]) -> None:
-    """Refuse options for the end of a read, as Spark's connector does for a stream.
+    """Reject options for the end of a read, because a stream has none. Spark's connector rejects them as well.
 
     Raises:
         OptionError: There is such an option.
@@ -845,7 +847,7 @@ def check_exactly_once(options: TopicWriteOptions) -> None:
     Raises:
         OptionError: There is such a setting.
     """
-    forbidden = sorted(_FIXED_SETTINGS & set(options.client))
+    forbidden = sorted(_EXACTLY_ONCE_SETTINGS & set(options.client))
     if forbidden:
         raise OptionError(f"option kafka.{forbidden[0]}: an exactly-once write sets this option itself; remove it")
 
@@ -895,7 +897,7 @@ def _parse_json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def load_paths(values: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
+def parse_load_paths(values: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
     """Return the arguments of ``load()``: the option ``path``, or ``paths`` (Spark's JSON list of several).
 
     Args:
@@ -972,7 +974,7 @@ def describe_unknown_option(name: str, table: OptionTable, source: str, *, other
     return f"unknown option {name}; {source} has the options {names}"
 
 
-def _selection_defaults(source: str) -> dict[str, Any]:
+def _get_selection_defaults(source: str) -> dict[str, Any]:
     """Return the default values of a source's settings that select records."""
     defaults = READER_DEFAULTS[source]
     return {

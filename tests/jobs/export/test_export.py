@@ -257,7 +257,7 @@ def test_a_segment_that_vanished_or_was_truncated_fails_alone(tasks, settings):
         file.truncate(100)
     outcome = export_segments(tasks, settings)
     assert [result.failed.split(" (")[0] for result in outcome.failed] == [
-        "has vanished since the read was planned",
+        "was deleted after the read was planned",
         "has become shorter since the read was planned",
     ]
     assert [row["offset"] for row in read_written(settings)] == list(range(200, 400))

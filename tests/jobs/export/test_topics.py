@@ -14,7 +14,7 @@ from kafkaframes.errors import BrokerError, NetworkError, OptionError
 from kafkaframes.jobs.export import live_planning, topic_export
 from kafkaframes.jobs.export.job import plan_topic_export
 from kafkaframes.jobs.export.settings import TopicExportSettings
-from kafkaframes.scan.topic.options import consumer_options
+from kafkaframes.scan.topic.options import build_consumer_options
 
 SHOP = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
 
@@ -82,7 +82,7 @@ def test_an_interrupted_run_continues_with_the_missing_ranges(servers, admin, tm
     admin.create_topics([NewTopic(name="t", num_partitions=1)])
     send(servers, texts(0, 50))
     settings = TopicExportSettings()
-    read = settings.make_topic_options(consumer_options(servers, None, isolation="read_committed"), "t")
+    read = settings.make_topic_options(build_consumer_options(servers, None, isolation="read_committed"), "t")
     job = plan_topic_export(read, settings.make_file_settings(str(tmp_path / "out")))
 
     def run_two_and_fail(function, jobs):

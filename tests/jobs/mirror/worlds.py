@@ -26,7 +26,7 @@ def logs_of(path: Any) -> dict[TopicPartition, tuple[int, bytes]]:
     """Return log start offset and all whole batches of each partition of a log directory, without Kafka's internal
     topics.
     """
-    logs_by_partition = {}
+    map_logs_by_partition = {}
     for directory in discover(str(path)):
         for one in directory.partitions:
             if one.is_live and not one.topic.startswith("__"):
@@ -37,8 +37,11 @@ def logs_of(path: Any) -> dict[TopicPartition, tuple[int, bytes]]:
                     batches = scan_all(raw, rules=FILE)
                     end = int((batches.column("position") + batches.column("size"))[-1]) if len(batches) else 0
                     parts.append(raw[:end])
-                logs_by_partition[TopicPartition(one.topic, one.partition)] = (one.log_start_offset, b"".join(parts))
-    return logs_by_partition
+                map_logs_by_partition[TopicPartition(one.topic, one.partition)] = (
+                    one.log_start_offset,
+                    b"".join(parts),
+                )
+    return map_logs_by_partition
 
 
 def rows_of(servers: str, topic: str, *, offsets: bool = True) -> dict[int, list[tuple[Any, ...]]]:

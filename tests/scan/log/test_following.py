@@ -49,7 +49,7 @@ def follower(folder, **options):
 
 def latest(follow, start, **limits):
     """Return the end offsets of the micro-batch that starts at these offsets, without topic ids."""
-    return follow.next_offsets(StreamOffsets(start), **limits).offsets
+    return follow.find_batch_end(StreamOffsets(start), **limits).offsets
 
 
 def rows(follow, start, end):
@@ -124,7 +124,7 @@ def test_a_truncated_or_deleted_log_is_reported(tmp_path):
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
     with pytest.raises(OptionError, match="t-0, read up to offset 99, ends at 30"):
         latest(follow, {("t", 0): 99, ("t", 1): 10})
-    with pytest.raises(OptionError, match="t-7, read up to offset 5, has vanished"):
+    with pytest.raises(OptionError, match="t-7, read up to offset 5, no longer exists"):
         latest(follow, {("t", 0): 30, ("t", 1): 10, ("t", 7): 5})
     assert latest(lenient, {("t", 0): 99, ("t", 7): 5}) == {("t", 0): 99, ("t", 1): 10, ("t", 7): 5}
 
@@ -137,18 +137,18 @@ def test_a_recreated_topic_is_reported_although_its_log_is_longer(tmp_path, capl
     append(tmp_path, 0, 30)
     write_topic_id(tmp_path, "A" * 21 + "Q")
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
-    at = follow.next_offsets(StreamOffsets({("t", 0): 0}, follow.find_start_offsets().ids), max_offsets=10)
+    at = follow.find_batch_end(StreamOffsets({("t", 0): 0}, follow.find_start_offsets().ids), max_offsets=10)
     assert StreamOffsets.from_json(at.to_json()) == at
-    assert follow.next_offsets(at).offsets == {("t", 0): 30}
+    assert follow.find_batch_end(at).offsets == {("t", 0): 30}
     shutil.rmtree(tmp_path / "t-0")
     append(tmp_path, 0, 50)
     write_topic_id(tmp_path, "A" * 21 + "g")
     with pytest.raises(OptionError, match="topic t was deleted and recreated"):
-        follow.next_offsets(at)
-    end = lenient.next_offsets(at)
+        follow.find_batch_end(at)
+    end = lenient.find_batch_end(at)
     assert "topic t was deleted" in caplog.text
     assert [offset for _, offset in rows(lenient, at, end)] == list(range(50))
-    assert follow.next_offsets(StreamOffsets({("t", 0): 20})).offsets == {("t", 0): 50}  # an older checkpoint
+    assert follow.find_batch_end(StreamOffsets({("t", 0): 20})).offsets == {("t", 0): 50}  # an older checkpoint
 
 
 def write_log(folder, records, partition=0):
@@ -169,39 +169,39 @@ def write_log(folder, records, partition=0):
 def test_a_replaced_log_without_topic_id_is_reported_at_any_length(tmp_path, caplog, count, max_offsets):
     write_log(tmp_path, (30, b"old"))
     write_log(tmp_path, (20, b"same"), partition=1)
-    at = follower(tmp_path).next_offsets(StreamOffsets({}))
+    at = follower(tmp_path).find_batch_end(StreamOffsets({}))
     offsets_json = json.loads(json.dumps(at.to_json()))
     assert offsets_json["t"] == {"0": 30, "1": 20}
     assert [
         name.startswith("t@/") and len(name.split(",")) == 6 for name in offsets_json if offsets_json[name] == {}
     ] == [True]
     at = StreamOffsets.from_json(offsets_json)
-    assert follower(tmp_path).next_offsets(at) == at
+    assert follower(tmp_path).find_batch_end(at) == at
     write_log(tmp_path, (count, b"new"))
     running = follower(tmp_path)
     with pytest.raises(OptionError, match=r"t-0 is not the log .* at offset 27 .* value of 3 bytes") as refusal:
-        running.next_offsets(at)
+        running.find_batch_end(at)
     assert str(refusal.value).count("digest") == 2
     end = StreamOffsets({("t", 0): count, ("t", 1): 20})
     with pytest.raises(OptionError, match="t-0 is not the log"):  # a micro-batch that is repeated after a restart
         running.plan_batch(at, StreamOffsets({**end.offsets, ("t", 0): 50}), cores=1)
     lenient, offsets_read, start = follower(tmp_path, failOnDataLoss="false"), [], at
-    while (end := lenient.next_offsets(start, max_offsets=max_offsets)) != start:
+    while (end := lenient.find_batch_end(start, max_offsets=max_offsets)) != start:
         offsets_read += rows(lenient, start, end)
         start = end
     assert offsets_read == [(0, n) for n in range(count)]
     assert "t-0 is not the log" in caplog.text
-    assert follower(tmp_path).next_offsets(start) == start
-    assert follower(tmp_path).next_offsets(StreamOffsets(at.offsets)).offsets == start.offsets  # an older checkpoint
+    assert follower(tmp_path).find_batch_end(start) == start
+    assert follower(tmp_path).find_batch_end(StreamOffsets(at.offsets)).offsets == start.offsets  # an older checkpoint
 
 
 def test_a_log_replaced_under_a_running_stream_is_reported(tmp_path):
     write_log(tmp_path, (30, b"old"))
     follow = follower(tmp_path)
-    at = follow.next_offsets(follow.find_start_offsets())
+    at = follow.find_batch_end(follow.find_start_offsets())
     write_log(tmp_path, (40, b"new"))
     with pytest.raises(OptionError, match="t-0 is not the log"):
-        follow.next_offsets(at)
+        follow.find_batch_end(at)
 
 
 def test_fingerprints_are_read_only_if_the_files_have_changed(tmp_path, monkeypatch):
@@ -216,14 +216,14 @@ def test_fingerprints_are_read_only_if_the_files_have_changed(tmp_path, monkeypa
     monkeypatch.setattr(following, "find_fingerprints", find)
     follow = follower(tmp_path)
     at = follow.find_start_offsets()
-    while (end := follow.next_offsets(at, max_offsets=15)) != at:
+    while (end := follow.find_batch_end(at, max_offsets=15)) != at:
         rows(follow, at, end)
         at = end
     assert (compared_offsets, [row.offset for row in at.fingerprints["t", 0]]) == ([], [197, 198, 199])
     append(tmp_path, 200, 10)
-    rows(follow, at, follow.next_offsets(at))
+    rows(follow, at, follow.find_batch_end(at))
     assert compared_offsets == [[197, 198, 199]]
-    follower(tmp_path).next_offsets(at)
+    follower(tmp_path).find_batch_end(at)
     assert len(compared_offsets) == 2
 
 
@@ -233,15 +233,15 @@ def test_fingerprints_of_markers_gaps_and_lost_records(tmp_path, caplog):
     marker = {"offset": 20, "timestamp": 1, "key": b"\0\0\0\1", "value": b"\0" * 6}
     with path.open("ab") as file:
         file.write(build_records([marker], control=True, transactional=True, producer_id=1, producer_epoch=0))
-    at = follower(tmp_path).next_offsets(StreamOffsets({}))
+    at = follower(tmp_path).find_batch_end(StreamOffsets({}))
     assert at.offsets == {("t", 0): 21}
     assert [row.offset for row in at.fingerprints["t", 0]] == [17, 18, 19]
     shutil.rmtree(tmp_path / "t-0")
     append(tmp_path, 21, 10)  # after retention or compaction
-    assert follower(tmp_path).next_offsets(at).offsets == {("t", 0): 31}
+    assert follower(tmp_path).find_batch_end(at).offsets == {("t", 0): 31}
     assert "nothing shows that t-0 is the log" in caplog.text
     write_topic_id(tmp_path, "A" * 21 + "Q")
-    assert follower(tmp_path).next_offsets(at).fingerprints == {}
+    assert follower(tmp_path).find_batch_end(at).fingerprints == {}
 
 
 @pytest.mark.parametrize(("record_format", "codec"), [(0, "none"), (1, "none"), (1, "gzip")])
@@ -259,21 +259,21 @@ def test_fingerprints_of_older_message_formats(tmp_path, record_format, codec):
         (tmp_path / "t-0" / f"{0:020}.log").write_bytes(raw)
 
     write(b"old")
-    at = follower(tmp_path).next_offsets(StreamOffsets({}))
+    at = follower(tmp_path).find_batch_end(StreamOffsets({}))
     assert [row.offset for row in at.fingerprints["t", 0]] == [17, 18, 19]
-    assert follower(tmp_path).next_offsets(at) == at
+    assert follower(tmp_path).find_batch_end(at) == at
     write(b"new")
     with pytest.raises(OptionError, match="t-0 is not the log"):
-        follower(tmp_path).next_offsets(at)
+        follower(tmp_path).find_batch_end(at)
 
 
 def test_a_damaged_batch_is_not_another_log(tmp_path):
     path = append(tmp_path, 0, 30)
-    at = follower(tmp_path).next_offsets(StreamOffsets({}))
+    at = follower(tmp_path).find_batch_end(StreamOffsets({}))
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
-    assert follower(tmp_path).next_offsets(at) == at
+    assert follower(tmp_path).find_batch_end(at) == at
 
 
 def test_sparks_reader_stores_fingerprints_and_compares_them_after_a_restart(tmp_path):
@@ -330,7 +330,7 @@ def test_each_request_of_a_stream_lists_the_directory_once(tmp_path, monkeypatch
     )
     follow = follower(tmp_path)
     start = follow.find_start_offsets()
-    end = follow.next_offsets(start)
+    end = follow.find_batch_end(start)
     assert follow.plan_batch(start, end, cores=2).works
     assert len(listings) == 3
 

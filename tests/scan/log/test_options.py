@@ -4,7 +4,7 @@ import pytest
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.selection import topic_choice
+from kafkaframes.scan.selection import to_topic_options
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_mutually_exclusive_settings_are_named(settings, message):
 
 
 def test_topics_are_names_or_patterns_of_whole_names():
-    assert topic_choice([]) == {}
-    assert topic_choice(["a", "b"]) == {"subscribe": frozenset("ab")}
-    pattern = topic_choice(["a*", "b"])["subscribe_pattern"]
+    assert to_topic_options([]) == {}
+    assert to_topic_options(["a", "b"]) == {"subscribe": frozenset("ab")}
+    pattern = to_topic_options(["a*", "b"])["subscribe_pattern"]
     assert [bool(pattern.fullmatch(name)) for name in ("abc", "b", "bc", "cab")] == [True, True, False, False]

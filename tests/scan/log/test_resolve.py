@@ -130,7 +130,7 @@ def test_bytes_outside_the_range_are_not_read(tmp_path):
     assert [row["offset"] for row in rows] == list(range(1504, 1517))
     assert meter.bytes_read == size // 50  # two batches of a hundred
     plan = plan_log(parse_log_options({"path": str(partition), **bounds}), cores=1)
-    assert (plan.segments, plan.segments_to_read, plan.bytes_to_read, plan.tasks) == (3, 1, size // 50, 1)
+    assert (plan.segments, plan.segment_count, plan.bytes_to_read, plan.tasks) == (3, 1, size // 50, 1)
     whole = ByteCounter()
     assert len(read(partition, "offset", meter=whole)) == 3000
     assert whole.bytes_read >= 3 * size

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.scan.values.avro_values import AvroDecoder
-from kafkaframes.scan.values.columns import RESERVED_COLUMNS, column_names, decode_to_struct
+from kafkaframes.scan.values.columns import RESERVED_COLUMNS, choose_column_names, decode_to_struct
 from kafkaframes.scan.values.json_values import OTHER_FIELDS_COLUMN, JsonDecoder
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
 
@@ -39,7 +39,7 @@ def unlike(names):
 
 def by_columns(row, reserved_names=RESERVED_COLUMNS):
     """Return a row, its fields in the schema's order, by the names of its columns."""
-    names = column_names(row, reserved_names=reserved_names)
+    names = choose_column_names(row, reserved_names=reserved_names)
     return {names[name]: one for name, one in row.items()}
 
 

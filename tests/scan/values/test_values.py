@@ -107,8 +107,8 @@ def test_json_ignores_unknown_fields_and_rejects_other_types():
     assert (row["n"], row["list"], row["any"]) == (3, [1.0, 2.5], '{"b":[1]}')
     assert row["other_fields"] == '{"more":{"x":1}}'
     starts = (
-        "$.n: expected an integer of 64 bits, found true or false",
-        "$.n: expected an integer of 64 bits, found a number",
+        "$.n: expected a 64-bit integer, found true or false",
+        "$.n: expected a 64-bit integer, found a number",
         "not JSON: NaN",
         "$: expected an object, found an array",
         "not JSON",
@@ -161,7 +161,7 @@ def test_an_overlong_int_is_a_bad_record_and_its_neighbours_are_not():
     decoder = avro({"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]})
     good, bad = rows(decoder, b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04")
     assert [row["n"] for row in good] == [1, 2]
-    assert bad == ["not an Avro value of its schema: 274877906943 is not an int of 32 bits"]
+    assert bad == ["the value does not match its Avro schema: 274877906943 is not a 32-bit int"]
 
 
 def test_a_registered_avro_schema_includes_its_references():

@@ -22,7 +22,7 @@ from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
 from kafkaframes.scan.functions import scan_log
 from kafkaframes.scan.log.following import AppendedRowReader
 from kafkaframes.scan.ranges import EARLIEST, to_log_bound
-from kafkaframes.scan.rows import RecordBatches, schema_of
+from kafkaframes.scan.rows import RecordBatches, build_schema
 from kafkaframes.scan.selection import Selection, check_choice
 from kafkaframes.scan.where import create_row_filter
 from kafkaframes.storage.files.filesystem import storage_options
@@ -179,7 +179,7 @@ def follow_log(paths: Sequence[str], settings: GrepSettings) -> RecordBatches:
         start=to_log_bound("start", selection.start, unset=EARLIEST),
         storage=storage_options(settings.key_files, follow_links=settings.follow_links, store=settings.store),
     )
-    schema = schema_of(COLUMNS)
+    schema = build_schema(COLUMNS)
 
     def read_steps() -> Iterator[pa.RecordBatch]:
         while True:

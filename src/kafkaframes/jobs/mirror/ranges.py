@@ -100,7 +100,7 @@ def _check_loss(name: Name, start: int, end: int, first: int, log_end: int) -> N
     for setting, offset in (("start", start), ("end", end)):
         if log_end < offset < NO_END:
             problem = describe_offset_beyond_end(format_partition(name), offset, log_end)
-            raise OptionError(f"`{setting}`: {problem}; give a lower offset, or a time")
+            raise OptionError(f"`{setting}`: {problem}; specify a lower offset or a time")
 
 
 def _name_of(partition: TopicPartition) -> Name:

@@ -27,9 +27,9 @@ from kafkaframes.scan.ranges import (
     Name,
     TimeBound,
     expand_bound,
-    offset_of_bound,
+    get_common_offset,
+    get_common_time,
     restrict_bound,
-    time_of_bound,
 )
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -190,10 +190,10 @@ class RestoreSettings(RangeSettings):
         """Return the range under the keys that reports of all releases use. A range by partition adds two keys."""
         start, end = self._bounds
         values: dict[str, Any] = {
-            "from_offset": offset_of_bound(start),
-            "until_offset": offset_of_bound(end),
-            "from_timestamp_ms": time_of_bound(start),
-            "until_timestamp_ms": time_of_bound(end),
+            "from_offset": get_common_offset(start),
+            "until_offset": get_common_offset(end),
+            "from_timestamp_ms": get_common_time(start),
+            "until_timestamp_ms": get_common_time(end),
         }
         if isinstance(self.start, Mapping) or isinstance(self.end, Mapping):
             values |= {"start": to_stored_limit(start), "end": to_stored_limit(end)}

@@ -23,7 +23,13 @@ from kafkaframes.jobs.export.positions import (
 from kafkaframes.scan.log.discovery import DistinctSegments, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import resolve_offset_ranges
-from kafkaframes.scan.log.resolve import check_loss, choose_segments, logs_by_partition, plan_slices, resolve_offsets
+from kafkaframes.scan.log.resolve import (
+    check_loss,
+    choose_segments,
+    map_logs_by_partition,
+    plan_slices,
+    resolve_offsets,
+)
 from kafkaframes.scan.ranges import EARLIEST, NO_END, check_batch_start, expand_bound
 from kafkaframes.storage.log.lookup import log_end_offset
 
@@ -51,7 +57,7 @@ def make_log_planner(options: ReadOptions) -> Plan:
         choice = choose_segments(result, options, cores=os.cpu_count() or 1)
         part = choice.parts[0][0]
         if not initial_partitions:
-            initial_partitions.update(logs_by_partition(part))
+            initial_partitions.update(map_logs_by_partition(part))
         planned_tasks = _plan_log_tasks(options, part, state, choice.internal_topics, initial_partitions)
         return replace(planned_tasks, notes=choice.notes + planned_tasks.notes)
 
@@ -66,7 +72,7 @@ def _plan_log_tasks(
     initial_partitions: Collection[tuple[str, int]],
 ) -> IncrementPlan:
     """Return the plan that adds the new offsets of logs to a table."""
-    logs, gaps = logs_by_partition(part), []
+    logs, gaps = map_logs_by_partition(part), []
     options = resolve_offsets(options, logs)
     requested_starts = expand_bound("start", options.start, logs)
     new_starts = {

@@ -98,18 +98,18 @@ def discover_logs(
         unreadable_partitions += (one for one in directory.unreadable_partitions if not one.state)
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
-            segments += segments_of(partition, plain_paths)
+            segments += iterate_segments(partition, plain_paths)
     has_whole_directories = not any(is_file_path(path) for path in paths)
     return DiscoveredLogs(segments, by_directory, has_whole_directories, tuple(unreadable_partitions))
 
 
 def is_file_path(path: str) -> bool:
-    """Return whether a path names a segment or a KRaft snapshot, or is a pattern of these."""
+    """Return whether a path, or a pattern of paths, names segments or KRaft snapshots."""
     name = split_path(plain_path(path))[1]
     return FileName.parse(name) is not None or ".log" in name or ".checkpoint" in name
 
 
-def segments_of(partition: Partition, paths: set[str]) -> Iterator[Segment]:
+def iterate_segments(partition: Partition, paths: set[str]) -> Iterator[Segment]:
     """Yield the live segments of a partition, and segments of any kind with paths in ``paths``."""
     is_named = partition.directory in paths
     for segment in (*partition.segments, *partition.kraft_snapshots):
@@ -208,7 +208,11 @@ def _find_by_header_walk(read_at: ReadAt, segment: Segment, positions: Iterable[
 
 
 _LOGGER = logging.getLogger("kafkaframes.scan")
-_LOG_LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
+_LEVEL_BY_SEVERITY = {
+    Severity.NOTE: logging.INFO,
+    Severity.WARNING: logging.WARNING,
+    Severity.ERROR: logging.WARNING,
+}
 Name = tuple[str, int]
 
 
@@ -236,7 +240,7 @@ def merge_copies_of_segments(
         LogDirError: Replicas belong to different topics or cannot be read; or ``on_damage`` is ``fail`` and replicas
             contradict each other.
     """
-    directories = _directories_by_partition(segments_to_merge)
+    directories = _group_directories_by_partition(segments_to_merge)
     if all(len(paths) == 1 for paths in directories.values()):
         return DistinctSegments(discovery, list(segments_to_merge))
     by_directory, segments = dict(discovery.by_directory), []
@@ -263,7 +267,7 @@ def merge_copies_of_segments(
     return DistinctSegments(replace(discovery, by_directory=by_directory), segments, sorted_decisions)
 
 
-def _directories_by_partition(segments: Sequence[Segment]) -> dict[Name, list[str]]:
+def _group_directories_by_partition(segments: Sequence[Segment]) -> dict[Name, list[str]]:
     """Return the directories that contain segments of each topic partition."""
     result: dict[Name, dict[str, None]] = {}
     for segment in segments:
@@ -284,7 +288,7 @@ def _report_decisions(decisions: Sequence[Decision], options: ReadOptions) -> No
         if decision.check == "undecided" and options.on_damage == "fail":
             location = decision.locations[0]
             raise LogDirError(str(decision), position=location.position, file=location.file)
-        _LOGGER.log(_LOG_LEVELS[decision.severity], "%s", decision)
+        _LOGGER.log(_LEVEL_BY_SEVERITY[decision.severity], "%s", decision)
 
 
 def _report_lost_chunks(merged_log: MergedLog, options: ReadOptions) -> None:
@@ -325,7 +329,7 @@ def group_distinct_segments(
     segments: Sequence[Segment], options: ReadOptions
 ) -> Iterator[tuple[list[Segment], ReadOptions]]:
     """Yield groups of segments without duplicates, with the options for their partitions; together, all segments."""
-    directories = _directories_by_partition(segments)
+    directories = _group_directories_by_partition(segments)
     for index in range(max((len(paths) for paths in directories.values()), default=0)):
         paths = {directory_list[index] for directory_list in directories.values() if len(directory_list) > index}
         part = [segment for segment in segments if segment.directory in paths]

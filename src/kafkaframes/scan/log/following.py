@@ -33,8 +33,8 @@ from kafkaframes.scan.log.resolve import (
     Logs,
     ReadPlan,
     check_loss,
-    log_end_offset_of,
-    logs_by_partition,
+    find_log_end_offset,
+    map_logs_by_partition,
     plan_discovered,
     resolve_offsets,
 )
@@ -49,12 +49,12 @@ from kafkaframes.scan.ranges import (
     describe_truncation,
     expand_bound,
     format_partition,
+    get_common_offset,
+    get_common_time,
     limit_offsets,
-    offset_of_bound,
     report_loss,
-    time_of_bound,
 )
-from kafkaframes.scan.rows import RowOrigin, columns_to_read, select_rows
+from kafkaframes.scan.rows import RowOrigin, choose_columns_to_read, select_rows
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import RowFilter
 from kafkaframes.storage.files.directory import Partition, Segment
@@ -77,10 +77,9 @@ class LogFollower:
     """The planner of a stream from log directories: it determines the offsets and the tasks of each micro-batch."""
 
     options: ReadOptions
-    # Open transactions that were reported.
+    # Open transactions that the log already mentions, so that each is reported once.
     _reported_transactions: set[tuple[str, int, int, int]] = field(default_factory=set, compare=False)
-    # State of a log's files at the last comparison, and the last fingerprints that match the log or that it cannot
-    # refute.
+    # State of a log's files at its last comparison with fingerprints, and the fingerprints that it did not contradict.
     _comparisons: dict[Name, tuple[object, tuple[Rows, ...]]] = field(default_factory=dict, compare=False)
 
     def check_options(self) -> LogFollower:
@@ -121,7 +120,7 @@ class LogFollower:
         """Return the current end offset of each topic partition."""
         return {name: self._find_end_offset(log) for name, log in self._discover_logs()[1].items()}
 
-    def next_offsets(
+    def find_batch_end(
         self,
         start_offsets: StreamOffsets,
         *,
@@ -242,7 +241,7 @@ class LogFollower:
         for name in sorted(offsets.keys() & start_offsets.fingerprints.keys() & logs.keys()):
             rows = start_offsets.fingerprints[name]
             files, compared_rows = self._comparisons.get(name, (None, ()))
-            if files == _file_state_of(logs[name]) and rows in compared_rows:
+            if files == _get_file_state(logs[name]) and rows in compared_rows:
                 continue
             log_rows = find_fingerprints(logs[name], rows)
             difference = find_difference(rows, log_rows)
@@ -263,7 +262,7 @@ class LogFollower:
 
     def _store_comparison(self, name: Name, rows: Rows, entry: Log) -> None:
         """Remember that a log has these fingerprints. The plan of the micro-batch needs those of its start and end."""
-        files = _file_state_of(entry)
+        files = _get_file_state(entry)
         earlier_files, compared_rows = self._comparisons.get(name, (None, ()))
         self._comparisons[name] = files, (rows, *(compared_rows[:1] if files == earlier_files else ()))
 
@@ -296,12 +295,12 @@ class LogFollower:
         result = discover_logs(self.options.paths, storage=self.options.storage)
         segments = select_segments(result.segments, self.options)
         check_no_replicas(segments)
-        return result, logs_by_partition(DistinctSegments(result, segments))
+        return result, map_logs_by_partition(DistinctSegments(result, segments))
 
     def _find_end_offset(self, entry: Log, begin: int | None = None) -> int:
         """Return a partition's end offset. Log once for each open transaction that keeps the stream at ``begin``."""
         if self.options.isolation != "read_committed":
-            return log_end_offset_of(entry)
+            return find_log_end_offset(entry)
         state = read_transactions(entry.filesystem, entry.partition)
         if state.open and begin is not None and begin >= state.last_stable_offset:
             producer_id, first = min(state.open.items(), key=lambda item: item[1])
@@ -338,7 +337,7 @@ def _read_topic_ids(logs: Logs, known_ids: Mapping[str, str]) -> dict[str, str]:
     return ids
 
 
-def _file_state_of(entry: Log) -> object:
+def _get_file_state(entry: Log) -> object:
     """Return a value that differs after a change of a log's files."""
     return tuple((segment.path, segment.size_bytes, segment.log.mtime_ms) for segment in entry.partition.segments)
 
@@ -348,7 +347,7 @@ def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
 
 
 def _resolve_start_offset(entry: Log, offset: int) -> int:
-    offsets_by_name = {EARLIEST: lambda: entry.partition.log_start_offset, LATEST: lambda: log_end_offset_of(entry)}
+    offsets_by_name = {EARLIEST: lambda: entry.partition.log_start_offset, LATEST: lambda: find_log_end_offset(entry)}
     return offsets_by_name[offset]() if offset in offsets_by_name else max(offset, entry.partition.log_start_offset)
 
 
@@ -381,7 +380,7 @@ def _end_by_bytes(entry: Log, begin: int, end: int, max_bytes: int) -> int:
 
 @dataclass(slots=True)
 class _PartitionProgress:
-    """How far a reader has read a partition.
+    """A reader's progress in one partition.
 
     Attributes:
         topic_id: Id of the topic; empty if its directory does not have one.
@@ -437,7 +436,7 @@ class AppendedRowReader:
         self._columns, self._row_filter, self._start = tuple(columns), row_filter, start
         self._progress: dict[str, _PartitionProgress] = {}
         self._options = RecordOptions(
-            columns=columns_to_read(columns, row_filter),
+            columns=choose_columns_to_read(columns, row_filter),
             control_records=False,
             rules=FILE,
             first_offset=row_filter.offsets[0],
@@ -480,11 +479,11 @@ class AppendedRowReader:
         """Return the offset at which reading of a partition starts."""
         if self._start == LATEST:
             return log_end_offset(filesystem, partition)
-        time_ms = time_of_bound(self._start)
+        time_ms = get_common_time(self._start)
         if time_ms is not None:
             result = offset_for_timestamp(filesystem, partition, time_ms)
             return log_end_offset(filesystem, partition) if result is None else result.offset
-        return offset_of_bound(self._start) or 0
+        return get_common_offset(self._start) or 0
 
     def _read_new_rows_of_segment(
         self, filesystem: FileSystem, topic_partition: TopicPartition, segment: Segment, progress: _PartitionProgress

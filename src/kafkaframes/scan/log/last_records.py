@@ -37,14 +37,14 @@ def find_last_fingerprints(entry: Log, end: int) -> tuple[Fingerprint, ...]:
     result: tuple[Fingerprint, ...] = ()
     for segment in reversed([one for one in entry.partition.segments if one.base_offset < end]):
         try:
-            headers = _last_headers(entry, segment, end)
+            headers = _read_last_headers(entry, segment, end)
             options = ReadOptions(
                 FINGERPRINT_COLUMNS, on_damage="drop", rules=FILE, control_records=False, end_offset=end
             )
             rows: tuple[Fingerprint, ...] = ()
             for batch in _read_batches(entry, segment, headers, options):
                 rows = (*rows, *fingerprint_last_rows(batch, np.ones(batch.num_rows, np.bool_)))[-MAX_FINGERPRINTS:]
-        except LogDirError:  # the read of the micro-batch reports the segment
+        except LogDirError:  # the read of the micro-batch will report that the segment is unreadable
             break
         result = (*rows, *result)[-MAX_FINGERPRINTS:]
         if result:
@@ -69,12 +69,12 @@ def find_fingerprints(entry: Log, expected_fingerprints: Sequence[Fingerprint]) 
             options = ReadOptions(FINGERPRINT_COLUMNS, on_damage="drop", rules=FILE)
             for batch in _read_batches(entry, segments[-1], [] if header is None else [header], options):
                 collect(batch)
-        except LogDirError:  # the read of the micro-batch reports the segment
+        except LogDirError:  # the read of the micro-batch will report that the segment is unreadable
             continue
     return result
 
 
-def _last_headers(entry: Log, segment: Segment, end: int) -> list[BatchHeader]:
+def _read_last_headers(entry: Log, segment: Segment, end: int) -> list[BatchHeader]:
     """Return the headers of the last batches of a segment before an offset."""
     headers: deque[BatchHeader] = deque(maxlen=MAX_FINGERPRINTS)
     with open_segment(entry.filesystem, segment) as reader:

@@ -57,11 +57,11 @@ def resolve_ranges(
         return {part.directory: ALL_OFFSETS for directory in directories for part in directory.partitions}
     from kafkaframes.scan.log.discovery import is_file_path
 
-    logs = _logs_of(directories)
+    logs = _list_logs(directories)
     _check_names(logs, start, end)
     result = {log.partition.directory: _resolve_range(log, start, end) for log in logs}
     if not any(map(is_file_path, paths)):
-        _check_losses(logs, start, end)
+        _check_offsets_of_replicas(logs, start, end)
     return result
 
 
@@ -72,12 +72,12 @@ def check_offsets(selection: Selection, directories: Iterable[LogDirectory]) -> 
         OptionError: No copy of a partition has an offset, or the range does not name every partition.
         LogDirError: The last segment of a partition cannot be read.
     """
-    logs, (start, end) = _logs_of(directories), selection.log_range
+    logs, (start, end) = _list_logs(directories), selection.log_range
     _check_names(logs, start, end)
-    _check_losses(logs, start, end)
+    _check_offsets_of_replicas(logs, start, end)
 
 
-def _logs_of(directories: Iterable[LogDirectory]) -> list[Log]:
+def _list_logs(directories: Iterable[LogDirectory]) -> list[Log]:
     from kafkaframes.scan.log.discovery import Log
 
     return [Log(directory.filesystem, partition) for directory in directories for partition in directory.partitions]
@@ -90,7 +90,7 @@ def _check_names(logs: Iterable[Log], start: Bound, end: Bound) -> None:
         expand_bound(setting, limit, names)
 
 
-def _check_losses(logs: Iterable[Log], start: Bound, end: Bound) -> None:
+def _check_offsets_of_replicas(logs: Iterable[Log], start: Bound, end: Bound) -> None:
     """Check for each partition that its replicas have the offsets of the range."""
     copies: dict[Name, list[Log]] = {}
     for log in logs:
@@ -105,14 +105,14 @@ def _name(partition: Partition) -> Name:
 
 def _resolve_range(log: Log, start: Bound, end: Bound) -> OffsetRange:
     """Return the offset range of a log between a start and an end, which may be offsets or times."""
-    from kafkaframes.scan.log.resolve import find_times, log_end_offset_of
+    from kafkaframes.scan.log.resolve import find_log_end_offset, find_times
 
     name = _name(log.partition)
     find = partial(find_times, {name: log})
     first = resolve_bound("start", restrict_bound(start, {name}), [name], find=find)[name]
     end_offset = resolve_bound("end", restrict_bound(end, {name}), [name], find=find)[name]
     if first == LATEST:
-        first = log_end_offset_of(log)
+        first = find_log_end_offset(log)
     return OffsetRange(NO_START if first == EARLIEST else first, NO_END if end_offset == LATEST else end_offset)
 
 
@@ -122,13 +122,13 @@ def _check_loss(name: Name, copies: list[Log], start: Bound, end: Bound) -> None
     Raises:
         OptionError: No copy has an offset.
     """
-    from kafkaframes.scan.log.resolve import log_end_offset_of
+    from kafkaframes.scan.log.resolve import find_log_end_offset
 
     first = min(log.partition.log_start_offset for log in copies)
     starts, ends = (_get_limit_offset(limit, name) for limit in (start, end))
     if max(starts, ends) <= first and starts < 0:
         return
-    log_end = max(map(log_end_offset_of, copies))
+    log_end = max(map(find_log_end_offset, copies))
     if first == log_end and not isinstance(start, Mapping) and not isinstance(end, Mapping):
         return  # one offset applies to all partitions, and this one is empty: it has lost no records
     if 0 <= starts < first:
@@ -137,7 +137,7 @@ def _check_loss(name: Name, copies: list[Log], start: Bound, end: Bound) -> None
     if max(starts, ends) > log_end:
         setting = "start" if starts > log_end else "end"
         problem = describe_offset_beyond_end(format_partition(name), max(starts, ends), log_end)
-        raise OptionError(f"`{setting}`: {problem}; give a lower offset, or a time")
+        raise OptionError(f"`{setting}`: {problem}; specify a lower offset or a time")
 
 
 def _get_limit_offset(limit: Bound, name: Name) -> int:

@@ -12,7 +12,7 @@ from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import read_batches_table
 from kafkaframes.records.scan import FILE, MEMORY, MemorySource, as_array
-from kafkaframes.scan.ranges import NO_END, Bound, check_batch_start, offset_of_bound, time_of_bound
+from kafkaframes.scan.ranges import NO_END, Bound, check_batch_start, get_common_offset, get_common_time
 from kafkaframes.scan.rows import RecordBatches, check_origin_columns, find_offset_at_time
 from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.files.filesystem import KEY_FILES_OPTION
@@ -33,7 +33,7 @@ def read_bytes(
     limit_bytes: int | None,
     budget_bytes: int | None,
 ) -> RecordBatches:
-    """Return the records of bytes, as ``kafkaframes.read_records`` does.
+    """Return the records in the bytes of a segment, as ``kafkaframes.read_records`` does.
 
     Raises:
         OptionError: The selection has topics, partitions or ``read_committed``, which are not available for bytes.
@@ -49,13 +49,13 @@ def read_bytes(
     ).validate()
     for setting, value in (("topics", selection.topic_names), ("partitions", selection.partition_numbers)):
         if value:
-            raise OptionError(f"`{setting}` is for directories; bytes have no topic and no partition")
+            raise OptionError(f"`{setting}` only applies to directories; bytes have no topic and no partition")
     if selection.isolation == "read_committed":
-        raise OptionError("isolation=read_committed needs whole logs: name their directories, not bytes")
+        raise OptionError("isolation=read_committed needs whole logs: specify directories instead of bytes")
     start, end = selection.log_range
     check_batch_start(start)
     options = options._replace(
-        first_offset=_to_offset("start", start, source), end_offset=_to_offset("end", end, source)
+        first_offset=_convert_bound("start", start, source), end_offset=_convert_bound("end", end, source)
     )
     errors: list[ReadError] = []
 
@@ -65,11 +65,11 @@ def read_bytes(
     return RecordBatches(iterate_batches(), options.schema, errors)
 
 
-def _to_offset(setting: str, limit: Bound, source: Bytes) -> int | None:
-    """Return a bound of bytes as an offset; None if it does not exclude records."""
+def _convert_bound(setting: str, limit: Bound, source: Bytes) -> int | None:
+    """Convert the start or end of a read of bytes to an offset; None if no record is excluded."""
     if isinstance(limit, int):
-        return offset_of_bound(limit)
-    time_ms = time_of_bound(limit)
+        return get_common_offset(limit)
+    time_ms = get_common_time(limit)
     if time_ms is None:
         raise OptionError(f"`{setting}` is one offset or one time for bytes, not one for each partition")
     offset = find_offset_at_time(MemorySource(as_array(source)), time_ms, rules=MEMORY)

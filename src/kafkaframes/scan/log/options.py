@@ -93,5 +93,5 @@ class ReadOptions:
 
     @property
     def layout(self) -> str:
-        """The table with the columns of the rows: ``records``, ``batches``, or ``internal`` for decoded records."""
+        """The table whose columns the rows have: ``records``, ``batches``, or ``internal`` for decoded records."""
         return "internal" if self.decode == "internal" else self.table

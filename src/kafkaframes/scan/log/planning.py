@@ -9,7 +9,7 @@ Rules
   offset of the next segment.
 * A task costs about 35 ms before it reads a byte, and Spark runs as many tasks in parallel as there are cores. Segments
   are therefore packed up to a target size. The target is ``maxBytesPerPartition``, or less if that would leave cores
-  idle, but at least ``MIN_TARGET_BYTES`` unless ``minPartitions`` requires more tasks.
+  idle, but at least ``MIN_INPUT_PARTITION_BYTES`` unless ``minPartitions`` requires more tasks.
 * A segment above the target is split at batch boundaries, which the caller finds (``Boundaries``). Without boundaries
   it stays whole.
 """
@@ -38,7 +38,7 @@ from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 
-MIN_TARGET_BYTES = 16 << 20
+MIN_INPUT_PARTITION_BYTES = 16 << 20
 OPEN_COST_BYTES = 64 << 10  # cost of opening a small file, in bytes that could be read in the same time
 
 
@@ -187,7 +187,7 @@ def resolve_offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> 
     Raises:
         OptionError: Offsets name other topic partitions than the selected ones.
     """
-    names = set(names_of_segments(segments))
+    names = set(list_topic_partitions(segments))
     start, end = (  # unresolved times do not limit the offsets
         EARLIEST if isinstance(options.start, TimeBound) else options.start,
         LATEST if isinstance(options.end, TimeBound) else options.end,
@@ -200,7 +200,7 @@ def resolve_offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> 
     }
 
 
-def names_of_segments(segments: Iterable[Segment]) -> list[tuple[str, int]]:
+def list_topic_partitions(segments: Iterable[Segment]) -> list[tuple[str, int]]:
     """Return the topic partitions of the segments, in order and without duplicates."""
     return sorted({(segment.topic, segment.partition) for segment in segments})
 
@@ -212,7 +212,7 @@ def prune_segments(segments: Sequence[Segment], options: ReadOptions) -> list[Se
     for position, segment in enumerate(segments):
         first, end = ranges[segment.topic, segment.partition]
         following = segments[position + 1] if position + 1 < len(segments) else None
-        limit, end_limit = _offset_limits_of_segment(segment, following)
+        limit, end_limit = _find_offset_limits(segment, following)
         first, end = max(first, segment.log_start_offset), min(end, end_limit, segment.end_offset)
         first, end = options.row_filter.limit_range(first, end)
         is_row = segment.size_bytes > segment.start or options.table == "segments"
@@ -221,7 +221,7 @@ def prune_segments(segments: Sequence[Segment], options: ReadOptions) -> list[Se
     return slices
 
 
-def _offset_limits_of_segment(segment: Segment, following: Segment | None) -> tuple[int, int]:
+def _find_offset_limits(segment: Segment, following: Segment | None) -> tuple[int, int]:
     """Return the end of a segment's offsets, and the offset from which records are read from the next segment.
 
     Tiered segments may overlap. Offsets in both segments are read from the second.
@@ -232,7 +232,7 @@ def _offset_limits_of_segment(segment: Segment, following: Segment | None) -> tu
 
 
 def _limit_slice(segment: Segment, first: int, end: int, limit: int) -> SegmentSlice:
-    """Return the whole segment. Bounds that exclude no record are omitted, because the comparison takes time."""
+    """Return a slice of the whole segment. Bounds that exclude no record are omitted, because comparing takes time."""
     return SegmentSlice(
         segment,
         segment.start,
@@ -253,7 +253,7 @@ def choose_target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> i
     >>> choose_target_bytes(1 << 20, options, cores=4) >> 20       # too little to be worth two tasks
     16
     """
-    fair = max(MIN_TARGET_BYTES, -(-total_bytes // max(1, cores)))
+    fair = max(MIN_INPUT_PARTITION_BYTES, -(-total_bytes // max(1, cores)))
     min_part_bytes = -(-total_bytes // options.min_partitions) if options.min_partitions > 1 else fair
     return max(1, min(options.max_bytes_per_partition, fair, min_part_bytes))
 

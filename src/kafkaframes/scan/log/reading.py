@@ -36,7 +36,7 @@ from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import SegmentSlice
 from kafkaframes.scan.ranges import NO_END, NO_START
-from kafkaframes.scan.rows import RowOrigin, columns_to_read, select_rows
+from kafkaframes.scan.rows import RowOrigin, choose_columns_to_read, select_rows
 from kafkaframes.scan.where import RowFilter
 from kafkaframes.storage.copies.reading import BatchHealer
 from kafkaframes.storage.files.filesystem import ReadAt
@@ -73,7 +73,7 @@ def read_rows(
     work: Iterable[SegmentSlice], columns: Sequence[str], options: ReadOptions, errors: list[ReadError]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan in order, and append damage to ``errors``. Exceptions are those of ``read_work``."""
-    sources = columns_to_read(columns, options.row_filter)
+    sources = choose_columns_to_read(columns, options.row_filter)
     for part in work:
         segment = part.segment
         origin = RowOrigin(segment.topic or None, segment.partition if segment.topic else None, segment.path)
@@ -100,7 +100,7 @@ def _read_slice(
         logged_count = len(all_errors)
         end: ScanEnd | None = None
         for run in slice_reader.iterate_runs(
-            options.on_damage, None if errors is None else _append_gaps_to(errors, part.segment.path)
+            options.on_damage, None if errors is None else _create_gap_collector(errors, part.segment.path)
         ):
             reader = RecordReader(
                 slice_reader.segment.source, reading, start=run.start, end=planned_end, errors=all_errors
@@ -114,7 +114,7 @@ def _read_slice(
             _report_trailing_bytes(end, slice_reader.slice, logging.WARNING if errors is None else logging.INFO)
 
 
-def _append_gaps_to(errors: list[ReadError], path: str) -> Callable[[DamagedRange], None]:
+def _create_gap_collector(errors: list[ReadError], path: str) -> Callable[[DamagedRange], None]:
     def append_gap(gap: DamagedRange) -> None:
         error = ReadError(path, gap.damage.lost[0], None, None, str(gap.damage), 0)
         if error not in errors:  # a damaged chunk may be part of two slices
@@ -182,9 +182,9 @@ class OpenSlice:
     def iterate_runs(
         self, on_damage: str, on_gap: Callable[[DamagedRange], None] | None = None
     ) -> Iterator[ReadableRun]:
-        """Yield the runs of the slice. A damaged chunk between two runs is logged as a warning.
+        """Yield the readable parts of the slice. A damaged chunk between two parts is logged as a warning.
 
-        After each run, batches that were replaced with those of other replicas are logged.
+        After each part, batches that were replaced with those of other replicas are logged.
 
         Raises:
             LogDirError: The file was truncated, or ``on_damage`` is ``fail`` and a chunk cannot be decrypted or
@@ -215,7 +215,7 @@ def open_slice(part: SegmentSlice, options: ReadOptions) -> Iterator[OpenSlice |
     path = part.segment.path
     filesystem = filesystem_for(path, options=options.storage)
     if not options.fail_on_data_loss and filesystem.stat(path) is None:
-        problem = LogDirError("has vanished since the read was planned", file=path)
+        problem = LogDirError("was deleted after the read was planned", file=path)
         log.warning("%s; its records are not read", problem)
         yield None
         return
@@ -242,7 +242,7 @@ def _verify_bounds(part: SegmentSlice, read_at: ReadAt) -> SegmentSlice:
         next_header = _read_header(read_at, end, size_bytes)
         end = end if next_header is not None and next_header.base_offset >= part.end_offset else size_bytes
     if (start, end) != (part.start, part.end):
-        log.warning("%s: its offset index is wrong, the segment is read without it", part.segment.path)
+        log.warning("%s: its offset index is wrong, so the segment is read without it", part.segment.path)
     return replace(part, start=start, end=end, unproven=(False, False))
 
 

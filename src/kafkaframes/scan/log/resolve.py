@@ -117,7 +117,7 @@ class ReadPlan:
         return len(self.works)
 
     @property
-    def segments_to_read(self) -> int:
+    def segment_count(self) -> int:
         """Number of segments to open."""
         return len({part.segment.path for work in self.works for part in work})
 
@@ -190,7 +190,7 @@ def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
         readable_names = {(one.topic, one.partition) for one in selected_segments}
         unreadable_names = {(name.topic, name.partition) for name in (one.topic_partition for one in unreadable)}
         options = exclude_from_bounds(unreadable_names - readable_names, options)
-    _report_tiered(discovery, selected_segments, options)
+    _report_tiered_problems(discovery, selected_segments, options)
     if options.replicas == "all":
         parts = [
             (DistinctSegments(discovery, part), part_options)
@@ -215,7 +215,7 @@ def _to_placeholder(partition: UnreadablePartition) -> Segment:
     return Segment(partition.directory, 0, 0, name.topic, name.partition, directory=partition.directory)
 
 
-def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], options: ReadOptions) -> None:
+def _report_tiered_problems(discovery: DiscoveredLogs, segments: Iterable[Segment], options: ReadOptions) -> None:
     """Log missing or contradictory objects of tiered partitions. Their other segments are read.
 
     Raises:
@@ -244,13 +244,13 @@ def plan_part(
     Raises:
         OptionError: Offsets of the range are lost, or ``read_committed`` is selected for single segments.
     """
-    logs = logs_by_partition(part)
+    logs = map_logs_by_partition(part)
     options = resolve_isolation(options, is_whole=part.logs.has_whole_directories)
     resolved_offsets = resolve_offsets(options, logs)
     if part.logs.has_whole_directories:
         check_loss(resolved_offsets, logs)
     elif options.isolation == "read_committed":
-        raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
+        raise OptionError("isolation=read_committed needs whole logs: specify directories instead of single files")
     slices, notes = plan_slices(
         part.segments, resolved_offsets, logs, whole_segments=whole_segments, omit_unreadable=omit_unreadable
     )
@@ -312,7 +312,7 @@ def _count_fetched_bytes(part: SegmentSlice, entry: Log) -> int:
     return part.size_bytes
 
 
-def logs_by_partition(part: DistinctSegments) -> Logs:
+def map_logs_by_partition(part: DistinctSegments) -> Logs:
     """Return the log of each selected topic partition."""
     return {(segment.topic, segment.partition): part.logs.by_directory[segment.directory] for segment in part.segments}
 
@@ -328,14 +328,14 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
     starts = resolve_bound("start", options.start, logs, find=find, no_match=options.no_match)
     if isinstance(options.start, TimeBound):
         starts = {
-            name: log_end_offset_of(logs[name]) if offset == LATEST else offset for name, offset in starts.items()
+            name: find_log_end_offset(logs[name]) if offset == LATEST else offset for name, offset in starts.items()
         }
     ends = resolve_bound("end", options.end, logs, find=find)
 
     def find_bounds() -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the first and the end offset of each log."""
         firsts = {name: entry.partition.log_start_offset for name, entry in logs.items()}
-        return firsts, {name: log_end_offset_of(entry) for name, entry in logs.items()}
+        return firsts, {name: find_log_end_offset(entry) for name, entry in logs.items()}
 
     return replace(
         options,
@@ -352,7 +352,7 @@ def find_times(logs: Logs, times: PartitionOffsets) -> dict[TopicPartition, int 
     return {name: None if answer is None else answer.offset for name, answer in answers.items()}
 
 
-def log_end_offset_of(entry: Log) -> int:
+def find_log_end_offset(entry: Log) -> int:
     """Return the offset after the log's last record."""
     return log_end_offset(entry.filesystem, entry.partition)
 
@@ -369,7 +369,7 @@ def check_loss(options: ReadOptions, logs: Logs) -> None:
         first, last = entry.partition.log_start_offset, max(starts[name], ends[name])
         if 0 <= starts[name] < first:
             report_loss(describe_offset_below_start(format_partition(name), starts[name], first), fail=fail)
-        if last > first and (end := log_end_offset_of(entry)) < last:
+        if last > first and (end := find_log_end_offset(entry)) < last:
             report_loss(describe_offset_beyond_end(format_partition(name), last, end), fail=fail)
 
 

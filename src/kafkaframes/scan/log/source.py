@@ -16,7 +16,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, SegmentSlice
 from kafkaframes.scan.log.reading import open_slice, read_rows
 from kafkaframes.scan.log.resolve import plan_discovered
-from kafkaframes.scan.ranges import NO_END, NO_START, offset_of_bound
+from kafkaframes.scan.ranges import NO_END, NO_START, get_common_offset
 from kafkaframes.scan.rows import RecordCounter, check_origin_columns
 from kafkaframes.scan.slices import ScanSource, SourcePlan
 from kafkaframes.scan.where import RowFilter
@@ -46,7 +46,7 @@ class LogWork:
 
     @property
     def label(self) -> str:
-        """The first segment, its byte range, and the number of other slices."""
+        """A label for messages: the first segment, its byte range, and the number of other slices."""
         first = self.slices[0]
         more = f" and {len(self.slices) - 1} more" if len(self.slices) > 1 else ""
         return f"{first.segment.path}, bytes {first.start} to {first.end}{more}"
@@ -68,11 +68,11 @@ class LogSource(ScanSource):
 
     @property
     def label(self) -> str:
-        """The paths."""
+        """A label for messages: the paths."""
         return f"log {', '.join(self.options.paths)}"
 
     @property
-    def is_files(self) -> bool:
+    def is_file_list(self) -> bool:
         """Whether the source is a list of segment files, whose topic and partition may be unknown."""
         return bool(self.files)
 
@@ -83,7 +83,7 @@ class LogSource(ScanSource):
 
     @property
     def budget_bytes(self) -> int:
-        """The budget of the options."""
+        """The memory budget of the options, in bytes."""
         return self.options.budget_bytes
 
     def share_budget(self, readers: int) -> LogSource:
@@ -102,7 +102,7 @@ class LogSource(ScanSource):
     def plan_slices(self, row_filter: RowFilter, *, parts: int) -> SourcePlan:
         """List the segments, resolve start and end to offsets, and split large segments at batches."""
         if self.files:
-            file_slices = [self._slice_of_file(path, row_filter) for path in self.files]
+            file_slices = [self._plan_file(path, row_filter) for path in self.files]
             return SourcePlan([LogWork((part,)) for part in file_slices if _may_have_rows(part, row_filter)])
         options = replace(self.options, row_filter=row_filter)
         result = discover_logs(options.paths, storage=options.storage)
@@ -112,7 +112,7 @@ class LogSource(ScanSource):
             [LogWork(slices) for slices in plan.works], (*plan.notes.hidden_records, *plan.notes.findings)
         )
 
-    def _slice_of_file(self, path: str, row_filter: RowFilter) -> SegmentSlice:
+    def _plan_file(self, path: str, row_filter: RowFilter) -> SegmentSlice:
         """Return a segment file that is named by itself as a slice."""
         path = to_view_path(path, options=self.options.storage)
         info = filesystem_for(path, options=self.options.storage).stat(path)
@@ -123,7 +123,7 @@ class LogSource(ScanSource):
         name = DirectoryName.parse(split_path(directory)[1])
         topic, partition = ("", -1) if name is None else (name.topic_partition.topic, name.topic_partition.partition)
         segment = Segment(path, info.size_bytes, 0, topic, partition, directory)
-        start, limit = offset_of_bound(self.options.start), offset_of_bound(self.options.end)
+        start, limit = get_common_offset(self.options.start), get_common_offset(self.options.end)
         first, end = row_filter.limit_range(NO_START if start is None else start, NO_END if limit is None else limit)
         return SegmentSlice(segment, 0, segment.size_bytes, first, end)
 

@@ -159,8 +159,8 @@ def _read_slice(
 
 def _to_array(column: Column, checked_chunk: CheckedChunk, part: SegmentSlice) -> pa.Array:
     """Return a column of the table ``batches`` for the selected batches of a chunk."""
-    if column.name in _COLUMN_FUNCTIONS:
-        return _COLUMN_FUNCTIONS[column.name](checked_chunk)
+    if column.name in _GETTER_BY_COLUMN:
+        return _GETTER_BY_COLUMN[column.name](checked_chunk)
     return repeat_origin(part.segment, column, checked_chunk.selected_rows.size)
 
 
@@ -192,7 +192,7 @@ def _count_records(checked_chunk: CheckedChunk) -> pa.Array:
     return pa.array(counts.astype(np.int32), mask=checked_chunk.column("magic") < 2)
 
 
-def _values_or_nulls(values: npt.NDArray[Any] | None, kind: pa.DataType, checked_chunk: CheckedChunk) -> pa.Array:
+def _build_nullable_array(values: npt.NDArray[Any] | None, kind: pa.DataType, checked_chunk: CheckedChunk) -> pa.Array:
     """Return the values of the selected batches as an array; only nulls if ``values`` is None."""
     return (
         pa.nulls(checked_chunk.selected_rows.size, kind)
@@ -201,7 +201,7 @@ def _values_or_nulls(values: npt.NDArray[Any] | None, kind: pa.DataType, checked
     )
 
 
-_COLUMN_FUNCTIONS: dict[str, Callable[[CheckedChunk], pa.Array]] = {
+_GETTER_BY_COLUMN: dict[str, Callable[[CheckedChunk], pa.Array]] = {
     "position": lambda checked_chunk: pa.array(checked_chunk.column("position") + checked_chunk.base),
     "sizeBytes": _header_field_getter("size"),
     "magic": _header_field_getter("magic", np.int8),
@@ -209,7 +209,7 @@ _COLUMN_FUNCTIONS: dict[str, Callable[[CheckedChunk], pa.Array]] = {
     "baseOffset": _header_field_getter("base_offset"),
     "lastOffset": _header_field_getter("last_offset"),
     "recordCount": _count_records,
-    "readableRecords": lambda scanned: _values_or_nulls(scanned.readable, pa.int32(), scanned),
+    "readableRecords": lambda scanned: _build_nullable_array(scanned.readable, pa.int32(), scanned),
     "maxTimestamp": CheckedChunk.max_timestamps,
     "timestampType": lambda scanned: pa.array(timestamp_types(scanned.column("magic"), scanned.column("attributes"))),
     "producerId": _header_field_getter("producer_id"),
@@ -218,14 +218,14 @@ _COLUMN_FUNCTIONS: dict[str, Callable[[CheckedChunk], pa.Array]] = {
     "leaderEpoch": _header_field_getter("leader_epoch", np.int32),
     "transactional": _header_flag_getter(TRANSACTIONAL),
     "control": _header_flag_getter(CONTROL),
-    "crcOk": lambda scanned: _values_or_nulls(scanned.valid, pa.bool_(), scanned),
+    "crcOk": lambda scanned: _build_nullable_array(scanned.valid, pa.bool_(), scanned),
     "error": lambda scanned: pa.array(
         [scanned.problems.get(row) for row in scanned.selected_rows.tolist()], pa.string()
     ),
 }
 
 
-_ROWS_PER_STEP = 1000
+_SEGMENT_ROWS_PER_BATCH = 1000
 
 
 def read_segment_work(
@@ -236,7 +236,7 @@ def read_segment_work(
     rows: list[dict[str, Any]] = []
     for part in work:
         rows.append(_to_segment_row(part, options))
-        if len(rows) == _ROWS_PER_STEP:
+        if len(rows) == _SEGMENT_ROWS_PER_BATCH:
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
             rows = []
     if rows:
@@ -259,7 +259,7 @@ def _to_segment_row(part: SegmentSlice, options: ReadOptions) -> dict[str, Any]:
     modified_ms = segment.stored_files.log.mtime_ms
     row |= {
         "modified": None if modified_ms is None else modified_ms * 1000,
-        "beside": _names_of_index_files(segment.stored_files),
+        "beside": _list_index_file_names(segment.stored_files),
     }
     try:
         with open_segment(filesystem_for(segment.path, options=options.storage), segment.stored_files) as reader:
@@ -268,7 +268,7 @@ def _to_segment_row(part: SegmentSlice, options: ReadOptions) -> dict[str, Any]:
         return row | {"error": str(error)}
 
 
-def _names_of_index_files(stored_files: StoredFiles) -> list[str]:
+def _list_index_file_names(stored_files: StoredFiles) -> list[str]:
     files = (stored_files.index, stored_files.time_index, stored_files.txn_index, stored_files.snapshot)
     return [split_path(file.path)[1] for file in files if file is not None]
 
@@ -329,7 +329,7 @@ def _to_microseconds(milliseconds: int, segment: Segment, options: ReadOptions) 
     return milliseconds * 1000 if abs(milliseconds) <= MAX_INSTANT_MS else None
 
 
-_REQUIRED_COLUMNS = ("topic", "partition", "offset", "control", "key", "value")
+_COLUMNS_FOR_DECODING = ("topic", "partition", "offset", "control", "key", "value")
 
 
 def read_internal_work(
@@ -341,8 +341,8 @@ def read_internal_work(
         CorruptRecordError: ``on_damage`` is ``fail``, and the log is damaged or a record cannot be decoded.
         LogDirError: A segment cannot be read.
     """
-    plain = [column.name for column in columns if column.name not in (*DECODED_COLUMNS, *_REQUIRED_COLUMNS)]
-    for batch in read_work(work, choose_columns((*plain, *_REQUIRED_COLUMNS)), options):
+    plain = [column.name for column in columns if column.name not in (*DECODED_COLUMNS, *_COLUMNS_FOR_DECODING)]
+    for batch in read_work(work, choose_columns((*plain, *_COLUMNS_FOR_DECODING)), options):
         yield _decode_internal(batch, columns, options.on_damage)
 
 
@@ -350,7 +350,7 @@ def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage
     """Return a batch of records of internal topics, with decoded keys and values."""
     internal_records = [
         _decode_internal_record(*row)
-        for row in zip(*(batch.column(name).to_pylist() for name in _REQUIRED_COLUMNS), strict=True)
+        for row in zip(*(batch.column(name).to_pylist() for name in _COLUMNS_FOR_DECODING), strict=True)
     ]
     if on_damage == "fail":
         _raise_decode_error(batch, internal_records)

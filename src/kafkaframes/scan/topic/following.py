@@ -113,7 +113,7 @@ class TopicFollower:
         return begins, absent
 
     def find_planned_start(self, start: StreamOffsets, end: StreamOffsets) -> Offsets:
-        """Return the start of each old partition of a planned micro-batch.
+        """Return the start offset of each partition that had an offset before a planned micro-batch.
 
         Exceptions are those of ``find_resume_offsets``.
         """
@@ -283,12 +283,12 @@ class TopicFollower:
 
 
 def key_by_partition(offsets: Mapping[Name, int]) -> Offsets:
-    """Return offsets by topic partition."""
+    """Return offsets by ``TopicPartition``."""
     return {TopicPartition(*name): offset for name, offset in offsets.items()}
 
 
 def key_by_name(offsets: Offsets) -> dict[Name, int]:
-    """Undo ``key_by_partition``."""
+    """Return offsets by (topic, partition number)."""
     return {(partition.topic, partition.partition): offset for partition, offset in offsets.items()}
 
 

@@ -84,12 +84,12 @@ class TopicOptions:
         )
 
 
-def consumer_options(
+def build_consumer_options(
     servers: str | Sequence[str], client: Mapping[str, Any] | None, *, isolation: str | None
 ) -> dict[str, Any]:
     """Return consumer settings under Kafka's names.
 
-    >>> consumer_options(["a:9092", "b:9092"], None, isolation="read_committed")
+    >>> build_consumer_options(["a:9092", "b:9092"], None, isolation="read_committed")
     {'bootstrap.servers': 'a:9092,b:9092', 'isolation.level': 'read_committed'}
 
     Args:

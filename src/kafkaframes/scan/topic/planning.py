@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Offsets = dict[TopicPartition, int]
 ReportHidden = Callable[["HiddenRecords"], None]
 _SAMPLES_PER_RANGE: Final = 8  # number of positions in an offset range at which records are fetched
-_SAMPLE_BYTES: Final = 65_536
+_SAMPLE_BYTES: Final = 65_536  # largest response to a fetch that samples a range
 _UNCOMMITTED_SETTINGS: Final = {"isolation.level": "read_uncommitted"}
 _READER_SETTINGS: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
 
@@ -54,7 +54,7 @@ def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
 
 
 class TopicLookups:
-    """The lookups in one cluster for the options of one read."""
+    """A client that looks up the partitions, offsets and topic ids of one read in its cluster."""
 
     def __init__(self, options: TopicOptions) -> None:
         self.options = options

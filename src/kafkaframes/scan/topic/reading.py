@@ -20,7 +20,7 @@ from kafkaframes.records.memory import Recycler
 from kafkaframes.scan.arrow import SparkConversion, rebatch
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.ranges import report_loss
-from kafkaframes.scan.rows import RowOrigin, columns_to_read, select_rows
+from kafkaframes.scan.rows import RowOrigin, choose_columns_to_read, select_rows
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import open_consumer
 from kafkaframes.scan.topic.shares import PartitionRange
@@ -100,7 +100,7 @@ def read_rows(
         CorruptRecordError: A batch is damaged, and ``on_damage`` is ``fail``.
     """
     row_filter = options.row_filter
-    sources, origin = columns_to_read(columns, row_filter), RowOrigin(work.topic, work.partition)
+    sources, origin = choose_columns_to_read(columns, row_filter), RowOrigin(work.topic, work.partition)
     for batch in _read_batches(work, sources, options, errors):
         rows = select_rows(batch, origin, columns, row_filter)
         if rows is not None:

@@ -29,7 +29,7 @@ class PartitionRange:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition."""
+        """The partition as an object."""
         return TopicPartition(self.topic, self.partition)
 
     @property
@@ -39,7 +39,7 @@ class PartitionRange:
 
     @property
     def label(self) -> str:
-        """The partition and the offsets, as text."""
+        """A label for messages: the partition and the offsets."""
         return f"{self.topic_partition}, offsets {self.first} to {self.end}"
 
 
@@ -57,8 +57,8 @@ class RangeShare:
     lower: int | None = None
     upper: int | None = None
 
-    def range_in(self, first: int, end: int) -> PartitionRange:
-        """Return the offsets of this part between ``first`` and ``end`` (exclusive)."""
+    def clip_range(self, first: int, end: int) -> PartitionRange:
+        """Return the range from ``first`` to ``end`` (exclusive), limited to this part."""
         first = first if self.lower is None else max(first, self.lower)
         return PartitionRange(self.topic, self.partition, first, end if self.upper is None else min(end, self.upper))
 
@@ -104,7 +104,7 @@ class TaskShare:
                 if self.new.reads_partition(partition)
             ]
         partitions = [(part, TopicPartition(part.topic, part.partition)) for part in parts]
-        ranges = [part.range_in(*bounds[partition]) for part, partition in partitions if partition in bounds]
+        ranges = [part.clip_range(*bounds[partition]) for part, partition in partitions if partition in bounds]
         return [entry for entry in ranges if entry.first < entry.end]
 
 

@@ -32,7 +32,7 @@ class TopicSource(ScanSource):
 
     @property
     def label(self) -> str:
-        """The topics and the brokers."""
+        """A label for messages: the topics and the brokers."""
         options = self.options
         pattern = "" if options.subscribe_pattern is None else options.subscribe_pattern.pattern
         return (

@@ -51,7 +51,7 @@ def _read_int(data: bytes, position: int) -> tuple[int, int]:
     """Read a zigzag varint of at most 32 bits."""
     value, position = read_long(data, position)
     if not MIN_INT32 <= value <= MAX_INT32:
-        raise BadValueError(f"{value} is not an int of 32 bits")
+        raise BadValueError(f"{value} is not a 32-bit int")
     return value, position
 
 

@@ -30,7 +30,7 @@ from kafkaframes.scan.values.avro_schema import (
     UNION,
     AvroType,
 )
-from kafkaframes.scan.values.columns import ColumnBudget, column_names
+from kafkaframes.scan.values.columns import ColumnBudget, choose_column_names
 
 MAX_DECIMAL_DIGITS: Final = 38
 TEXT, SCALAR, STRUCT, LIST, ENTRIES = "text", "scalar", "struct", "list", "entries"
@@ -83,7 +83,7 @@ def plan_fields(record: AvroType) -> tuple[dict[str, AvroColumn], dict[str, str]
         OptionError: the schema has too many columns, too many levels, or an array whose elements have no bytes.
     """
     budget = ColumnBudget("Avro schema")
-    names = column_names(field.name for field in record.fields)
+    names = choose_column_names(field.name for field in record.fields)
     within = (record,)
     return {field.name: _plan_column(field.type, field.name, within, budget) for field in record.fields}, names
 
@@ -127,7 +127,7 @@ def _plan_branch(
             return _text(union, is_nullable)
         inner = (*within, schema)
         parts = {field.name: _plan_column(field.type, f"{path}.{field.name}", inner, budget) for field in schema.fields}
-        names = column_names(parts, reserved_names=())
+        names = choose_column_names(parts, reserved_names=())
         kind = pa.struct([pa.field(names[name], part.type) for name, part in parts.items()])
         return AvroColumn(STRUCT, kind, schema, parts, names, is_nullable)
     if schema.kind in (ARRAY, MAP) and schema.items is not None:
@@ -157,13 +157,13 @@ def _text(schema: AvroType, is_nullable: bool) -> AvroColumn:
 
 def is_empty(schema: AvroType) -> bool:
     """Return whether values of a type have no bytes. Arrays of these values could be of any length."""
-    return _is_empty(schema, {})
+    return _has_no_bytes(schema, {})
 
 
-def _is_empty(schema: AvroType, results: dict[AvroType, bool]) -> bool:
+def _has_no_bytes(schema: AvroType, results: dict[AvroType, bool]) -> bool:
     if schema.kind == RECORD:
         if schema not in results:
             results[schema] = True  # assumed until its fields are checked
-            results[schema] = all(_is_empty(field.type, results) for field in schema.fields)
+            results[schema] = all(_has_no_bytes(field.type, results) for field in schema.fields)
         return results[schema]
     return schema.kind == NULL or (schema.kind == FIXED and schema.size == 0)

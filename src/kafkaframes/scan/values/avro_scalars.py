@@ -68,7 +68,7 @@ def create_scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> 
         finish: returns a function that converts the value to the result, or None if the value is the result. Its
             arguments are the reader's type, the unit of the number and the scale of the decimal.
     """
-    unit, scale = _unit_of(writer, reader), 0
+    unit, scale = _find_unit(writer, reader), 0
     if isinstance(unit, str):
         return create_failing_reader(unit)
     if reader.digits is not None:
@@ -118,7 +118,7 @@ def _find_promotion(writer: AvroType, reader: AvroType) -> Convert | None:
     return None
 
 
-def _unit_of(writer: AvroType, reader: AvroType) -> TimeUnit | str | None:
+def _find_unit(writer: AvroType, reader: AvroType) -> TimeUnit | str | None:
     """Return the unit of written numbers, None if the reader has no unit, or an error text if both are incompatible."""
     if reader.unit is None or writer.unit is None:
         return reader.unit

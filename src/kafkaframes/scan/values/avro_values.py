@@ -67,11 +67,11 @@ class AvroDecoder:
         try:
             result, end = read(payload, 0)
         except BadValueError as error:
-            raise BadValueError(f"not an Avro value of its schema: {error}") from None
+            raise BadValueError(f"the value does not match its Avro schema: {error}") from None
         except (IndexError, struct.error):
-            raise BadValueError("not an Avro value of its schema: it is truncated") from None
+            raise BadValueError("the value does not match its Avro schema: it is truncated") from None
         except RecursionError:
-            raise BadValueError("not an Avro value of its schema: it is nested too deeply") from None
+            raise BadValueError("the value does not match its Avro schema: it is nested too deeply") from None
         if remaining_bytes := len(payload) - end:
             raise BadValueError(
                 f"{remaining_bytes} byte{'s follow' if remaining_bytes > 1 else ' follows'} the Avro value"

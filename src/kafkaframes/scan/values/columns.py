@@ -98,7 +98,7 @@ def _shorten(path: str) -> str:
     return path if len(path) <= 60 else f"{path[:30]}...{path[-27:]}"
 
 
-def column_names(names: Iterable[str], *, reserved_names: Collection[str] = RESERVED_COLUMNS) -> dict[str, str]:
+def choose_column_names(names: Iterable[str], *, reserved_names: Collection[str] = RESERVED_COLUMNS) -> dict[str, str]:
     """Return the column names of a value's fields, by field name.
 
     Many engines ignore the case of column names. A field with the name of another column of the table gets the prefix
@@ -106,7 +106,7 @@ def column_names(names: Iterable[str], *, reserved_names: Collection[str] = RESE
     a suffix that depends only on its spelling. The field ``a.b`` also gets a suffix if a field ``a``, which may be a
     struct, exists.
 
-    >>> column_names(["id", "Offset", "ID", "a.b"])
+    >>> choose_column_names(["id", "Offset", "ID", "a.b"])
     {'id': 'id', 'Offset': 'value_Offset', 'ID': 'ID_3843', 'a.b': 'a.b'}
 
     Args:

@@ -21,7 +21,12 @@ from kafkaframes.scan.values import registry as registries
 from kafkaframes.scan.values.avro_values import AvroDecoder
 from kafkaframes.scan.values.columns import ValueDecoder
 from kafkaframes.scan.values.json_values import JsonDecoder
-from kafkaframes.scan.values.protobuf_values import ProtobufDecoder, files_of_set, find_message_name, load_library
+from kafkaframes.scan.values.protobuf_values import (
+    ProtobufDecoder,
+    find_message_name,
+    load_library,
+    parse_descriptor_set,
+)
 from kafkaframes.scan.values.registry import (
     BadValueError,
     RegisteredSchema,
@@ -137,8 +142,8 @@ class _PrefixParser:
     def _find_protobuf_files(self, number: int | str) -> list[bytes]:
         """Return the Protobuf files of the schema with an id, from the registry or from the given schemas."""
         if self._registry is None:
-            return files_of_set(_find_schema(self._decoding, number))
-        return _files_of_registered(_fetch_schema_by_id(self._registry, number, registries.PROTOBUF))
+            return parse_descriptor_set(_find_schema(self._decoding, number))
+        return _list_protobuf_files(_fetch_schema_by_id(self._registry, number, registries.PROTOBUF))
 
 
 def _fetch_schema_by_id(registry: SchemaRegistry, number: int | str, kind: str) -> RegisteredSchema:
@@ -196,7 +201,7 @@ def _inline_names(schema: Any, names: Mapping[str, Any], seen_names: set[str]) -
     return inlined_schema
 
 
-def _files_of_registered(registered_schema: RegisteredSchema) -> list[bytes]:
+def _list_protobuf_files(registered_schema: RegisteredSchema) -> list[bytes]:
     """Return the files of a registered Protobuf schema, each after its imports and under the name that imports use."""
     descriptor_pb2, _, _ = load_library()
     files = []
@@ -260,7 +265,9 @@ def _create_avro_decoder(decoding: DecodingOptions) -> ValueDecoder:
 def _create_protobuf_decoder(decoding: DecodingOptions) -> ValueDecoder:
     registered_schema, frame_reader = decoding.registered_schema, _PrefixParser(decoding)
     files = (
-        files_of_set(decoding.schema or b"") if registered_schema is None else _files_of_registered(registered_schema)
+        parse_descriptor_set(decoding.schema or b"")
+        if registered_schema is None
+        else _list_protobuf_files(registered_schema)
     )
     name = decoding.message or find_message_name(files, (0,))
     return ProtobufDecoder(files, name, lambda value: frame_reader.parse_protobuf_prefix(value, name))

@@ -66,7 +66,7 @@ class _SchemaSimplifier:
     def __init__(self, references: Mapping[str, Any]) -> None:
         self._references = references
         self._budget = ColumnBudget("JSON Schema")
-        # By id of the list; the reference to the list keeps its id from being reused.
+        # By id() of the list. The list is stored as well, so that its id is not reused.
         self._combinations: dict[int, tuple[Any, dict[str, Any]]] = {}
 
     def simplify(self, schema: Any, root: Any, path: str, within: tuple[int, ...]) -> ColumnSchema:
@@ -187,7 +187,7 @@ def _find_single_kind(schema: Any) -> str:
         return MIXED_KIND
     kind = schema.get("type")
     if kind is None:
-        return _kind_of_values(schema)
+        return _find_kind_of_values(schema)
     kinds = {name for name in (kind if isinstance(kind, list) else [kind]) if name != NULL}
     if kinds == {INTEGER, NUMBER}:
         return NUMBER
@@ -198,7 +198,7 @@ def _find_single_kind(schema: Any) -> str:
 _JSON_TYPES: Final = frozenset({OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN})
 
 
-def _kind_of_values(schema: Mapping[str, Any]) -> str:
+def _find_kind_of_values(schema: Mapping[str, Any]) -> str:
     """Return the type of the values in ``const`` or ``enum``."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):

@@ -24,7 +24,7 @@ import pyarrow.json as arrow_json
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import string_array
-from kafkaframes.scan.values.columns import MAX_NESTING_DEPTH, RESERVED_COLUMNS, Row, column_names
+from kafkaframes.scan.values.columns import MAX_NESTING_DEPTH, RESERVED_COLUMNS, Row, choose_column_names
 from kafkaframes.scan.values.json_schema import ARRAY, OBJECT, ColumnSchema, simplify
 from kafkaframes.scan.values.registry import BadValueError
 
@@ -53,7 +53,7 @@ class JsonDecoder:
         plan = simplify(schema, references or {})
         self._is_object = plan.kind == OBJECT
         self._readers = _fields_planned(plan) if self._is_object else {WHOLE_VALUE_COLUMN: _plan_column(plan)}
-        self._names = column_names(self._readers, reserved_names={*RESERVED_COLUMNS, OTHER_FIELDS_COLUMN})
+        self._names = choose_column_names(self._readers, reserved_names={*RESERVED_COLUMNS, OTHER_FIELDS_COLUMN})
         result = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
         self._keeps_other = other_fields
         self._kinds = {name: kind for name, (kind, _) in self._readers.items()}
@@ -143,7 +143,7 @@ def _is_plain(plan: ColumnSchema) -> bool:
     if plan.kind == ARRAY and plan.items is not None:
         return _is_plain(plan.items)
     if plan.kind == OBJECT:
-        names = column_names(plan.properties, reserved_names=())
+        names = choose_column_names(plan.properties, reserved_names=())
         return (
             bool(names)
             and all(name == column for name, column in names.items())
@@ -182,7 +182,7 @@ def _create_array_reader(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, 
 
 def _create_object_reader(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataType, Reader]:
     """Return the Arrow type of an object, and a function that reads one from parsed JSON."""
-    names = column_names(readers, reserved_names=())
+    names = choose_column_names(readers, reserved_names=())
 
     def read_object(value: Any, path: str, extras: Extras) -> Any:
         if value is None:
@@ -256,7 +256,7 @@ def _create_scalar_reader(type_name: str, convert: Callable[[Any], Any]) -> Read
 
 
 def _read_integer(value: Any) -> int | None:
-    """Return an integer of 64 bits; None for any other value."""
+    """Return a 64-bit integer; None for any other value."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     is_whole = isinstance(value, int) and not isinstance(value, bool)
@@ -276,7 +276,7 @@ def _read_number(value: Any) -> float | None:
 
 _SCALAR_TYPES: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
     "string": (pa.string(), _create_scalar_reader("text", lambda value: value if isinstance(value, str) else None)),
-    "integer": (pa.int64(), _create_scalar_reader("an integer of 64 bits", _read_integer)),
+    "integer": (pa.int64(), _create_scalar_reader("a 64-bit integer", _read_integer)),
     "number": (pa.float64(), _create_scalar_reader("a number", _read_number)),
     "boolean": (
         pa.bool_(),
@@ -316,7 +316,7 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
         if value is None:
             continue
         try:
-            entry = _infer_schema_of(_parse_document(value), 1)
+            entry = _infer_value_schema(_parse_document(value), 1)
         except BadValueError:
             continue
         result = entry if result is None else _merge_schemas(result, entry)
@@ -329,19 +329,19 @@ _NULL_SCHEMA: Final[dict[str, Any]] = {"type": "null"}  # schema of a field with
 _MIXED_SCHEMA: Final[dict[str, Any]] = {}  # schema of a field with several types, which becomes JSON text
 
 
-def _infer_schema_of(value: Any, depth: int) -> dict[str, Any]:
+def _infer_value_schema(value: Any, depth: int) -> dict[str, Any]:
     """Return a JSON Schema that one value matches."""
     if value is None:
         return _NULL_SCHEMA
     if depth > MAX_NESTING_DEPTH:
         return _MIXED_SCHEMA
     if isinstance(value, dict):
-        fields = {name: _infer_schema_of(entry, depth + 1) for name, entry in value.items() if _is_utf8(name)}
+        fields = {name: _infer_value_schema(entry, depth + 1) for name, entry in value.items() if _is_utf8(name)}
         return {"type": "object", "properties": fields}
     if isinstance(value, list):
         items = _NULL_SCHEMA
         for entry in value:
-            items = _merge_schemas(items, _infer_schema_of(entry, depth + 1))
+            items = _merge_schemas(items, _infer_value_schema(entry, depth + 1))
         return {"type": "array", "items": items}
     if isinstance(value, bool):
         return {"type": "boolean"}

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
-from kafkaframes.scan.values.columns import ColumnBudget, Row, column_names
+from kafkaframes.scan.values.columns import ColumnBudget, Row, choose_column_names
 from kafkaframes.scan.values.registry import BadValueError
 
 TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
@@ -32,7 +32,7 @@ _ARROW_TYPES: Final[Mapping[int, pa.DataType]] = {
     16: pa.int64(), 17: pa.int32(), 18: pa.int64(),
 }  # fmt: skip
 # Tables have no unsigned numbers: 32 bits become int64, and 64 bits become decimals of 20 digits.
-_SIGNED_TYPES: Final = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
+_SIGNED_TYPE_BY_UNSIGNED: Final = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
 _MICROSECONDS_PER_SECOND: Final = 1_000_000
 _MIN_INSTANT_SECONDS, _MAX_INSTANT_SECONDS = -(2**63) // _MICROSECONDS_PER_SECOND, 2**63 // _MICROSECONDS_PER_SECOND - 1
 Take = Callable[[Any], Any]
@@ -52,7 +52,7 @@ def load_library() -> tuple[Any, Any, Any]:
     return descriptor_pb2, descriptor_pool, message_factory
 
 
-def files_of_set(data: bytes) -> list[bytes]:
+def parse_descriptor_set(data: bytes) -> list[bytes]:
     """Return the serialized files of a FileDescriptorSet (``protoc --include_imports --descriptor_set_out``).
 
     Raises:
@@ -122,7 +122,7 @@ class ProtobufDecoder:
         self._class = message_factory.GetMessageClass(descriptor)
         self._remove_frame = remove_frame
         self.message = name
-        names = column_names(entry.name for entry in descriptor.fields)
+        names = choose_column_names(entry.name for entry in descriptor.fields)
         plan = _MessagePlanner()
         columns = [(names[entry.name], *plan.plan_field(entry, entry.name, (name,))) for entry in descriptor.fields]
         self._takes = [(name, take) for name, _, take in columns]
@@ -155,12 +155,12 @@ class _MessagePlanner:
         name = field.name
         if _is_map(field):
             key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
-            (key_type, of_key), (value_type, of_value) = (
+            (key_type, read_key), (value_type, read_value) = (
                 self._plan_element(key, path, within),
                 self._plan_element(value, path, within),
             )
             return pa.map_(key_type, value_type), lambda message: [
-                (of_key(item), of_value(getattr(message, name)[item])) for item in getattr(message, name)
+                (read_key(item), read_value(getattr(message, name)[item])) for item in getattr(message, name)
             ]
         kind, convert = self._plan_element(field, path, within)
         if field.is_repeated if hasattr(field, "is_repeated") else field.label == 3:
@@ -181,12 +181,12 @@ class _MessagePlanner:
             return pa.string(), lambda number: names.get(number, str(number))
         if descriptor is None:
             kind = _ARROW_TYPES[field.type]
-            return _SIGNED_TYPES.get(kind, kind), _same
+            return _SIGNED_TYPE_BY_UNSIGNED.get(kind, kind), _same
         if descriptor.full_name == _TIMESTAMP_MESSAGE:
             return TIMESTAMP_TYPE, _to_microseconds
         if descriptor.full_name in _WRAPPER_TYPES:
             kind = _ARROW_TYPES[descriptor.fields_by_name["value"].type]
-            return _SIGNED_TYPES.get(kind, kind), lambda message: message.value
+            return _SIGNED_TYPE_BY_UNSIGNED.get(kind, kind), lambda message: message.value
         if descriptor.full_name in _JSON_MESSAGES or descriptor.full_name in within:
             return pa.string(), _to_json_text
         return self._plan_struct(descriptor, path, within)
@@ -196,7 +196,7 @@ class _MessagePlanner:
         if not descriptor.fields:
             return pa.bool_(), lambda message: True  # a message without fields: only its presence matters
         inner = (*within, descriptor.full_name)
-        names = column_names((field.name for field in descriptor.fields), reserved_names=())
+        names = choose_column_names((field.name for field in descriptor.fields), reserved_names=())
         parts = [
             (names[field.name], *self.plan_field(field, f"{path}.{field.name}", inner)) for field in descriptor.fields
         ]

@@ -23,7 +23,7 @@ GUID_PREFIX_BYTES: Final = 17
 VALUE_SCHEMA_ID_HEADER: Final = (
     "__value_schema_id"  # header that contains the value's schema id; the key's header is __key_schema_id
 )
-_MAX_MESSAGE_INDEXES: Final = 64  # protoc accepts less nesting than this
+_MAX_MESSAGE_INDEXES: Final = 64  # no real message has more, because protoc accepts fewer nesting levels
 _MAX_VARINT_BITS: Final = 35
 
 

@@ -58,7 +58,7 @@ class LogQuery:
         return self.option("assign", json.dumps({**assignment, topic: list(numbers)}))
 
     def between(self, start: Instant | None = None, end: Instant | None = None) -> LogQuery:
-        """Return a query of the records from the first at or after ``start`` to before the first at or after ``end``.
+        """Return a query of a time range: from the first record at or after ``start`` to the one at or after ``end``.
 
         Args:
             start, end: Datetimes, dates or ISO 8601 text (UTC without a zone), or milliseconds since 1970. None means

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 log = logging.getLogger("kafkaframes.spark")
+# The content of Spark's checkpoint files: version line, metadata line without a watermark, and a commit file.
 _LOG_VERSION: Final = "v1"
-_OFFSET_METADATA: Final = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
-_COMMIT_CONTENT: Final = f'{_LOG_VERSION}\n{{"nextBatchWatermarkMs":0}}'
+_DEFAULT_OFFSET_METADATA: Final = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
+_COMMIT_FILE_TEXT: Final = f'{_LOG_VERSION}\n{{"nextBatchWatermarkMs":0}}'
 _STATEFUL_PATTERN: Final = re.compile(
     r"^[\s:+\-]*~(Aggregate|Deduplicate\w*|Distinct|Join|GlobalLimit|\w*WithState\w*)\b", re.M
 )
@@ -77,7 +78,7 @@ def skip_to_marker(files: WritableFiles, marker: StreamBatch) -> None:
         if number and files.read_text(f"offsets/{number - 1}") is None:  # Spark also reads the previous batch
             files.write_text(f"offsets/{number - 1}", text)
         files.write_text(f"offsets/{number}", text)
-    files.write_text(f"commits/{number}", _COMMIT_CONTENT)
+    files.write_text(f"commits/{number}", _COMMIT_FILE_TEXT)
     if batch.query_id != marker.query_id:
         files.write_text("metadata", json.dumps({"id": marker.query_id}, separators=(",", ":")))
     log.warning("%s continues after micro-batch %s of query %s", files.path, marker.batch_id, marker.query_id)
@@ -102,7 +103,7 @@ def check_stateless(frame: DataFrame) -> None:
 def _read_offset_metadata(files: CheckpointFiles, planned_batch: int) -> str:
     """Return the metadata line (watermark and settings) of a planned micro-batch."""
     lines = (files.read_text(f"offsets/{planned_batch}") or "").splitlines()
-    return lines[1] if len(lines) > 1 else _OFFSET_METADATA
+    return lines[1] if len(lines) > 1 else _DEFAULT_OFFSET_METADATA
 
 
 def _find_newest_batch(files: WritableFiles, folder: str) -> int:

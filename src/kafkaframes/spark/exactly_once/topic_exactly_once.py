@@ -11,7 +11,7 @@ succeeds and reports the error in its result. The records acknowledged by broker
 tasks report.
 
 If a task is lost (its worker or executor ended) before the commit was requested, the batch is written again, up to
-``_MAX_ATTEMPTS`` times.
+``_MAX_WRITE_ATTEMPTS`` times.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ log = logging.getLogger("kafkaframes.spark")
 _ROWS_PER_BATCH_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SMALL_BATCH_ROWS: Final = "64"
 _LOOPBACK: Final = "127.0.0.1"
-_MAX_ATTEMPTS: Final = 3
+_MAX_WRITE_ATTEMPTS: Final = 3
 # Texts in Spark's errors for lost workers or executors: from PythonRunner, TaskEndReason and their sockets.
 _LOST_PROCESS_TEXTS: Final = (
     "Python worker exited unexpectedly",
@@ -162,7 +162,7 @@ def write_in_transaction(sink: TopicSink, frame: DataFrame, batch: StreamBatch |
     Raises:
         KafkaframesError: The batch does not match the marker of the previous batch, or a task failed.
     """
-    for attempts in range(1, _MAX_ATTEMPTS):
+    for attempts in range(1, _MAX_WRITE_ATTEMPTS):
         try:
             sink.write_batch(batch, partial(send_rows, frame, sink, is_retry=attempts > 1))
         except LostTaskError as error:
@@ -219,7 +219,7 @@ def _find_driver_address(spark: Any) -> tuple[str, str]:
 
 @contextmanager
 def _limit_arrow_batches(frame: DataFrame) -> Iterator[None]:
-    """Keep Arrow batches for tasks small: Spark limits their bytes, and before 4.1, this limits their rows."""
+    """Keep Arrow batches for tasks small. Spark before 4.1 has no limit for their bytes, so their rows are limited."""
     conf = frame.sparkSession.conf
     try:
         conf.get("spark.sql.execution.arrow.maxBytesPerBatch")

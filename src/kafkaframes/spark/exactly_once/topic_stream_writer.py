@@ -24,7 +24,7 @@ from kafkaframes.jobs.write_topic.process_control import TransactionProcess
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.exactly_once.speculation import SPECULATION_SETTING, check_speculation
 from kafkaframes.spark.options import check_exactly_once
-from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
+from kafkaframes.spark.runtime.micro_batches import get_micro_batch_of_task
 from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
 from kafkaframes.spark.sinks.topic_writer import (
     TopicTaskWriter,
@@ -76,7 +76,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         """Write the rows of a task. An error is returned in the message, so that Spark does not repeat the task."""
         from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
 
-        context, query_id, number = micro_batch_of_task()
+        context, query_id, number = get_micro_batch_of_task()
         batch = {"attempt": self._attempt, "query": query_id, "batch": number}
         rows = prepare_rows(iterator, self._options)
         wrote = TaskWriteResult(self._attempt)

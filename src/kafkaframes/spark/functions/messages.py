@@ -61,7 +61,7 @@ def decode_message(
     return _apply_arrow_udf(
         col,
         lambda data: message(name, specs=specs).decode_columns(data, version, mode=mode),
-        _request_type(cls, version),
+        _build_request_type(cls, version),
     )
 
 
@@ -76,7 +76,7 @@ def encode_message(col: ColumnOrName, name: str, version: int, *, specs: str | N
     """
     from kafkaframes.protocol.messages import message
 
-    _request_type(message(name, specs=specs), version)
+    _build_request_type(message(name, specs=specs), version)
     return _apply_arrow_udf(col, lambda rows: message(name, specs=specs).encode_columns(rows, version), pa.binary())
 
 
@@ -157,7 +157,7 @@ def _decode_request(data: bytes, mode: str) -> dict[str, Any]:
     return row
 
 
-def _request_type(cls: Any, version: int) -> pa.DataType:
+def _build_request_type(cls: Any, version: int) -> pa.DataType:
     """Return the Arrow type of a request in one version."""
     try:
         return cls.decode_columns([], version).type

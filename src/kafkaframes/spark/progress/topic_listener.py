@@ -24,7 +24,7 @@ from kafkaframes.spark.progress.topic_progress import SAMPLE_FETCH_BYTES, TopicP
 
 log = logging.getLogger("kafkaframes.spark")
 _CLOSE_TIMEOUT_SECONDS: Final = 10.0
-_MAX_BLOCK_MS: Final = "10000"
+_API_TIMEOUT_MS: Final = "10000"
 
 
 class TopicListener(StreamingQueryListener):
@@ -40,7 +40,7 @@ class TopicListener(StreamingQueryListener):
         samples: bool,
     ) -> None:
         self.latest: TopicProgress | None = None
-        self._client = {"default.api.timeout.ms": _MAX_BLOCK_MS, **client}
+        self._client = {"default.api.timeout.ms": _API_TIMEOUT_MS, **client}
         self._query_name = query_name
         self._group_id = group_id
         self._report = report

@@ -47,7 +47,7 @@ class TopicMetrics(StreamingQueryListener):
             self._server = HttpServer([Route("GET", "/metrics", self._answer)], host=host, port=port)
         except OSError as error:
             raise OptionError(f"metrics cannot be served on {host}:{port}: {error.strerror or error}") from None
-        log.info("lag of streams on %s/metrics", self._server.url)
+        log.info("the lag of streams is served on %s/metrics", self._server.url)
 
     def listen_to_queries(self, spark: SparkSession) -> None:
         """Listen to the queries of a session, once for each Spark application."""
@@ -76,7 +76,7 @@ class TopicMetrics(StreamingQueryListener):
     def _format_metrics(self) -> Iterator[str]:
         """Return the metrics of all queries in Prometheus's text format."""
         queries = list(self._latest.values())
-        partitions = [(_labels_of(progress, lag), lag) for progress, _ in queries for lag in progress.partitions]
+        partitions = [(_format_labels(progress, lag), lag) for progress, _ in queries for lag in progress.partitions]
         for name, words, value in _PARTITION_METRICS:
             yield from format_metric(
                 _METRIC_PREFIX + name, "gauge", words, [(label, value(lag)) for label, lag in partitions]
@@ -112,7 +112,7 @@ _PARTITION_METRICS: Final[tuple[tuple[str, str, Callable[[PartitionLag], int]], 
 )
 
 
-def _labels_of(progress: TopicProgress, lag: PartitionLag) -> str:
+def _format_labels(progress: TopicProgress, lag: PartitionLag) -> str:
     """Return the labels of a gauge. If a query reads a topic twice, each of its sources has a gauge."""
     partition = str(lag.partition)
     return format_labels(query=_name(progress), topic=lag.topic, partition=partition, source=str(lag.source))

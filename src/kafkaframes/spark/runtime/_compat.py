@@ -20,7 +20,7 @@ SUPPORTED_JAVA_VERSIONS: dict[tuple[int, int], tuple[int, ...]] = {
 NEWEST_SPARK = max(SUPPORTED_JAVA_VERSIONS)
 
 
-def pyspark_version() -> tuple[int, int] | None:
+def get_pyspark_version() -> tuple[int, int] | None:
     """Return PySpark's (major, minor) version without importing pyspark; None if it is not installed.
 
     The distributions ``pyspark-client`` and ``pyspark-connect`` (Spark Connect only) contain the same package.
@@ -45,20 +45,20 @@ def require_pyspark(feature: str) -> tuple[int, int]:
     Raises:
         MissingExtraError: PySpark is not installed. The message names the extra ``[spark]``.
     """
-    version = pyspark_version()
+    version = get_pyspark_version()
     if version is None:
         raise MissingExtraError(feature, "spark")
     return version
 
 
-def supported_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
+def get_supported_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
     """Return the Java versions that a Spark version supports.
 
     A newer, unknown Spark is treated like the newest known one.
 
-    >>> supported_java_versions((4, 0))
+    >>> get_supported_java_versions((4, 0))
     (17, 21)
-    >>> supported_java_versions((4, 9)) == supported_java_versions((4, 3))
+    >>> get_supported_java_versions((4, 9)) == get_supported_java_versions((4, 3))
     True
     """
     return SUPPORTED_JAVA_VERSIONS.get(spark or NEWEST_SPARK, SUPPORTED_JAVA_VERSIONS[NEWEST_SPARK])

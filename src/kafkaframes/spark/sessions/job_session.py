@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _Handlers = dict[int, Callable[[int, FrameType | None], Any]]
-_WARNING_DELAY_SECONDS = 20
+_JVM_EXIT_TIMEOUT_SECONDS = 20
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def _end_jvm(jvm: subprocess.Popen[bytes]) -> None:
     """Terminate the JVM, and kill it if it does not end in time."""
     jvm.terminate()
     try:
-        jvm.wait(_WARNING_DELAY_SECONDS)
+        jvm.wait(_JVM_EXIT_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         jvm.kill()
 

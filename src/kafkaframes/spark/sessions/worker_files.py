@@ -71,7 +71,7 @@ def _write_archive() -> str | None:
     files = [unit.file for unit in demand.list_kernel_units() if unit.file is not None and unit.file.is_file()]
     if not files:
         return None
-    path = os.path.join(_archive_directory().name, f"{ARCHIVE_NAME}.zip")
+    path = os.path.join(_create_archive_directory().name, f"{ARCHIVE_NAME}.zip")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.write(file, file.name)
@@ -79,7 +79,7 @@ def _write_archive() -> str | None:
 
 
 @cache
-def _archive_directory() -> Any:
+def _create_archive_directory() -> Any:
     """Return the temporary directory for the archive, created once per process."""
     import tempfile
 

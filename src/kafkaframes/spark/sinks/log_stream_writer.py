@@ -28,7 +28,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.micro_batch import StreamBatch, read_batch_offsets
 from kafkaframes.jobs.restore.writing import RunCommitter
-from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
+from kafkaframes.spark.runtime.micro_batches import get_micro_batch_of_task
 from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sinks.log_writer import (
     STAGING_DIRECTORY,
@@ -46,7 +46,7 @@ from kafkaframes.storage.files.filesystem import join, store_of
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_RUN_NAME_LENGTH: Final = 16
+_QUERY_DIGEST_LENGTH: Final = 16  # in hexadecimal digits
 
 
 @hide_tracebacks
@@ -60,13 +60,13 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         self.target, self.settings = inspect_target(path, values, schema, overwrite=overwrite)
         self.overwrite = overwrite
         self._checkpoint = checkpoint and _normalize_path(checkpoint)
-        self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_RUN_NAME_LENGTH]
+        self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_QUERY_DIGEST_LENGTH]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task attempt as runs."""
-        context, query_id, batch_id = micro_batch_of_task()
+        context, query_id, batch_id = get_micro_batch_of_task()
         number = context.partitionId()
-        directory = self._staging_path(batch_id) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
+        directory = self._build_staging_path(batch_id) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
         with atomic.name_path_in_errors(directory):
             directory.mkdir(parents=True)
         return TaskRunResult(number, write_runs(iterator, directory, self.settings, task=number), query_id)
@@ -99,7 +99,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         except (KafkaframesError, UnicodeDecodeError):
             return None
 
-    def _staging_path(self, batch_id: int | str) -> Path:
+    def _build_staging_path(self, batch_id: int | str) -> Path:
         """Return the directory for the files of a micro-batch's tasks."""
         top = Path(self.target.path)
         return top.with_name(f"{top.name}{STAGING_DIRECTORY}-stream-{self._query}-{batch_id}")
@@ -111,7 +111,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         query id, if a task has reported it, distinguishes their files.
         """
         query_prefix = next((f"{task.query_id}-" for task in tasks), "")
-        prefix = self._staging_path("").name
+        prefix = self._build_staging_path("").name
         parent = Path(self.target.path).parent
         for name in os.listdir(parent) if parent.is_dir() else ():
             number = name.removeprefix(prefix)

@@ -40,7 +40,7 @@ _PROCESS_MODULE: Final = "kafkaframes.spark.sources.offset_process"
 _PROCESS_PURPOSE: Final = "looks up the offsets of kafka-topic"
 _EXECUTION_ID_PROPERTY: Final = "spark.sql.execution.id"
 _MASTER, _DRIVER_HOST = "spark.master", "spark.driver.host"
-_MAX_SNAPSHOT_AGE_SECONDS: Final = 60
+_MAX_SILENT_AGE_SECONDS: Final = 60  # the use of older offsets by an RDD is logged as a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class DeferredOffsetWork:
         answer = _query_first_reachable(list(self._iterate_addresses(properties, options.driver_host)), request)
         if "failed" in answer:
             raise KafkaframesError(answer["failed"])
-        if execution is None and answer["ageSeconds"] > _MAX_SNAPSHOT_AGE_SECONDS:
+        if execution is None and answer["ageSeconds"] > _MAX_SILENT_AGE_SECONDS:
             log.warning(
                 "an RDD of kafka-topic reads the offsets of %d s ago, when the first RDD of this DataFrame was read; "
                 "load() the topic again for newer records",
@@ -144,7 +144,7 @@ def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[De
     """
     host = options.driver_host or _find_own_address()
     pid = _find_jvm_process()
-    path = control.socket_path("offsets", __file__, Path(__file__).stat().st_mtime_ns, *identity_of_process(pid))
+    path = control.socket_path("offsets", __file__, Path(__file__).stat().st_mtime_ns, *identify_process(pid))
     request = {"watch": pid, "host": host, "port": options.driver_port, "required": options.driver_host is not None}
     answer = control.send_request_or_start(
         path, request, lambda: control.start_process(_PROCESS_MODULE, path, b"", purpose=_PROCESS_PURPOSE)
@@ -218,7 +218,7 @@ def _read_process_info(pid: int) -> tuple[str, int]:
         return "", 0
 
 
-def identity_of_process(pid: int) -> tuple[int, str]:
+def identify_process(pid: int) -> tuple[int, str]:
     """Return the id and the start time of a process. The start time is empty if the system does not report it."""
     try:
         return pid, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

@@ -86,9 +86,9 @@ def _parse_options(options: Mapping[str, str]) -> CaptureReadOptions:
 
 def _plan_partitions(files: Sequence[str], options: CaptureReadOptions) -> list[InputPartition]:
     """Return Spark's input partitions for capture files."""
-    from kafkaframes.scan.capture import plan_works
+    from kafkaframes.scan.capture import plan_connection_shares
 
-    return [InputPartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
+    return [InputPartition(work) for work in plan_connection_shares(files, options, cores=os.cpu_count() or 1)]
 
 
 @hide_tracebacks

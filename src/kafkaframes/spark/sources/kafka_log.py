@@ -36,7 +36,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST
 from kafkaframes.spark.options import (
     LOG_DECODERS,
-    checkpoint_location,
+    get_checkpoint_location,
     parse_log_options,
     parse_log_write_options,
     reject_stream_end,
@@ -114,7 +114,7 @@ class KafkaLogDataSource(DataSource):
             raise OptionError(f"kafka-log as a stream's sink needs Spark 4.2 or later ({error})") from error
 
         path, values = parse_log_write_options(remove_catalog_additions(self._options), is_stream=True)
-        checkpoint = checkpoint_location(self._options)
+        checkpoint = get_checkpoint_location(self._options)
         return KafkaLogStreamWriter(path, values, schema, overwrite=overwrite, checkpoint=checkpoint)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)

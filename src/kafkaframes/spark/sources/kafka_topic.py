@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.spark.options import (
-    checkpoint_location,
+    get_checkpoint_location,
     parse_topic_options,
     parse_topic_write_options,
     split_decoding,
@@ -125,7 +125,7 @@ class KafkaTopicDataSource(DataSource):
 
         options = parse_topic_write_options(remove_catalog_additions(self._options))
         if options.delivery == "exactly-once":
-            return ExactlyOnceStreamWriter(options, column_types(schema), checkpoint_location(self._options))
+            return ExactlyOnceStreamWriter(options, column_types(schema), get_checkpoint_location(self._options))
         return KafkaTopicStreamWriter(options, column_types(schema))
 
 

@@ -44,10 +44,10 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the end of the next micro-batch."""
-        self.first.record_look_up()
+        self.first.record_lookup()
         is_limited = not isinstance(limit, ReadAllAvailable)
         start_offsets = StreamOffsets.from_json(start)
-        result = self.follower.next_offsets(
+        result = self.follower.find_batch_end(
             start_offsets,
             ends=None if self.goal is None else flatten_topics(self.goal),
             max_offsets=self.options.max_offsets_per_trigger if is_limited else None,

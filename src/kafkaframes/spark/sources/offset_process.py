@@ -32,7 +32,7 @@ from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import resolve_topic
 from kafkaframes.scan.topic.shares import Bounds
 from kafkaframes.spark.runtime.worker import rename_to_options
-from kafkaframes.spark.sources.execution_offsets import LOOPBACK, identity_of_process
+from kafkaframes.spark.sources.execution_offsets import LOOPBACK, identify_process
 
 log = logging.getLogger("kafkaframes.spark")
 MAX_CACHE_BYTES: Final = 64 << 20
@@ -98,7 +98,7 @@ class ExecutionOffsetCache:
 
 
 class OffsetService:
-    """The server of the offset process: planners connect to a Unix socket, and tasks to TCP ports.
+    """A server that looks up the offsets of each query once: planners connect to a Unix socket, and tasks to TCP ports.
 
     Args:
         resolve: looks up offsets.
@@ -136,7 +136,7 @@ class OffsetService:
             KafkaframesError: this process cannot listen on the specified host or port.
         """
         with self._lock:
-            self._watched_queries.add(identity_of_process(request["watch"]))
+            self._watched_queries.add(identify_process(request["watch"]))
             self._ends_not_before = time.monotonic()
             host, port = request["host"], request["port"]
             try:
@@ -152,7 +152,7 @@ class OffsetService:
         """Return whether all JVMs that use this process have ended. The first JVM has a minute to send its request."""
         with self._lock:
             self._watched_queries = {
-                jvm for jvm in self._watched_queries if is_running(jvm[0]) and identity_of_process(jvm[0]) == jvm
+                jvm for jvm in self._watched_queries if is_running(jvm[0]) and identify_process(jvm[0]) == jvm
             }
             return not self._watched_queries and time.monotonic() > self._ends_not_before
 

@@ -95,7 +95,7 @@ def plain_schema(schema: StructType, decoding: ValueDecoding | None) -> tuple[St
     ]
     names = [field.name for field in fields]
     # Headers are read, but not returned.
-    if VALUE_COLUMN in names and _HEADERS_COLUMN in decoding.sources and _HEADERS_COLUMN not in names:
+    if VALUE_COLUMN in names and _HEADERS_COLUMN in decoding.source_columns and _HEADERS_COLUMN not in names:
         fields.append(StructField(_HEADERS_COLUMN, from_arrow_type(ARROW_TYPES[HEADERS_TYPE])))
     return StructType(fields), RowDecoding(decoding, to_arrow_schema(schema, timezone="UTC"))
 

@@ -51,7 +51,7 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
 
         Thus, neither missing topics in the metadata nor a checkpoint without topic ids causes a micro-batch.
         """
-        self.first.record_look_up()
+        self.first.record_lookup()
         has_min_offsets = self.options.min_offsets_per_trigger is not None
         is_limited = has_min_offsets or not isinstance(limit, ReadAllAvailable)
         start_offsets = StreamOffsets.from_json(start)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 
-VANISHED_REASON = "has vanished since the read was planned"
+VANISHED_REASON = "was deleted after the read was planned"
 SHORTENED_REASON = "has become shorter since the read was planned"
 
 
