@@ -24,7 +24,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 ALPHABET: Final = frozenset(
     string.ascii_letters + string.digits + "._-"
-)  # the characters that are valid in topic names
+)  # characters that are valid in topic names
 Set = frozenset[str]
 _NEVER_MATCHING_PATTERN: Final = r"[^\x00-\U0010ffff]"
 _MAX_NESTING: Final = 100
