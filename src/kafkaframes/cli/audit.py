@@ -27,7 +27,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
     are audited together. The verdicts are fine, unknown, deprecated and removed; the output has a line for each client
     that is not fine.
 
-    If a part of the input could not be read, the first line describes it (in JSON: judged and unread).
+    If a part of the input could not be read, the first line describes it (in JSON: the keys judged and unread).
 
     Exit status: 0 if the upgrade breaks nothing, 3 if a used version is deprecated, 4 if one is removed, 5 if no
     request could be read (with --strict: if any part could not be read), 2 if an input cannot be opened.

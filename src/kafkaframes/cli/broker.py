@@ -146,8 +146,8 @@ def command(
 ) -> None:
     """Run a Kafka broker on this machine: for development, tests, replays and migrations.
 
-    The broker supports all API versions from 0 on, and record formats 0, 1 and 2. Its first line on standard error has
-    its address. SIGTERM and Ctrl-C stop it cleanly, with exit status 0.
+    The broker supports all API versions from 0 on, and record formats 0, 1 and 2. The first line on standard error
+    contains the broker's address. SIGTERM and Ctrl-C stop it cleanly, with exit status 0.
 
     \b
     kafkaframes broker

@@ -40,7 +40,7 @@ _PROPERTIES_KEY = "kafkaframes.properties"  # key of a context's meta data: the 
 
 
 def _prepend_group_values(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Prepend the values from before the subcommand, which the subcommand's own values override."""
+    """Prepend the values that were given before the subcommand. The subcommand's own values override them."""
     context.meta[_PROPERTIES_KEY] = (*context.meta.get(_PROPERTIES_KEY, ()), *values)
     return tuple(context.meta[_PROPERTIES_KEY])
 
@@ -189,7 +189,7 @@ def add_confirmation(question: str) -> Callable[[Function], Function]:
 
 
 def parse_topic_partition(text: str) -> tuple[str, int]:
-    """Read TOPIC:PARTITION. Other text is an ``OptionError``.
+    """Read TOPIC:PARTITION. Raise OptionError for other text.
 
     >>> parse_topic_partition("orders-eu:3")
     ('orders-eu', 3)
@@ -228,7 +228,7 @@ def parse_client_properties(texts: Iterable[str], *, option: str) -> dict[str, s
 
 
 def parse_pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Read KEY=VALUE texts. Other text, and a key that is given twice, are an ``OptionError``."""
+    """Read KEY=VALUE texts. Raise OptionError for other text and for repeated keys."""
     result: dict[str, str] = {}
     for key, value in map(parse_pair, texts):
         if key in result:

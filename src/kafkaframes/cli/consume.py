@@ -122,7 +122,7 @@ def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, 
 
 
 def select_range(flags: dict[str, Any]) -> KcatOffsetRange:
-    """Return the start of ``--start``, and the end of ``--end`` if that is a time."""
+    """Return the range from ``--start`` to ``--end``. An end offset is left to ``_limit_ends``."""
     from kafkaframes.jobs.dump.kcat import KcatOffsetRange
 
     if is_specified("offsets"):
@@ -151,7 +151,7 @@ def _choose_default_start(settings: ConsumerSettings) -> KcatOffsetRange:
 
 
 def _select_topics(consumer: Consumer, patterns: Sequence[str]) -> list[str]:
-    """Return the topics that names and patterns select. Topics that are named are not looked up here."""
+    """Return the topics that names and patterns select. Names are returned without a look-up."""
     if not any(map(has_wildcard, patterns)):
         return list(dict.fromkeys(patterns))
     existing_topics = consumer.topics()
@@ -162,7 +162,7 @@ def _select_topics(consumer: Consumer, patterns: Sequence[str]) -> list[str]:
 def _iterate_tables(
     consumer: Consumer, topics: list[str], offset_range: KcatOffsetRange, flags: dict[str, Any]
 ) -> Iterator[pa.Table]:
-    """Yield the requested records, up to the requested number or (with -e) the end."""
+    """Yield the requested records, up to the requested number, or with -e up to the end of the log."""
     partitions = _select_partitions(consumer, topics, flags["partitions"])
     has_end = flags["ends"] or flags["end"] is not None or offset_range.end_timestamp is not None
     ends = _find_ends(consumer, partitions, offset_range) if has_end else None
@@ -233,7 +233,7 @@ def _find_ends(
 
 
 def _limit_ends(consumer: Consumer, ends: dict[TopicPartition, int], end: Bound) -> dict[TopicPartition, int]:
-    """Return the ends limited to ``--end``. An offset after the end of a partition is an ``OptionError``."""
+    """Return the ends limited to ``--end``. Raise OptionError for an offset after the end of a partition."""
     if end == EARLIEST:
         return consumer.beginning_offsets(list(ends))
     offset = get_common_offset(end)

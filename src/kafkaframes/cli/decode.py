@@ -32,7 +32,7 @@ def read_bytes(source: str) -> bytes:
 
 
 def _maybe_hex(raw: bytes) -> bytes:
-    """Return the bytes of hexadecimal digits; other input unchanged."""
+    """Return the bytes that hexadecimal digits represent. Other input is returned unchanged."""
     return _decode_hex(raw.decode()) if raw and set(raw) <= _HEX_CHARACTERS else raw
 
 

@@ -1,4 +1,4 @@
-"""The work of ``dump-log``: calls ``dump_log``, and prints the bytes and the messages as they arrive."""
+"""Do the work of ``dump-log``: call ``dump_log``, and print the output and the messages as they arrive."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def run_dump(flags: dict[str, Any]) -> None:
 
 
 def _choose_output_format(flags: dict[str, Any]) -> Any:
-    """Return the output format that the flags select. Two formats are an error."""
+    """Return the output format that the flags select. More than one format is an error."""
     if sum((flags["pattern"] is not None, flags["envelopes"], flags["form"] != "text")) > 1:
         raise OptionError("--format, -f and -J cannot be combined")
     return "envelopes" if flags["envelopes"] else flags["form"]
 
 
 def _find_decoder(flags: dict[str, Any]) -> Any:
-    """Return the name of the requested decoder; None without one. Two decoders are an error."""
+    """Return the name of the requested decoder; None without one. More than one decoder is an error."""
     decoders = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
     if len(decoders) > 1:
         raise OptionError(f"decoders cannot be combined: --{'-decoder and --'.join(decoders)}-decoder")

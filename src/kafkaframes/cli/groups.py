@@ -306,7 +306,7 @@ def reset_group(
 
 
 def _warn_of_offsets_outside_log(admin: Admin, offsets: Offsets) -> None:
-    """Report offsets that are outside of their logs. A consumer would continue by its auto.offset.reset."""
+    """Report offsets that are outside of their logs. A consumer would then apply its auto.offset.reset."""
     from kafkaframes.client import EARLIEST
     from kafkaframes.errors import BrokerError
 

@@ -66,8 +66,9 @@ class LazyGroup(click.Group):
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Errors name its flags, and Ctrl-C ends it with the exit status of a shell instead of 1,
-        which has another meaning.
+        """Run the command. Errors name its flags.
+
+        Ctrl-C ends the command with the exit status of a shell, because status 1 has another meaning.
         """
         try:
             return super().invoke(ctx)

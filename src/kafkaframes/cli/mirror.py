@@ -85,7 +85,7 @@ def command(source: str, target: str, as_json: bool, timeout: float, **flags: An
 
 
 async def _run_mirror(source: str, target: str, settings: MirrorSettings) -> MirrorReport:
-    """Run the copy. Ctrl-C and SIGTERM end it after the batches in flight."""
+    """Run the copy. Ctrl-C and SIGTERM end the copy after the batches in flight."""
     import asyncio
 
     from kafkaframes.jobs.mirror.job import mirror_clusters

@@ -45,7 +45,7 @@ def parse_size_flag(text: str) -> int:
 
 
 def make_json_option(help_text: str) -> Callable[[Any], Any]:
-    """Return ``--json`` for a command that prints one object a line, or a list of rows, instead of one object."""
+    """Return ``--json`` for a command that prints one object per line, or a list of rows, instead of one object."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
@@ -131,7 +131,7 @@ _budget_option = click.option(
 
 
 def parse_pair(text: str, option: str = "", form: str = "KEY=VALUE", *, has_value: bool = False) -> tuple[str, str]:
-    """Read a name and its value. Other text is an ``OptionError`` with the ``option`` and the expected form."""
+    """Read a name and its value. Raise OptionError for other text, with ``option`` and the expected form."""
     name, separator, value = text.partition("=")
     if not name or not separator or (has_value and not value):
         raise OptionError(f"{option}{text}: must be {form}")
@@ -172,7 +172,7 @@ class RecordFormat(click.Choice[str]):
 
 
 def add_settings_flags(settings: type, *leave_out: str) -> Callable[[Command], Command]:
-    """Add a flag for each setting of a job, except some, with the setting's name, type, default and help."""
+    """Add a flag for each setting of a job except ``leave_out``, with the setting's name, type, default and help."""
     flag_fields = (entry for entry in fields(settings) if "meaning" in entry.metadata and entry.name not in leave_out)
     return add_click_options(*(_make_flag(settings, entry) for entry in flag_fields))
 
@@ -251,8 +251,9 @@ def add_log_settings(
     """Add the flags of settings to a command that reads logs. The command gets ``settings`` instead of their values.
 
     Symbolic links below its paths (the parameters ``names``) are not followed; they are listed on standard error.
-    Without a ``kind`` of settings the command gets ``storage``, the options for reading sources. ``complete`` may set
-    flags from others before the settings are created. A required setting that is missing then is an ``OptionError``.
+    Without a ``kind`` of settings the command gets ``storage``, the options for reading sources. ``complete`` may
+    derive flags from other flags before the settings are created. Raise OptionError if a required setting is still
+    missing.
     """
     settings_class = kind or SourceSettings
     field_names = [entry.name for entry in fields(settings_class) if entry.name not in leave_out]

@@ -35,7 +35,7 @@ def print_problems(outcome: Outcome, *, failure: str) -> None:
 
 
 def build_tables(summary: ExportSummary) -> Iterable[Any]:
-    """Yield a table of topics, a table of codecs, and the skipped data."""
+    """Yield tables of the topics, the codecs and the skipped data."""
     yield ""
     yield _build_topics_table(summary)
     yield _build_codecs_table(summary)

@@ -116,10 +116,10 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
 def _queue_table(
     producer: Producer, topic: str, table: pa.Table, *, rows_before: int, row_name: str, max_request_size: int
 ) -> Future[pa.Table]:
-    """Queue a table, or nothing of it if a row cannot be sent.
+    """Queue a whole table, or nothing if a row cannot be sent.
 
     Raises:
-        OptionError: a row cannot be sent. The message has its number in the file.
+        OptionError: a row cannot be sent. The message contains the row's number in the file.
     """
     from kafkaframes.client.producer_records import check_table
 

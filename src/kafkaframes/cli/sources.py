@@ -67,7 +67,7 @@ def convert_to_topic_settings(settings: Settings, kind: type[TopicSettings]) -> 
     """Return the settings of a job over log directories as settings of the same job over topics.
 
     Args:
-        settings: settings of the command, which a job over topics has too, and others.
+        settings: settings of the job over log directories.
         kind: settings class of the job over topics.
     """
     values = {entry.name: getattr(settings, entry.name) for entry in fields(kind)}

@@ -107,13 +107,13 @@ def rewrite_specs(
 ) -> None:
     """Write message specs in which the errors of all responses are tagged fields, as KIP-636 proposes.
 
-    Every request and response gets a new version. In it, each ErrorCode and ErrorMessage of the response is a tagged
-    field with the next free tag of its struct. The default of error messages is null. OffsetDelete becomes flexible in
-    its new version. SaslHandshake is not changed, as the document specifies, and neither is ApiVersions,
-    because every client must find its error code (KIP-511). Other specs are copied.
+    Every request and response gets a new version. In the new version, each ErrorCode and ErrorMessage of the response
+    is a tagged field with the next free tag of its struct. The default of error messages is null. OffsetDelete becomes
+    flexible in its new version. SaslHandshake is not changed, as KIP-636 specifies, and neither is ApiVersions, because
+    every client must find its error code (KIP-511). Other specs are copied.
 
     The same input results in the same files, and rewriting a rewritten folder changes nothing. Use the specs with
-    --specs, with `connection`, or with Kafka's own generator.
+    --specs, or with Kafka's own generator.
     """
     result = spec_functions.rewrite_specs("kip-636", target, source=source, suffix=suffix, as_written=as_written)
     rewrite_result = result.tagged_errors

@@ -113,7 +113,7 @@ def make_console(*, stderr: bool = False, width: int = _PIPED_TABLE_WIDTH) -> Co
 
 
 def open_record_output(*, is_text: bool = True) -> BinaryIO:
-    """Return standard output for record data, unchanged. On a terminal it only accepts text, and makes it printable."""
+    """Return standard output for record data. A terminal only accepts text, and unprintable characters are escaped."""
     sys.stdout.flush()
     if not sys.stdout.isatty():
         return sys.stdout.buffer
@@ -151,7 +151,7 @@ def _end_closed_output() -> NoReturn:
 
 
 def print_styled(to: Console, text: object, **options: Any) -> None:
-    """Print a line on a console in a style, without markup and printable."""
+    """Print a line on a console in a style. Markup and unprintable characters are escaped."""
     to.print("\n".join(map(escape_unprintable, str(text).split("\n"))), highlight=False, markup=False, **options)
 
 

@@ -74,7 +74,7 @@ def set_user(name: str, connect: Connect, password_file: str | None, **flags: An
 
 
 def _read_password(path: str | None) -> str:
-    """Return the password from a file, the environment or a prompt. A missing or empty one is an error."""
+    """Return the password from a file, the environment or a prompt. A missing or empty password is an error."""
     if path is not None:
         from kafkaframes.broker.security.from_settings import read_private_file
 

@@ -94,7 +94,7 @@ def open_runner(
         master: Spark master; None for local processes.
         jobs: number of local processes; None for one per core.
         label: name of the work for the progress bar.
-        small: whether tasks may be many and small. Adjacent ones then form one Spark task.
+        small: whether tasks may be many and small. Adjacent tasks then form one Spark task.
         size_bytes: amount of work; None if it is unknown. The JVM of a small job optimizes its code less.
     """
     if master is None:
@@ -158,7 +158,7 @@ def _submit_in_turn(
 
 
 def _run_all(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], budget_bytes: int) -> list[_Answer]:
-    """Run the function on several tasks within the budget, and return its results."""
+    """Run the function on several tasks within the memory budget, and return its results."""
     with limit_budget(budget_bytes):
         return [function(task) for task in tasks]
 

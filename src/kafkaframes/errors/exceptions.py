@@ -137,7 +137,7 @@ class UnsupportedFormatError(KafkaframesError):
 
     Attributes:
         partition: topic and partition, such as ``orders-0``.
-        offset: position of the consumer. The records from it on are unread.
+        offset: position of the consumer. The records from this offset on are unread.
         record_format: format of the batch at the position: 0, 1 or 2.
         supported_formats: formats that the consumer is configured to read.
     """
@@ -214,7 +214,7 @@ class PartialFailureError(BrokerError):
     """
 
     def __new__(cls, results: Mapping[Any, Any]) -> Self:
-        """Return an instance of the class that all failed items share, too."""
+        """Return an instance that is also an instance of the class that all errors share."""
         kinds = {type(error) for error in _errors_of(results).values()}
         subclass = _PARTIAL_FAILURE_CLASSES.get(kinds.pop()) if len(kinds) == 1 else None
         return cast("Self", super().__new__(subclass or cls))
@@ -382,7 +382,7 @@ class AppendRefusedError(KafkaframesError):
 
 
 class RefusedError(KafkaframesError):
-    """A coordinator rejects a request. Its state is unchanged.
+    """A coordinator rejects a request. The coordinator's state is unchanged.
 
     Attributes:
         code: Kafka's error code.
@@ -396,7 +396,7 @@ class RefusedError(KafkaframesError):
 
 
 def code_of(error: KafkaframesError) -> ErrorCode:
-    """Return the error code of a broker's response for an exception.
+    """Return the error code with which a broker reports an exception to a client.
 
     >>> code_of(OffsetOutOfRangeError("gone")).name
     'OFFSET_OUT_OF_RANGE'
@@ -426,7 +426,7 @@ def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
 
     Args:
         text: message.
-        names: names by Python name. ``NAME=false`` is the name of a flag that disables a setting.
+        names: names in options or flags, by Python name. ``NAME=false`` is the name of a flag that disables a setting.
     """
 
     def replace_match(match: re.Match[str]) -> str:

@@ -1,9 +1,9 @@
 """Declare the settings of jobs. A dataclass field has the default, the allowed values and the help text of a setting.
 
 Command flags (``add_settings_flags`` and ``add_log_settings`` in ``cli/options.py``), documentation tables
-(``docs/tables.py``) and validation (``check_values``) are generated from these fields. A test compares the signatures in
-``jobs/functions.py`` with them. Jobs with many settings have their own settings module. This module does not import code
-that reads logs.
+(``docs/tables.py``) and validation (``check_values``) are generated from these fields. A test compares the signatures
+in ``jobs/functions.py`` with them. Jobs with many settings have their own settings module. This module does not import
+code that reads logs.
 """
 
 from __future__ import annotations

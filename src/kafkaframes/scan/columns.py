@@ -27,8 +27,8 @@ class Column:
         name: Name in Spark.
         type: Type in Spark's DDL.
         meaning: Description for the documentation.
-        source: Column of ``records`` from which it is computed; empty for columns of the segment (topic, partition,
-            file).
+        source: Column of ``records`` from which this column is computed; empty for columns of the segment (topic,
+            partition, file).
     """
 
     name: str

@@ -41,7 +41,7 @@ _QUOTED_NAME_PATTERN: Final = re.compile(r'"([\w.-]+)"')
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
     """A scan as a pyarrow dataset, with the methods that DuckDB calls.
 
-    DuckDB stores instants in microseconds. Timestamps out of that range are null, and integers in the column
+    DuckDB stores instants in microseconds. Timestamps out of that range are null, and are integers in the column
     ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``. A dataset without this column logs a warning if it reads such a timestamp.
 
     Args:

@@ -253,8 +253,8 @@ def read_records(
         start, end: As for ``scan_log``. Bytes have one range: an offset, a time, ``"earliest"`` or ``"latest"``.
         isolation: As for ``scan_log``. ``read_committed`` is not available for bytes and single segments.
         control_records: Whether transaction markers and other control records are returned.
-        on_damage: ``keep`` returns the records that Kafka's reader returns, in a damaged batch those before the damage.
-            ``drop`` omits damaged batches, and ``fail`` raises an error at the first damage.
+        on_damage: ``keep`` returns the records that Kafka's reader returns: of a damaged batch, the records before the
+            damage. ``drop`` omits damaged batches, and ``fail`` raises an error at the first damage.
         verify_crc: Whether a wrong CRC counts as damage. With ``keep``, the records of the batch are still returned.
         fail_on_data_loss: Whether an offset in ``start`` or ``end`` that the log no longer has is an error.
         replicas: ``merge`` combines the segments of a partition in several directories to one log
@@ -263,8 +263,8 @@ def read_records(
             segment is that of its ``.log`` object.
         follow_links: Whether symbolic links in directories are followed. Otherwise they are ignored.
         limit_bytes: Largest size of a decompressed batch, 512 MiB by default. A larger batch counts as damage.
-        budget_bytes: Largest total memory of the batches that are decompressed at the same time, 256 MiB by default. It
-            covers their records and the reader's state. A batch that needs more is decompressed alone.
+        budget_bytes: Largest total memory of the batches that are decompressed at the same time, 256 MiB by default.
+            The budget covers the records and the state of the reader. A batch that needs more is decompressed alone.
 
     Returns:
         An iterator with ``schema``, ``errors`` (the damage up to now: file, position, reason) and ``notes`` (records

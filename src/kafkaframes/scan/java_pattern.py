@@ -22,9 +22,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from kafkaframes.wire.integers import MAX_INT32
 
-ALPHABET: Final = frozenset(
-    string.ascii_letters + string.digits + "._-"
-)  # characters that are valid in topic names
+ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")  # characters that are valid in topic names
 Set = frozenset[str]
 _NEVER_MATCHING_PATTERN: Final = r"[^\x00-\U0010ffff]"
 _MAX_NESTING: Final = 100

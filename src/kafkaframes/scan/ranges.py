@@ -2,7 +2,8 @@
 
 ``start`` and ``end`` are EARLIEST or LATEST for all topic partitions, an offset for each, or the first record at or
 after a time. Live topics can also be read from the committed offsets of a group. The end is exclusive. Messages name
-settings in backticks; interfaces with other names for these settings translate them (``errors.settings``).
+settings in backticks; interfaces with other names for these settings translate them
+(``errors.exceptions.rename_settings``).
 """
 
 from __future__ import annotations

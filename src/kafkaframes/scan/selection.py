@@ -34,7 +34,7 @@ class ReaderDefaults:
         control_records: Whether control records are read.
         on_damage: ``keep``, ``drop`` or ``fail``.
 
-    A reader without one of the keywords always reads as stated here.
+    A reader that lacks one of these keywords always uses the value in this table.
     """
 
     isolation: Isolation | None

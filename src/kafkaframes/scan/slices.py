@@ -46,7 +46,7 @@ class SourcePlan:
 
     Attributes:
         works: Descriptions of the slices, in row order.
-        notes: Findings of the planner besides damage. The text of each finding is one line.
+        notes: Findings of the planner other than damage. The text of each finding is one line.
     """
 
     works: Sequence[Any] = ()
@@ -198,8 +198,8 @@ class ScanPlan:
         slices: Slices in row order.
         schema: Schema of the rows.
         limit: Largest number of rows. None: no limit.
-        notes: Findings of the planner besides damage, such as records that an open transaction hides. The text of each
-            finding is one line.
+        notes: Findings of the planner other than damage, such as records that an open transaction hides. The text of
+            each finding is one line.
     """
 
     slices: tuple[ScanSlice, ...]

@@ -1,7 +1,7 @@
 """Writing the rows of a scan to files or a table.
 
 The jobs that write are in a package above this one, which ``scan`` must not import. ``kafkaframes/__init__`` therefore
-sets the name of the module that has them. It is imported when a scan is written for the first time.
+sets the name of the module that has them. The module is imported when a scan is written for the first time.
 """
 
 from __future__ import annotations
@@ -66,5 +66,5 @@ def set_writer_module(name: str) -> None:
 
 
 def load_writer() -> ScanWriter:
-    """Return the jobs that write scans."""
+    """Return the object that writes scans to files and tables."""
     return cast(ScanWriter, import_module(_WRITER_MODULES[0]).WRITER)

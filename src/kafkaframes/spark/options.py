@@ -632,7 +632,8 @@ def parse_log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
         settings: Values of the ``ReadOptions`` fields that are not in ``texts``.
 
     Raises:
-        OptionError: An option is unknown, has an invalid value, or contradicts another one. The message names it.
+        OptionError: An option is unknown, has an invalid value, or contradicts another one. The message names the
+            option.
     """
     others, storage = separate_storage(texts)
     for name in others:
@@ -660,7 +661,7 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool, warns: b
 
     Args:
         options: Options as Spark passes them.
-        is_stream: Whether they are those of a stream.
+        is_stream: Whether the options are those of a stream.
         warns: Whether to log the client settings that have no effect here.
 
     Raises:
@@ -709,7 +710,7 @@ def parse_capture_options(options: Mapping[str, str]) -> CaptureReadOptions:
     'gaps'
 
     Raises:
-        OptionError: An option is unknown or has an invalid value. The message names it.
+        OptionError: An option is unknown or has an invalid value. The message names the option.
     """
     from kafkaframes.capture.reader import CaptureOptions
     from kafkaframes.scan.capture import CaptureReadOptions
@@ -731,7 +732,7 @@ def parse_log_write_options(options: Mapping[str, str], *, is_stream: bool = Fal
 
     Args:
         options: Options as Spark passes them.
-        is_stream: Whether they are those of a stream's sink, to which Spark adds its own.
+        is_stream: Whether the options are those of a stream's sink, to which Spark adds its own.
 
     Raises:
         OptionError: An option is unknown or has an invalid value, or the path is missing.
@@ -811,7 +812,7 @@ def split_decoding(
 
 
 def _create_value_decoding(mode: str, values: dict[str, Any], topics: tuple[str, ...]) -> ValueDecoding:
-    """Return the decoding for the options ``decode``, ``schema`` and the like."""
+    """Return the decoding for the options ``decode``, ``schema`` and related options."""
     from kafkaframes.scan.decoded import SchemaArguments, ValueDecoding
 
     raises = values.pop("errors", "null") == "raise"
@@ -823,7 +824,8 @@ def _reject_decoding_options(names: Iterable[str]) -> None:
     """Reject decoding options in jobs, because only ``spark.read`` and ``spark.readStream`` support them.
 
     Raises:
-        OptionError: One of the names, in lower case, is a decoding option. The message names the reads that support it.
+        OptionError: One of the names, in lower case, is a decoding option. The message names the reads that support
+            decoding.
     """
     for name in names:
         if name in _DECODE_TABLE:
@@ -834,7 +836,7 @@ def reject_stream_end(options: Iterable[str]) -> None:
     """Reject options for the end of a read, because a stream has none. Spark's connector rejects them as well.
 
     Raises:
-        OptionError: There is such an option.
+        OptionError: An option for the end is set.
     """
     ends = [LOG_OPTIONS[name.lower()].name for name in options if name.lower().startswith("ending")]
     if ends:
@@ -845,7 +847,7 @@ def check_exactly_once(options: TopicWriteOptions) -> None:
     """Reject settings that an exactly-once write determines itself.
 
     Raises:
-        OptionError: There is such a setting.
+        OptionError: One of these settings is set.
     """
     forbidden = sorted(_EXACTLY_ONCE_SETTINGS & set(options.client))
     if forbidden:
@@ -1075,7 +1077,7 @@ def _reject_partitioner(settings: ProducerSettings) -> None:
     """Reject a partitioner other than Kafka's default one, which Spark's tasks implement.
 
     Raises:
-        OptionError: There is such an option. The message names the column that replaces it.
+        OptionError: Another partitioner is set. The message names the column that replaces it.
     """
     if settings.partitioner not in (None, "", "default") or settings.partitioner_ignore_keys:
         name = "kafka.partitioner.class" if settings.partitioner else "kafka.partitioner.ignore.keys"

@@ -283,7 +283,7 @@ def _to_copy_source(entry: Log) -> CopySource:
 
 
 def _report_decisions(decisions: Sequence[Decision], options: ReadOptions) -> None:
-    """Log the decisions of the merge of replicas. With ``on_damage=fail``, raise an error for an undecided one."""
+    """Log the decisions of a merge of replicas. With ``on_damage=fail``, raise an error for an unresolved conflict."""
     for decision in decisions:
         if decision.check == "undecided" and options.on_damage == "fail":
             location = decision.locations[0]
@@ -328,7 +328,7 @@ def _alternate(merged_log: MergedLog, segment_range: SegmentRange) -> AlternateR
 def group_distinct_segments(
     segments: Sequence[Segment], options: ReadOptions
 ) -> Iterator[tuple[list[Segment], ReadOptions]]:
-    """Yield groups of segments without duplicates, with the options for their partitions; together, all segments."""
+    """Yield groups of segments that have no duplicates, with the options for their partitions."""
     directories = _group_directories_by_partition(segments)
     for index in range(max((len(paths) for paths in directories.values()), default=0)):
         paths = {directory_list[index] for directory_list in directories.values() if len(directory_list) > index}

@@ -338,7 +338,7 @@ def _read_topic_ids(logs: Logs, known_ids: Mapping[str, str]) -> dict[str, str]:
 
 
 def _get_file_state(entry: Log) -> object:
-    """Return a value that differs after a change of a log's files."""
+    """Return a value that changes whenever the files of a log change."""
     return tuple((segment.path, segment.size_bytes, segment.log.mtime_ms) for segment in entry.partition.segments)
 
 

@@ -3,7 +3,7 @@
 The rules are those of ``scan_log``: a time is looked up as a broker does for ListOffsets, a range for each partition
 names every selected partition, and an offset that the log does not have is an error.
 
-The modules that look offsets up are imported for a range only. Commands without a range start 15 ms sooner.
+Modules that look up offsets are imported only for a range, so commands without a range start 15 ms sooner.
 """
 
 from __future__ import annotations

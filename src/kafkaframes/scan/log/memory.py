@@ -77,7 +77,7 @@ def _convert_bound(setting: str, limit: Bound, source: Bytes) -> int | None:
 
 
 def read_batches(source: Bytes | Sequence[str], *, key_files: Sequence[str] = ()) -> pa.Table:
-    """Return the batches of bytes, or of files by their paths, as ``kafkaframes.read_batches`` does."""
+    """Return the batches in bytes, or in the files at paths, as ``kafkaframes.read_batches`` does."""
     if isinstance(source, BYTES_TYPES):
         return read_batches_table(MemorySource(as_array(source)), rules=MEMORY)
     tables, storage = [], dict[str, Any]({KEY_FILES_OPTION: tuple(key_files)})

@@ -62,7 +62,7 @@ def select_segments_in_range(segments: tuple[Segment, ...], offsets: OffsetRange
 def narrow_segment(
     filesystem: FileSystem, segment: Segment, offsets: OffsetRange, *, start: int = 0, end: int | None = None
 ) -> tuple[int, int]:
-    """Return the byte range of the batches that have offsets in a range, by their headers. It may be empty.
+    """Return the byte range of the batches that have offsets in a range, by their headers. The byte range may be empty.
 
     Args:
         filesystem: File system of the segment.

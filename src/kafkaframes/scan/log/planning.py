@@ -55,7 +55,7 @@ class Segment:
         stored_files: Segment with its index and snapshot files; only for the table ``segments``.
         source: Log directory of the segment.
         start: Position of the first byte, if a merged log has only a part of the file. ``size_bytes`` is then the
-            position after its last byte.
+            position after the last byte of the part.
         end_offset: Exclusive end offset of the part.
         alternates: Ranges of the same offsets in other replicas, which replace damaged batches.
     """
@@ -81,7 +81,7 @@ class SegmentSlice:
     """A byte range of a segment, limited to rows with ``first_offset`` <= offset < ``end_offset``.
 
     ``aborted_transactions`` contains the transactions with omitted batches. ``unproven`` states for start and end
-    whether they come from an index without verification in the segment. The segment's reader verifies them.
+    whether they come from an index and were not verified in the segment. The segment's reader verifies them.
     """
 
     segment: Segment

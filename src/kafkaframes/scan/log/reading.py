@@ -164,7 +164,8 @@ class OpenSlice:
         segment: Open segment.
         slice: Slice. It is larger than planned if the offset index was wrong.
         healer: Object that replaces damaged batches with those of other replicas. None: there are no other replicas.
-        skipped_batches: Function that returns a mask of the batches of aborted transactions. None: there are none.
+        skipped_batches: Function that returns a mask of the batches of aborted transactions. None: no transaction was
+            aborted.
     """
 
     segment: OpenSegment

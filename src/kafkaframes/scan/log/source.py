@@ -113,7 +113,7 @@ class LogSource(ScanSource):
         )
 
     def _plan_file(self, path: str, row_filter: RowFilter) -> SegmentSlice:
-        """Return a segment file that is named by itself as a slice."""
+        """Return a slice of a segment file whose path the user has specified."""
         path = to_view_path(path, options=self.options.storage)
         info = filesystem_for(path, options=self.options.storage).stat(path)
         if info is None:
@@ -128,7 +128,7 @@ class LogSource(ScanSource):
         return SegmentSlice(segment, 0, segment.size_bytes, first, end)
 
     def _check_file(self, path: str, size_bytes: int) -> None:
-        """Check that a file that is not named as a segment begins with a batch.
+        """Check that a file whose name is not that of a segment begins with a batch.
 
         Raises:
             LogDirError: The file does not begin with a batch. The message describes its format.

@@ -1,7 +1,7 @@
 """Open transactions of live topics: the records that they hide from ``read_committed`` readers, and their producers.
 
-A ``read_committed`` consumer receives records up to the last stable offset. The end offset that it gets is this offset,
-so a read that ends there appears complete. ``find_open_transactions`` compares it with the high watermark.
+A ``read_committed`` consumer receives records up to the last stable offset. The consumer gets this offset as the end
+offset, so it cannot detect that more records follow. ``find_open_transactions`` compares it with the high watermark.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class TopicLookups:
         return any(offset is not None and offset < ends[TopicPartition(*name)] for name, offset in offsets.items())
 
     def limit_to_times(self, starts: Offsets, ends: Offsets) -> Offsets:
-        """Return starts moved to the first record in the time range of the options, up to the end offsets."""
+        """Return the starts, moved to the first record in the time range of the options, up to the end offsets."""
         min_timestamp_ms = self.options.row_filter.timestamps_ms[0]
         if min_timestamp_ms is None or not starts:
             return starts
@@ -216,7 +216,7 @@ class TopicLookups:
     # ------------------------------------------------------------------------------------------------------- ranges
 
     def check_retained_offsets(self, starts: Offsets, ends: Offsets | None = None) -> Offsets:
-        """Return starts limited to existing offsets. Report a changed start as an error or a warning.
+        """Return the starts, limited to existing offsets. Report a changed start as an error or a warning.
 
         Args:
             starts: Start offset of each partition.

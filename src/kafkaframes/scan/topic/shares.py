@@ -115,7 +115,7 @@ def divide_among_tasks(
 
     Args:
         partitions: all existing partitions.
-        ranges: non-empty offset ranges of these partitions, in order. Each becomes a task.
+        ranges: non-empty offset ranges of these partitions, in order. Each range becomes a task.
         cores: largest number of tasks that read empty and new partitions.
         can_grow: whether new partitions are read.
     """

@@ -77,7 +77,7 @@ class AvroColumn:
 
 
 def plan_fields(record: AvroType) -> tuple[dict[str, AvroColumn], dict[str, str]]:
-    """Return the columns of a record's fields, and their column names. Both are by field name.
+    """Return the columns of a record's fields, and their column names. Both mappings have the field names as keys.
 
     Raises:
         OptionError: the schema has too many columns, too many levels, or an array whose elements have no bytes.
@@ -156,7 +156,7 @@ def _text(schema: AvroType, is_nullable: bool) -> AvroColumn:
 
 
 def is_empty(schema: AvroType) -> bool:
-    """Return whether values of a type have no bytes. Arrays of these values could be of any length."""
+    """Return whether the values of a type take no bytes. Arrays of these values could be of any length."""
     return _has_no_bytes(schema, {})
 
 

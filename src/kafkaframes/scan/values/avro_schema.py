@@ -259,7 +259,7 @@ def _full_name(name: str, namespace: Json) -> str:
 
 
 def _check_text_list(schema: Mapping[str, Json], key: str) -> tuple[str, ...]:
-    """Return a list of names in a schema, after a check that it is one."""
+    """Return a list of names in a schema, after a check that it is a list of texts."""
     names = schema.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise AvroSchemaError(f"{key} is not a list of names")

@@ -74,7 +74,7 @@ class ColumnBudget:
         Args:
             path: Path of the column in the schema.
             name: Name of its type.
-            depth: Number of types that contain it.
+            depth: Number of types that contain the column.
 
         Raises:
             OptionError: There are more than ``MAX_COLUMNS`` columns or ``MAX_NESTING_DEPTH`` levels.

@@ -60,7 +60,7 @@ class _SchemaSimplifier:
     """Converts a JSON Schema to a ``ColumnSchema``.
 
     The argument ``root`` is the document of a part, to which its references are relative. ``within`` has the ids of the
-    parts that contain it.
+    parts that contain the part.
     """
 
     def __init__(self, references: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Decoder of JSON values by a JSON Schema, and the inference of a schema from sample values. Pure.
 
 ``json_schema`` defines which parts of a JSON Schema become columns. A part without a single type becomes a column of
-JSON text, in which numbers keep their spelling. A value is invalid if its type differs from its column's. Fields that
-are not in the schema are kept as JSON text, by path, in the column ``other_fields``.
+JSON text, in which numbers keep their spelling. A value is invalid if its type differs from the type of its column.
+Fields that are not in the schema are kept as JSON text, by path, in the column ``other_fields``.
 
 Values of plain types are parsed together by Arrow's parser, about 10 times faster than one by one. Its results must
 equal those of ``JsonDecoder.decode``. Each value is therefore wrapped in an object, so that values cannot extend into

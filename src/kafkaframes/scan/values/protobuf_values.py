@@ -1,9 +1,10 @@
 """A decoder of Protobuf values with the library ``protobuf``, by a FileDescriptorSet or a schema registry's schema.
 
 Columns have the names of the fields. Unknown fields, of a newer writer, are ignored, as Protobuf specifies.
-``google.protobuf.Timestamp`` is an instant. A wrapper (``Int64Value`` ...) is its value or null. An enum value is its
-name, or its number as text if it has no name. A field without presence is never null. ``Struct``, its parts and
-recursive messages are JSON text, by Protobuf's JSON mapping. Groups are rejected with an error that names the field.
+``google.protobuf.Timestamp`` becomes an instant. A wrapper (``Int64Value`` ...) becomes its value or null. An enum
+value becomes its name, or its number as text if it has no name. A field without presence is never null. ``Struct``, its
+parts and recursive messages are JSON text, by Protobuf's JSON mapping. Groups are rejected with an error that names the
+field.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ _TASKS_PER_CORE = 3  # several small tasks, so that cores do not wait long for t
 
 
 def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = None) -> DataFrame:
-    """Return a scan as a DataFrame. Its data is fixed now; later actions return the same rows.
+    """Return a scan as a DataFrame. The rows are fixed by this call; later actions return the same rows.
 
     Args:
         scan: Scan of a log, topics or captures. A scan with a limit is read by one task.
@@ -195,7 +195,8 @@ def table_topics(
     format: Literal["parquet", "delta", "iceberg"] = "parquet",  # noqa: A002  # as the command's word is
     allow_loss: bool = False,
 ) -> JobResult[Outcome]:
-    """Append the new records of live topics to a table, with values as bytes. Later calls continue where it ended.
+    """Append the new records of live topics to a table, with values as bytes. Later calls continue where the last call
+    ended.
 
     Each task fetches an offset range of a partition and writes it as a Parquet file. Records do not pass through the
     JVM, so that this takes a fraction of the time of ``df.write.parquet``. The commit of the rows also stores the end

@@ -30,7 +30,7 @@ def _to_spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def create_slice_reader(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function of a task, which converts rows with the column ``slice`` to the rows of these slices."""
+    """Return the function of each task, which converts rows with the column ``slice`` to the rows of the slices."""
 
     def read_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the slices in the column ``slice``."""

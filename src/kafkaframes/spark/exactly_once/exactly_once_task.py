@@ -87,7 +87,8 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
 
     Raises:
         KafkaframesError: The driver does not respond, or reports that the batch has failed.
-        BrokerError, NetworkError: A broker rejected a batch. The transaction must not be committed.
+        BrokerError, NetworkError: A broker rejected a batch, or no response arrived. The transaction must not be
+            committed.
         EncodeError, OptionError: A row cannot be written.
     """
     counts: Counts = {}

@@ -9,7 +9,7 @@ and ``from_protobuf`` are in Spark's packages spark-avro and spark-protobuf.
 
 | ``registry`` | header |
 |---|---|
-| ``confluent`` | 0, the id as 4 bytes; so do Karapace, Redpanda, and Apicurio from 3.0 on |
+| ``confluent`` | 0, the id as 4 bytes; also Karapace, Redpanda, and Apicurio from 3.0 on |
 | ``apicurio`` | 0, the global id as 8 bytes: Apicurio before 3.0 |
 | ``glue`` | 3, 0 (not compressed), the schema version's UUID: AWS Glue |
 """
@@ -102,7 +102,7 @@ def _to_binary_column(value: ColumnOrName) -> Column:
 
 
 def _has_header(value: ColumnOrName, header: _RegistryHeader) -> Column:
-    """Return a column that states whether each value has the header."""
+    """Return a boolean column: whether each value has the header."""
     from pyspark.sql import functions
 
     column = _to_binary_column(value)

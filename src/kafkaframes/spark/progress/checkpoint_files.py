@@ -99,7 +99,7 @@ _LOCAL_CONNECT_VARIABLE = "SPARK_CONNECT_LOCAL_URL"  # the Spark Connect server 
 
 
 def is_connect(spark: Any) -> bool:
-    """Return whether a session is one of Spark Connect."""
+    """Return whether a session is a Spark Connect session."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

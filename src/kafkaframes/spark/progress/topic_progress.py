@@ -1,8 +1,9 @@
 """The lag of a stream, from Spark's progress after each micro-batch. No pyspark.
 
 The lag in offsets is exact: the difference of ``latestOffset`` and ``endOffset`` in Spark's progress. A number of
-offsets is not a number of records (compacted and transactional topics have gaps), bytes or seconds. These are estimated
-from the batches at the query's next offsets, and their names contain ``estimated``.
+offsets is not a number of records (compacted and transactional topics have gaps), bytes or seconds. The lag in records,
+bytes and seconds is estimated from the batches at the query's next offsets. The names of these fields contain
+``estimated``.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class TopicProgress:
 
 
 def parse_progress(text: str) -> TopicProgress | None:
-    """Parse Spark's progress. Return None if none of its sources has offsets of topics.
+    """Parse Spark's progress. Return None if none of the query's sources has offsets of topics.
 
     >>> source = {"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 7}}, "numInputRows": 5}
     >>> said = {"id": "q", "runId": "r", "name": None, "batchId": 3, "numInputRows": 5, "sources": [source]}

@@ -65,7 +65,7 @@ def get_supported_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...
 
 
 def register_source(spark: Any, source: type) -> None:
-    """Register a data source. Only Spark 4.0 reports an error if Spark has already discovered it, which is ignored."""
+    """Register a data source. Spark 4.0 reports an error if it has already discovered the source, which is ignored."""
     try:
         spark.dataSource.register(source)
     except Exception as error:  # the exception's class, AnalysisException, cannot be named without importing pyspark

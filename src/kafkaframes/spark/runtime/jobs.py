@@ -45,7 +45,7 @@ def run_on_spark(
         total_bytes: Total size of many small tasks. Adjacent tasks are then combined to one Spark task.
 
     Raises:
-        KafkaframesError: A task failed with such an error. Spark's retries apply.
+        KafkaframesError: A task failed with an error of this package. Spark's retries apply.
     """
     if not tasks:
         return iter(())
@@ -106,7 +106,7 @@ def create_split_settings(spark: SparkSession) -> SplitSettings:
 
 
 def create_secret() -> tuple[int, int]:
-    """Return two random signed integers of 64 bits, the key of a compaction's digests."""
+    """Return two random signed 64-bit integers, the key of a compaction's digests."""
     return secrets.randbits(64) - 2**63, secrets.randbits(64) - 2**63
 
 

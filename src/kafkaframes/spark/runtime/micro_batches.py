@@ -106,7 +106,7 @@ def _copy_offsets(offsets: Nested) -> dict[str, Any]:
 
 
 def create_read_limit(options: ReadOptions | TopicOptions) -> ReadLimit:
-    """Return the options' limit as Spark's type. If there are two limits, return that of offsets.
+    """Return the options' limit as Spark's type. If there are two limits, return the limit on offsets.
 
     Spark passes it back to ``latestOffset``, which uses the options, and only checks whether it is a limit.
     """

@@ -27,9 +27,10 @@ from kafkaframes.errors.exceptions import rename_settings
 def freeze_imports() -> None:
     """Exclude the imported modules of this worker from later garbage collections.
 
-    It is called at the end of the first task, or of the first request for a source. PySpark's workers collect garbage
-    after each one. This took 60 ms each time for the 140,000 objects of numba and other modules, and 30 ms for 64,000
-    objects in planner processes (2026-11-22). ``gc.get_freeze_count`` is not used, because it takes 8 ms per task.
+    Call this function at the end of the first task, or of the first request for a source. PySpark's workers collect
+    garbage after each task or request. This took 60 ms each time for the 140,000 objects of numba and other modules,
+    and 30 ms for 64,000 objects in planner processes (2026-11-22). ``gc.get_freeze_count`` is not used, because it
+    takes 8 ms per task.
     """
     gc.collect()
     gc.freeze()

@@ -80,7 +80,8 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
     """Return a Java installation with a version in ``fit``.
 
     Raises:
-        MissingExtraError, KafkaframesError: no such Java was found. The message lists the examined ones and a remedy.
+        MissingExtraError, KafkaframesError: no such Java was found. The message lists the examined installations and a
+            remedy.
     """
     search = find_java(fit, environ=environ)
     if search.java is None:

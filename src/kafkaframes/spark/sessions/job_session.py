@@ -1,4 +1,4 @@
-"""A Spark session for one job: start it, and stop it, also after a signal."""
+"""Start a Spark session for one job, and stop it afterwards, also after a signal."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         return top.with_name(f"{top.name}{STAGING_DIRECTORY}-stream-{self._query}-{batch_id}")
 
     def _remove_task_files(self, tasks: Iterable[TaskRunResult], batch_id: int) -> None:
-        """Remove the files of all attempts of this batch and of earlier ones, including those unknown to Spark.
+        """Remove the files of all attempts of this batch and of earlier batches, including those unknown to Spark.
 
         Without the option ``checkpointLocation``, two queries that write to one path share a staging directory. The
         query id, if a task has reported it, distinguishes their files.

@@ -46,7 +46,7 @@ class TaskSendResult(WriterCommitMessage):
 
 
 def select_columns_to_write(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
-    """Return the columns that are written to records. This check runs before tasks start.
+    """Check the columns before tasks start, and return the columns that are written to records.
 
     Other columns are ignored, as in Spark's sink. The names of ignored columns that no reader returns are logged once.
 
@@ -83,7 +83,7 @@ def _is_written(name: str, options: TopicWriteOptions) -> bool:
 
 @hide_tracebacks
 class TopicTaskWriter:
-    """The part of Spark's batch and stream writers that sends rows to topics. Commit does nothing, as in Spark."""
+    """The part of Spark's batch and stream writers that sends rows to topics. The commit does nothing, as in Spark."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         select_columns_to_write(types, options)

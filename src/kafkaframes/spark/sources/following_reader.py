@@ -1,8 +1,8 @@
 """The base class of stream readers for logs and topics, from which Spark requests the end of the next micro-batch.
 
 Spark keeps one reader for each query in a planner process, and writes offsets to its checkpoint before rows are read.
-It requires Spark 4.2 or later. Each stream has a process of its own, so this module imports neither source, to save
-memory.
+The class requires Spark 4.2 or later. Each stream has a process of its own, so this module imports neither source, to
+save memory.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class OffsetService:
     """A server that looks up the offsets of each query once: planners connect to a Unix socket, and tasks to TCP ports.
 
     Args:
-        resolve: looks up offsets.
+        resolve: function that looks up offsets.
         max_bytes: largest size of the stored offsets, in bytes.
     """
 
