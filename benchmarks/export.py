@@ -36,7 +36,7 @@ from kafkaframes.jobs.tables.delta import DeltaTable
 from kafkaframes.jobs.tables.iceberg import IcebergTable, open_catalog
 from kafkaframes.jobs.tables.planning import make_log_planner
 from kafkaframes.jobs.tables.run import TableRun
-from kafkaframes.jobs.tables.state import stored_table_settings
+from kafkaframes.jobs.tables.state import make_stored_settings
 from kafkaframes.spark.options import parse_log_options
 from kafkaframes.spark.runtime.jobs import create_runner as spark_runner
 from spark_source import read_cpu_seconds, write_log
@@ -142,7 +142,7 @@ def export_to_table(make, log, folder):
     """Export into a new table; return the number of records."""
     options = parse_log_options({"path": str(log)})
     settings = ExportTaskSettings(str(make_destination(folder)))
-    job = TableRun(make(settings.to), settings, stored_table_settings(settings, isolation=options.isolation))
+    job = TableRun(make(settings.to), settings, make_stored_settings(settings, isolation=options.isolation))
     return job.add_new_offsets(make_log_planner(options)).summary.records
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import ErrorCode, OptionError, RecordRefusal, exceptions
-from kafkaframes.jobs.mirror.settings import check_ends
+from kafkaframes.jobs.mirror.settings import check_endpoints
 
 ROOT = Path(kafkaframes.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
@@ -32,7 +32,7 @@ def test_errors_outside_the_command_line_contain_no_flag():
 
 def test_an_error_names_the_setting():
     with pytest.raises(OptionError, match=r"^`source` is empty"):
-        check_ends("", "b:1")
+        check_endpoints("", "b:1")
 
 
 CLASSES = [kind for _, kind in inspect.getmembers(exceptions, inspect.isclass) if issubclass(kind, Exception)]

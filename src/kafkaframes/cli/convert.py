@@ -33,7 +33,7 @@ from kafkaframes.jobs.settings import (
     RecompressSettings,
     RewriteSettings,
     SourceSettings,
-    choices_of,
+    find_allowed_values,
 )
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _print_conversion(report: JobReport, *, warn: bool) -> None:
 def _parse_target_values(flags: dict[str, Any]) -> None:
     """Read the values of ``--to``: one directory, and a record format if ``--record-format`` is not given."""
     directories = list(flags.pop("directories"))
-    formats = choices_of(
+    formats = find_allowed_values(
         ConvertSettings, next(value for value in fields(ConvertSettings) if value.name == "record_format")
     )
     if flags["record_format"] is None:

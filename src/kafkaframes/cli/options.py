@@ -19,8 +19,8 @@ from kafkaframes.jobs.settings import (
     PartitionSettings,
     RangeSettings,
     SourceSettings,
-    choices_of,
-    types_of,
+    find_allowed_values,
+    find_setting_types,
 )
 from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.ranges import EARLIEST, to_log_bound
@@ -183,7 +183,7 @@ def _is_required(entry: Field[Any]) -> bool:
 
 def _list_choice_texts(settings: type, entry: Field[Any]) -> list[str]:
     """Return the values of a flag: texts, or record formats as Kafka writes them."""
-    return [f"v{choice}" if isinstance(choice, int) else str(choice) for choice in choices_of(settings, entry)]
+    return [f"v{choice}" if isinstance(choice, int) else str(choice) for choice in find_allowed_values(settings, entry)]
 
 
 _CLICK_TYPE_BY_METAVAR = {POSITION_METAVAR: parse_position, "PATH": ExistingPath()}
@@ -191,7 +191,7 @@ _CLICK_TYPE_BY_METAVAR = {POSITION_METAVAR: parse_position, "PATH": ExistingPath
 
 def _make_flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
     """Return the decorator that adds a setting's flag to a command."""
-    facts, value_type = entry.metadata, types_of(settings)[entry.name]
+    facts, value_type = entry.metadata, find_setting_types(settings)[entry.name]
     names = (facts["flag"] or f"--{entry.name.replace('_', '-')}").split()
     if value_type is bool and entry.default is True:
         names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
@@ -209,7 +209,11 @@ def _make_flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
 
 def _choose_click_type(settings: type, entry: Field[Any]) -> dict[str, Any]:
     """Return the click type of a setting, and the default in the form of a flag."""
-    facts, value_type, choices = entry.metadata, types_of(settings)[entry.name], choices_of(settings, entry)
+    facts, value_type, choices = (
+        entry.metadata,
+        find_setting_types(settings)[entry.name],
+        find_allowed_values(settings, entry),
+    )
     if choices and all(isinstance(choice, int) for choice in choices):
         default = {"default": f"v{entry.default}"} if isinstance(entry.default, int) else {}
         return {"type": RecordFormat(_list_choice_texts(settings, entry)), **default}

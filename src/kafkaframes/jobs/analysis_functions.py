@@ -60,7 +60,7 @@ def analyze_records(
     logs, captures = split_sources(to_path_list(paths))
     tasks = [TrafficTask(tuple(find_files(captures)), ports=parse_ports(ports))] if captures else []
     report = measure_records(logs, tasks, settings, specs=specs, run=run_here)
-    lines = [_sizes_text(name, sizes) for name, sizes in report.sizes.items()]
+    lines = [_format_record_sizes(name, sizes) for name, sizes in report.sizes.items()]
     if report.coverage.unread:
         lines.append(f"not read: {summarize_entries(report.coverage.unread)}")
     return JobResult(report, report.to_dict(), tuple(lines))
@@ -155,7 +155,7 @@ def measure_proposal(
     return JobResult(ProposalSizes(settings, outcome, scaled), {"rows": rows}, tuple(lines) or ("nothing measured",))
 
 
-def _sizes_text(name: str, sizes: RecordSizes) -> str:
+def _format_record_sizes(name: str, sizes: RecordSizes) -> str:
     """Return a line with the number of records and their size in each format."""
     formats = ", ".join(f"format {number}: {count_text(total, 'byte')}" for number, total in enumerate(sizes.totals))
     return f"{name}: {count_text(sizes.records, 'record')}; {formats}"

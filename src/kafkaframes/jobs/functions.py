@@ -882,7 +882,7 @@ def compact_log(
     )
     target, cleaner = None if to is None else LocalPath(to), settings.cleaner(_now_ms())
     report = compact(
-        _single_or_list(source),
+        _unwrap_single_path(source),
         target,
         cleaner,
         topics=settings.topics,
@@ -1165,7 +1165,7 @@ def _run_conversion(source: Paths, to: Path, settings: RewriteSettings) -> JobRe
 
     from kafkaframes.jobs.convert.job import convert
 
-    report = convert(_single_or_list(source), LocalPath(to), settings, storage=settings.storage)
+    report = convert(_unwrap_single_path(source), LocalPath(to), settings, storage=settings.storage)
     loss_lines = [f"lost: {number:,} {kind}" for kind, number in sorted(report.lost.items())]
     lines = (report.counted, *loss_lines, f"written to {report.destination}")
     return JobResult(report, report.as_json(), lines)
@@ -1180,7 +1180,7 @@ def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
     return select_partitions(directories, settings.topic_names, settings.partition_numbers)
 
 
-def _single_or_list(paths: Paths) -> str | list[str]:
+def _unwrap_single_path(paths: Paths) -> str | list[str]:
     """Return a single path as text, or several as a list."""
     path_list = to_path_list(paths)
     return path_list[0] if len(path_list) == 1 else path_list

@@ -45,10 +45,10 @@ class _Writer:
                 "use `write_table` for decoded values"
             )
         job: FileExport | TopicExport
-        values = {**_settings_of(scan), **options}
+        values = {**_make_common_settings(scan), **options}
         output = {"overwrite": options["overwrite"], "single_file": options["single_file"]}
         if isinstance(scan.source, LogSource):
-            log_settings = ExportSettings(**values, **_isolation_of(scan.source.options.isolation))
+            log_settings = ExportSettings(**values, **_make_isolation_setting(scan.source.options.isolation))
             read = replace(scan.source.options, row_filter=scan.conditions)
             job = plan_log_export(read, log_settings.make_file_settings(to), **output)
             with limit_budget(read.budget_bytes):
@@ -69,7 +69,7 @@ class _Writer:
                 )
         is_latest = options["latest"]
         mode = RAW if decoding is None else decoding.mode
-        values = _settings_of(scan) | {name: value for name, value in options.items() if name != "latest"}
+        values = _make_common_settings(scan) | {name: value for name, value in options.items() if name != "latest"}
         values |= {"mode": LATEST, "value": mode} if is_latest else {"mode": mode}
         if isinstance(scan.source, LogSource):
             return self._write_log_table(scan, scan.source, to, values, decoding)
@@ -81,7 +81,7 @@ class _Writer:
     def _write_log_table(
         self, scan: Scan, source: LogSource, to: str, values: Mapping[str, Any], decoding: DecodingOptions | None
     ) -> JobResult[Outcome]:
-        settings = TableSettings(**values, **_isolation_of(source.options.isolation))
+        settings = TableSettings(**values, **_make_isolation_setting(source.options.isolation))
         read = replace(
             source.options, row_filter=scan.conditions, isolation=settings.isolation, include_headers=settings.headers
         )
@@ -117,12 +117,12 @@ class _DecodedValues(ValueSettings):
         return TableContent(self.decoding, self.settings.is_latest)
 
 
-def _isolation_of(isolation: str | None) -> dict[str, Any]:
+def _make_isolation_setting(isolation: str | None) -> dict[str, Any]:
     """Return the isolation level as a setting; an empty dict for the job's default."""
     return {} if isolation is None else {"isolation": isolation}
 
 
-def _settings_of(scan: Scan) -> dict[str, Any]:
+def _make_common_settings(scan: Scan) -> dict[str, Any]:
     """Return the settings that a scan and a job have in common.
 
     Raises:
@@ -167,5 +167,5 @@ def _has_headers(columns: Sequence[str], default_columns: Sequence[str]) -> bool
 
 
 def _topic_source(scan: Scan) -> TopicSource:
-    assert isinstance(scan.source, TopicSource)  # checked by _settings_of
+    assert isinstance(scan.source, TopicSource)  # checked by _make_common_settings
     return scan.source

@@ -122,7 +122,7 @@ def check_values(settings: Any) -> None:
         OptionError: a value is not allowed; the message names the setting.
     """
     for entry in fields(settings):
-        value, choices = getattr(settings, entry.name), choices_of(type(settings), entry)
+        value, choices = getattr(settings, entry.name), find_allowed_values(type(settings), entry)
         minimum = entry.metadata.get("least")
         if choices and value not in choices and not (value is None and entry.default is None):
             raise OptionError(f"`{entry.name}` must be one of {', '.join(map(str, choices))}, not {value!r}")
@@ -153,15 +153,15 @@ class ValidatedSettings:
         """Reject settings that contradict each other."""
 
 
-def choices_of(settings: type, entry: Field[Any]) -> tuple[Any, ...]:
+def find_allowed_values(settings: type, entry: Field[Any]) -> tuple[Any, ...]:
     """Return the allowed values of a setting, or an empty tuple if its type is the only restriction."""
-    kind = types_of(settings)[entry.name]
+    kind = find_setting_types(settings)[entry.name]
     literals = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
     return get_args(literals[0]) if literals else tuple(entry.metadata.get("choices", ()))
 
 
 @cache
-def types_of(settings: type) -> dict[str, Any]:
+def find_setting_types(settings: type) -> dict[str, Any]:
     """Return the type of each setting by name."""
     return get_type_hints(settings)
 

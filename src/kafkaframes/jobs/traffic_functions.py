@@ -190,7 +190,7 @@ def redact_capture(
             keep_client_ids=keep_client_ids,
             apis=apis,
         )
-    return JobResult(report, as_json(report), tuple(_redaction_lines(report, os.fspath(to))))
+    return JobResult(report, as_json(report), tuple(_build_redaction_lines(report, os.fspath(to))))
 
 
 def record_traffic(
@@ -284,7 +284,7 @@ def _check_output(to: Path | None, paths: Sequence[str], format_name: str, forma
         reject_nested_destination(LocalPath(to), paths)
 
 
-def _redaction_lines(report: RedactionResult, target: str) -> Iterator[str]:
+def _build_redaction_lines(report: RedactionResult, target: str) -> Iterator[str]:
     """Yield the amounts of written data, and a line for each kind of omitted data."""
     from kafkaframes.capture.coverage import summarize_entries
     from kafkaframes.jobs.report.words import format_size

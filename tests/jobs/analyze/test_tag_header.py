@@ -10,9 +10,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.scale import (
     SCHEMES,
     compare_message_sizes,
+    compute_header_size,
     find_tagged_fields,
     list_header_sizes,
-    make_header_size,
 )
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
@@ -60,7 +60,7 @@ def one_of(slot, *, is_filled):
     ],
 )
 def test_vectors_of_the_draft(length, tag, expected_hex):
-    header = make_header_size(length, tag)
+    header = compute_header_size(length, tag)
     assert header.written.hex() == expected_hex
     assert header.interleaved == len(expected_hex) // 2
 
@@ -74,7 +74,7 @@ def test_the_table_is_complete_and_numbers_are_bounded():
     ]
     for length, tag in ((-1, 0), (0, 2**31)):
         with pytest.raises(OptionError, match="not between"):
-            make_header_size(length, tag)
+            compute_header_size(length, tag)
 
 
 @pytest.mark.parametrize("is_filled", [False, True], ids=["bare", "filled"])

@@ -13,7 +13,7 @@ from kafkaframes.jobs.dump.text import dump_text
 
 ROWS = [{"key": b"key %d" % number, "value": b"value", "timestamp": 9} for number in range(25)]
 KINDS = [(0, "gzip"), (1, "snappy"), (1, "none"), (2, "lz4"), (2, "none")]
-whole_cut = chunks.split_for_lines
+whole_cut = chunks.split_to_fit_memory
 
 
 def outputs(path):
@@ -28,7 +28,7 @@ def assert_same(folder, data):
     whole = outputs(path)
     with pytest.MonkeyPatch.context() as patch:
         for module in (jsonl, text):
-            patch.setattr(module, "split_for_lines", lambda chunk: whole_cut(chunk, 3))
+            patch.setattr(module, "split_to_fit_memory", lambda chunk: whole_cut(chunk, 3))
         assert outputs(path) == whole
 
 

@@ -48,7 +48,7 @@ def test_a_plain_batch_is_copied_unchanged():
     data = build_records(rows(100), codec="zstd", leader_epoch=7)
     new_batches = renumber_batches(data, 100)
     assert new_batches.batches == [bytes(8) + data[8:]]
-    assert new_batches.runs_from(0).tolist() == [[100, 0, 3]]
+    assert new_batches.assign_target_offsets(0).tolist() == [[100, 0, 3]]
     assert not new_batches.decoded_batches
 
 
@@ -81,7 +81,7 @@ def test_records_invisible_to_read_committed_consumers_are_skipped_and_counted()
     assert values_of(new_batches.batches) == [b"4", b"5", b"6"]
     assert new_batches.left_out == {"aborted": 3, "transaction markers": 2}
     assert new_batches.batches_left_out == {"aborted": 1, "transaction markers": 2, "empty batches": 1}
-    assert new_batches.runs_from(20).tolist() == [[4, 20, 3]]
+    assert new_batches.assign_target_offsets(20).tolist() == [[4, 20, 3]]
 
 
 @pytest.mark.parametrize("record_format", [0, 1])
@@ -91,7 +91,7 @@ def test_old_formats_are_converted(record_format, codec):
     new_batches = renumber_batches(data, 11)
     assert values_of(new_batches.batches) == [b"11", b"12"]
     assert (scan_all(new_batches.batches[0]).column("magic") == 2).all()
-    assert new_batches.runs_from(0).tolist() == [[11, 0, 2]]
+    assert new_batches.assign_target_offsets(0).tolist() == [[11, 0, 2]]
     assert list(new_batches.decoded_batches) == ["format 0 or 1"]
 
 
@@ -109,7 +109,7 @@ def test_batches_that_must_be_decoded_are_decoded_and_counted(data, start, reaso
     opened_count = new_batches.decoded_batches.total()
     assert set(new_batches.decoded_batches) == {reason}
     assert opened_count == len(scan_all(data))
-    assert new_batches.runs_from(0).tolist() == runs
+    assert new_batches.assign_target_offsets(0).tolist() == runs
     whole = b"".join(new_batches.batches)
     assert (scan_all(whole).column("attributes") == 0).all()
 

@@ -31,7 +31,7 @@ def filled_histogram(kind, values):
 def test_every_size_has_its_bucket():
     values = np.concatenate((np.arange(5000), 2 ** np.arange(12, 43), 2 ** np.arange(12, 43) - 1))
     for bucket, value in zip(histograms._compute_buckets(values).tolist(), values.tolist(), strict=True):
-        assert histograms._lower_bound_of(bucket) <= value < histograms._lower_bound_of(bucket + 1)
+        assert histograms._compute_lower_bound(bucket) <= value < histograms._compute_lower_bound(bucket + 1)
     assert (histograms._find_buckets(values[:5000]) == histograms._compute_buckets(values[:5000])).all()
 
 

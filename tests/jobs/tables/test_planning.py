@@ -18,7 +18,7 @@ from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.tables import run as running
 from kafkaframes.jobs.tables.planning import make_log_planner
 from kafkaframes.jobs.tables.run import TableRun
-from kafkaframes.jobs.tables.state import CommitConflictError, stored_table_settings
+from kafkaframes.jobs.tables.state import CommitConflictError, make_stored_settings
 from kafkaframes.scan.where import create_row_filter
 from kafkaframes.spark.options import parse_log_options
 
@@ -173,7 +173,7 @@ def export(
     )
     if keep is not None:
         settings = replace(settings, keep=keep)
-    chosen_settings = stored_table_settings(settings, isolation=options_read.isolation)
+    chosen_settings = make_stored_settings(settings, isolation=options_read.isolation)
     job = TableRun(kind.table(), settings, chosen_settings, run=run, commit_bytes=commit_bytes)
     return job.add_new_offsets(make_log_planner(options_read), incremental=incremental, overwrite=overwrite)
 
@@ -673,7 +673,7 @@ def test_several_copies_are_exported_as_one_log(kind, log, tmp_path):
     settings = ExportTaskSettings(str(kind.root))
 
     def run():
-        job = TableRun(kind.table(), settings, stored_table_settings(settings, isolation=both.isolation))
+        job = TableRun(kind.table(), settings, make_stored_settings(settings, isolation=both.isolation))
         return job.add_new_offsets(make_log_planner(both), incremental=True)
 
     assert run().summary.records == 230

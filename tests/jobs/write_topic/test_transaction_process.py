@@ -30,7 +30,7 @@ from kafkaframes.jobs.driver_process import serving
 from kafkaframes.jobs.driver_process.control import hold_lock
 from kafkaframes.jobs.driver_process.serving import is_running, serve
 from kafkaframes.jobs.write_topic import process_control, transaction_process
-from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of, socket_path
+from kafkaframes.jobs.write_topic.process_control import TransactionProcess, compute_options_digest, socket_path
 from kafkaframes.jobs.write_topic.transaction_process import AttemptRunner
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
 from kafkaframes.spark.options import parse_topic_write_options
@@ -335,7 +335,9 @@ def test_an_idle_process_ends(control, monkeypatch):
     with AttemptRunner(control) as holder:
         now = time.monotonic()
         monkeypatch.setattr(transaction_process.time, "monotonic", lambda: now)
-        holder.handle_request({"announce": "one", "watch": os.getpid(), "options": digest_of(control.options)})
+        holder.handle_request(
+            {"announce": "one", "watch": os.getpid(), "options": compute_options_digest(control.options)}
+        )
         now += 1_000
         assert not holder.should_exit()  # its tasks may be queued
         holder.handle_request({"abort": "one"})

@@ -18,15 +18,15 @@ def test_timeouts_follow_the_measured_duration():
     ):
         times.add_duration(open_ms)
         assert times.timeout_ms == expected_ms
-    assert times.slow_transaction_warning() is None
+    assert times.make_slowness_warning() is None
     assert TransactionTimeouts().timeout_ms == 60_000  # brokers that do not report the limit
 
 
 def test_a_warning_names_the_remedies():
     times = TransactionTimeouts(chosen_ms=60_000, limit_ms=900_000)
-    assert times.slow_transaction_warning(30_000) is None
-    assert "up to the brokers' transaction.max.timeout.ms, 900000" in times.slow_transaction_warning(30_001)
-    assert "is the brokers' transaction.max.timeout.ms" in TransactionTimeouts(
-        limit_ms=900_000
-    ).slow_transaction_warning(500_000)
-    assert TransactionTimeouts().slow_transaction_warning(500_000) is None  # the limit is unknown
+    assert times.make_slowness_warning(30_000) is None
+    assert "up to the brokers' transaction.max.timeout.ms, 900000" in times.make_slowness_warning(30_001)
+    assert "is the brokers' transaction.max.timeout.ms" in TransactionTimeouts(limit_ms=900_000).make_slowness_warning(
+        500_000
+    )
+    assert TransactionTimeouts().make_slowness_warning(500_000) is None  # the limit is unknown

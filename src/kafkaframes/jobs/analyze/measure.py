@@ -17,7 +17,7 @@ from kafkaframes.jobs.analyze import scale
 from kafkaframes.jobs.analyze.outcome import SizeComparison
 from kafkaframes.jobs.analyze.proposals import ProposalSettings
 from kafkaframes.jobs.analyze.records import RecordSizes
-from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, TrafficTask, measure_share
+from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, TrafficTask, measure_task_records
 from kafkaframes.jobs.job import Runner
 from kafkaframes.jobs.settings import PartitionSettings
 from kafkaframes.protocol.messages.registry import ApiRegistry, Specs
@@ -131,7 +131,7 @@ def measure_records(
         raise OptionError("`topics` and `partitions` select records of logs, not of captures")
     if tasks:
         result.sizes |= {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-        for part in run(partial(measure_share, apis=ApiRegistry(specs)), tasks):
+        for part in run(partial(measure_task_records, apis=ApiRegistry(specs)), tasks):
             result.coverage.update(part.coverage.entries)
             for part_name, sizes in part.sizes.items():
                 result.sizes[part_name].merge(sizes)
@@ -159,7 +159,7 @@ def measure_tag_headers(
     """Measure tag headers for lengths and tags, and for the newest version of messages."""
     size = scale.EXAMPLE_TEXT_BYTES if text_bytes is None else text_bytes
     specs = [catalog.load_spec(name) for name in names or catalog.list_names()]
-    newest = [(spec, _newest_flexible_version(spec, is_required=bool(names))) for spec in specs]
+    newest = [(spec, _find_newest_flexible_version(spec, is_required=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
     return TagHeaderSizes(
         scale.list_header_sizes(lengths or scale.EXAMPLE_LENGTHS, tags or scale.EXAMPLE_TAGS),
@@ -168,7 +168,7 @@ def measure_tag_headers(
     )
 
 
-def _newest_flexible_version(spec: MessageSpec, *, is_required: bool) -> int | None:
+def _find_newest_flexible_version(spec: MessageSpec, *, is_required: bool) -> int | None:
     """Return the newest version if it is flexible; otherwise None, or an error if ``is_required``."""
     version = spec.valid_versions.highest
     if not spec.valid_versions.is_empty and spec.flexible_versions.contains(version):

@@ -177,11 +177,11 @@ class SizeComparison:
     def add(self, other: SizeComparison) -> None:
         """Add the outcome of another task."""
         for group, size_totals in other.totals_by_group.items():
-            self.totals_of(group).add(size_totals)
+            self.get_or_add_totals(group).add(size_totals)
         self.extend_span(other.span)
         self.coverage.update(other.coverage.entries)
 
-    def totals_of(self, group: SizeGroup) -> SizeTotals:
+    def get_or_add_totals(self, group: SizeGroup) -> SizeTotals:
         """Return the totals of a group, which are created if they are missing."""
         return self.totals_by_group.setdefault(group, SizeTotals())
 

@@ -80,7 +80,7 @@ class Proposal:
 # ---- KIP-636 --------------------------------------------------------------------------------------------------------
 
 
-def _pair_for_kip_636(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
+def _make_kip_636_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
     """Compare responses with the same version after their errors become tagged fields. Inflexible versions are also
     raised.
     """
@@ -106,7 +106,7 @@ def _tag_errors(form: MessageForm) -> MessageForm:
 # ---- KIP-482: flexible versions -------------------------------------------------------------------------------------
 
 
-def _pair_for_flexible_versions(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
+def _make_flexible_version_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
     """Compare a message in inflexible layout (lengths of two and four bytes, no tags) and in flexible layout."""
     forms = [
         sent_form._replace(spec=_change_layout(sent_form.spec, sent_form.version, flexible=flexible))
@@ -137,7 +137,7 @@ def _remove_tags(struct: StructSpec) -> StructSpec:
 # ---- KIP-482's draft: the tag header --------------------------------------------------------------------------------
 
 
-def _pair_for_tag_headers(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
+def _make_tag_header_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
     """Compare a message with other headers before its tagged fields."""
     if not sent_form.spec.is_flexible(sent_form.version):
         yield FormPair(INFLEXIBLE, sent_form, sent_form)
@@ -150,7 +150,7 @@ def _pair_for_tag_headers(sent_form: MessageForm, _: SpecsByName | None) -> Iter
 # ---- any pair of specs ----------------------------------------------------------------------------------------------
 
 
-def _pair_with_specs_after(sent_form: MessageForm, after: SpecsByName | None) -> Iterator[FormPair]:
+def _make_spec_change_pair(sent_form: MessageForm, after: SpecsByName | None) -> Iterator[FormPair]:
     """Compare a message in the old and the new specs: at its own version if that changes, else raised to a new newest
     version.
     """
@@ -221,13 +221,13 @@ PROPOSALS: Final[Mapping[str, Proposal]] = {
             INFLEXIBLE: "Responses of inflexible versions, which stay as they are",
             RAISED: "Responses of inflexible versions, raised to the newest flexible version",
         },
-        _pair_for_kip_636,
+        _make_kip_636_pair,
         directions=(RESPONSE,),
     ),
     "flexible": Proposal(
         "KIP-482: the size of messages without and with compact types and tagged fields",
         {"all": "Bodies in inflexible layout (before) and in flexible layout (after)"},
-        _pair_for_flexible_versions,
+        _make_flexible_version_pair,
     ),
     "tag-header": Proposal(
         "KIP-482's header of tagged fields, compared to its draft and to rejected alternatives",
@@ -236,7 +236,7 @@ PROPOSALS: Final[Mapping[str, Proposal]] = {
             "typed": "Tagged fields whose header has a tag and a type",
             INFLEXIBLE: "Messages without tag sections",
         },
-        _pair_for_tag_headers,
+        _make_tag_header_pair,
         has_headers=True,
     ),
 }
@@ -247,7 +247,7 @@ VERSION_PAIR_PROPOSAL: Final = Proposal(
         RAISED: "Messages of older versions, raised to the newest version of the old and the new specs",
         SAME: "Messages whose layout does not change",
     },
-    _pair_with_specs_after,
+    _make_spec_change_pair,
     has_headers=True,
 )
 

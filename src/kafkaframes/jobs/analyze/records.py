@@ -113,18 +113,18 @@ class RecordSizes:
         base_timestamps = np.where(is_old, index.timestamps[first], batches.column("base_timestamp")[owners])
         base_offsets = np.where(is_old, index.offsets[first], batches.column("base_offset")[owners])
         keys, values = index.key_size.astype(np.int64), index.value_size.astype(np.int64)
-        headers = size_of_varints(index.header_counts) + _compute_header_bytes(selected_records)
+        headers = compute_varint_sizes(index.header_counts) + _compute_header_bytes(selected_records)
         columns = {
             "attributes": np.ones(len(keys), np.int64),
-            "timestamp": size_of_varints(index.timestamps - base_timestamps),
-            "offset": size_of_varints(index.offsets - base_offsets),
-            "key length": size_of_varints(keys),
+            "timestamp": compute_varint_sizes(index.timestamps - base_timestamps),
+            "offset": compute_varint_sizes(index.offsets - base_offsets),
+            "key length": compute_varint_sizes(keys),
             "key": np.maximum(keys, 0),
-            "value length": size_of_varints(values),
+            "value length": compute_varint_sizes(values),
             "value": np.maximum(values, 0),
             "headers": headers,
         }
-        columns["size"] = size_of_varints(np.sum(list(columns.values()), axis=0))
+        columns["size"] = compute_varint_sizes(np.sum(list(columns.values()), axis=0))
         result = dict.fromkeys(SIZE_FIELDS, 0)
         return result | {name: int(column.sum()) for name, column in columns.items()}
 
@@ -146,17 +146,17 @@ def _compute_header_bytes(selected_records: DecodedBatches) -> Ints:
     if not len(rows.header_starts):
         return np.zeros(len(selected_records.index.offsets), np.int64)
     sizes = sum(
-        size_of_varints(column.lengths) + np.maximum(column.lengths, 0)
+        compute_varint_sizes(column.lengths) + np.maximum(column.lengths, 0)
         for column in (rows.header_names, rows.header_values)
     )
     ends = np.concatenate(([0], np.cumsum(sizes)))
     return np.diff(ends[rows.header_starts])
 
 
-def size_of_varints(values: npt.NDArray[Any]) -> Ints:
+def compute_varint_sizes(values: npt.NDArray[Any]) -> Ints:
     """Return the size of each number's zig-zag varint, in bytes.
 
-    >>> size_of_varints(np.array([0, -1, 63, 64, 8191, 8192, -(2**63)])).tolist()
+    >>> compute_varint_sizes(np.array([0, -1, 63, 64, 8191, 8192, -(2**63)])).tolist()
     [1, 1, 1, 2, 2, 3, 10]
     """
     wide = values.astype(np.int64)

@@ -147,11 +147,11 @@ class MessageSize:
     filled: dict[str, int]
 
 
-def make_header_size(length: int, tag: int) -> HeaderSize:
+def compute_header_size(length: int, tag: int) -> HeaderSize:
     """Return the size of a tagged field's header in the adopted KIP-482 and in its draft. Tag and length are 31-bit
     numbers.
 
-    >>> make_header_size(4, 5)
+    >>> compute_header_size(4, 5)
     HeaderSize(length=4, tag=5, adopted=2, interleaved=1, written=b'2')
     """
     for name, number in (("length", length), ("tag", tag)):
@@ -165,7 +165,7 @@ def make_header_size(length: int, tag: int) -> HeaderSize:
 def list_header_sizes(lengths: Iterable[int] = EXAMPLE_LENGTHS, tags: Iterable[int] = EXAMPLE_TAGS) -> list[HeaderSize]:
     """Return the header for each length and tag, ordered by length and then by tag."""
     tags = tuple(tags)
-    return [make_header_size(length, tag) for length in lengths for tag in tags]
+    return [compute_header_size(length, tag) for length in lengths for tag in tags]
 
 
 def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = EXAMPLE_TEXT_BYTES) -> Iterator[TaggedField]:
@@ -175,7 +175,7 @@ def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = EXAMPL
         if field.tag is not None:
             type_ = f"{'[]' if field.array else ''}{field.type if field.struct is None else field.struct.name}"
             length = int(compute_single_field_sizes(field, values, is_tagged=False)[0])
-            yield TaggedField(spec.name, version, path, type_, make_header_size(length, field.tag))
+            yield TaggedField(spec.name, version, path, type_, compute_header_size(length, field.tag))
 
 
 def compare_message_sizes(spec: MessageSpec, version: int, text_bytes: int = EXAMPLE_TEXT_BYTES) -> MessageSize:
@@ -299,7 +299,7 @@ def _measure_example(settings: ProposalSettings, rate: CallRate) -> dict[tuple[s
     """Return the sizes of an example of each message of a call, by direction and kind."""
     bench = MessageSizeComparer(settings)
     for direction in bench.proposal.directions:
-        form = bench.form_on_the_wire(rate.api_key, rate.api_version, direction)
+        form = bench.get_wire_form(rate.api_key, rate.api_version, direction)
         if form.spec.valid_versions.contains(rate.api_version):
             bench.compare_messages(make_example_messages(form, direction))
     return {(group.direction, group.kind): size_totals for group, size_totals in bench.outcome.totals_by_group.items()}

@@ -26,10 +26,10 @@ from kafkaframes.jobs.analyze.sizes import (
     compute_sizes,
     count_moved_fields,
     count_saved_bytes,
-    fields_by_column,
     fit_columns,
     iterate_fields,
     iterate_lengths,
+    map_fields_by_column,
 )
 from kafkaframes.jobs.analyze.traffic import ApiMessages, TrafficTask, read_messages
 from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
@@ -75,7 +75,7 @@ class MessageSizeComparer:
         self.count_omitted(messages, NOT_READ, messages.unread)
         if not len(messages.frames):
             return
-        layouts = self.form_pairs_of(messages.api_key, messages.api_version, messages.direction)
+        layouts = self.list_form_pairs(messages.api_key, messages.api_version, messages.direction)
         if not layouts:
             self.count_omitted(
                 messages, NOT_RAISED, Counter((label, _VERSION_REMOVED_REASON) for label in messages.labels.tolist())
@@ -91,15 +91,15 @@ class MessageSizeComparer:
             self._last_sizes = plan, array, compute_sizes(plan, array)
         return self._last_sizes[2]
 
-    def form_pairs_of(self, key: int, version: int, direction: str) -> list[FormPair]:
+    def list_form_pairs(self, key: int, version: int, direction: str) -> list[FormPair]:
         """Return the layouts to compare for messages of an API, version and direction."""
         message_kind = key, version, direction
         if message_kind not in self._layouts:
-            sent_plan = self.form_on_the_wire(key, version, direction)
+            sent_plan = self.get_wire_form(key, version, direction)
             self._layouts[message_kind] = list(self.proposal.layouts(sent_plan, self.settings.after))
         return self._layouts[message_kind]
 
-    def form_on_the_wire(self, key: int, version: int, direction: str) -> MessageForm:
+    def get_wire_form(self, key: int, version: int, direction: str) -> MessageForm:
         """Return the form of messages on the wire."""
         return MessageForm(
             self.settings.apis.find_spec(key, direction, version), version, self.settings.header_spec(direction)
@@ -117,12 +117,12 @@ class MessageSizeComparer:
     def count_omitted(self, messages: ApiMessages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
         """Count omitted messages by label and reason."""
         for (label, reason), count in reasons.items():
-            self.group_totals(messages, kind, label).reasons[_ROW_POSITION.sub("", reason)] += count
+            self.get_group_totals(messages, kind, label).reasons[_ROW_POSITION.sub("", reason)] += count
 
-    def group_totals(self, messages: ApiMessages, kind: str, label: int) -> SizeTotals:
+    def get_group_totals(self, messages: ApiMessages, kind: str, label: int) -> SizeTotals:
         """Return the totals to which messages of a kind and label are added."""
         group = SizeGroup(messages.api_key, messages.api_version, messages.direction, kind, *messages.names[label])
-        return self.outcome.totals_of(group)
+        return self.outcome.get_or_add_totals(group)
 
 
 class _LayoutPairComparer:
@@ -130,7 +130,7 @@ class _LayoutPairComparer:
 
     def __init__(self, bench: MessageSizeComparer, messages: ApiMessages, layout: FormPair, *, is_first: bool) -> None:
         self.comparer, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
-        self.sent_form = bench.form_on_the_wire(messages.api_key, messages.api_version, messages.direction)
+        self.sent_form = bench.get_wire_form(messages.api_key, messages.api_version, messages.direction)
         self.plans = bench.plan_form(self.sent_form), bench.plan_form(layout.before), bench.plan_form(layout.after)
 
     @property
@@ -191,7 +191,7 @@ class _LayoutPairComparer:
     def _totals_by_label(self) -> Iterator[tuple[int, SizeTotals]]:
         """Yield (label, totals) for each label of the messages."""
         for label in np.unique(self.messages.labels).tolist():
-            yield label, self.comparer.group_totals(self.messages, self.layout.kind, label)
+            yield label, self.comparer.get_group_totals(self.messages, self.layout.kind, label)
 
     def _add_sizes(self, before: Ints, after: Ints, counts: Counter[str]) -> None:
         """Add message sizes and counts of fields to the totals of each label."""
@@ -257,17 +257,17 @@ def _fit_message(
     array: pa.StructArray, before: MessagePlan, after: MessagePlan, columns: dict[str, MakeColumn]
 ) -> pa.StructArray:
     """Return messages with the columns of the new layout."""
-    if not columns and _field_paths(before.root) <= _field_paths(after.root):
+    if not columns and _list_field_paths(before.root) <= _list_field_paths(after.root):
         return array
     return fit_columns(array, after.root, columns)
 
 
-def _field_paths(plan: StructPlan, path: str = "") -> set[str]:
+def _list_field_paths(plan: StructPlan, path: str = "") -> set[str]:
     """Return the paths of all fields of a plan."""
     names = set()
-    for name, field in fields_by_column(plan).items():
+    for name, field in map_fields_by_column(plan).items():
         names.add(f"{path}{name}")
-        names |= set() if field.struct is None else _field_paths(field.struct, f"{path}{name}.")
+        names |= set() if field.struct is None else _list_field_paths(field.struct, f"{path}{name}.")
     return names
 
 
@@ -275,7 +275,7 @@ def _only_moves_fields(before: StructPlan, after: StructPlan) -> bool:
     """Return whether the only change is that fields are moved into tag sections."""
     if before.flexible != after.flexible:
         return False
-    fields_before, fields_after = fields_by_column(before), fields_by_column(after)
+    fields_before, fields_after = map_fields_by_column(before), map_fields_by_column(after)
     return fields_before.keys() == fields_after.keys() and all(
         _has_same_type(field, fields_after[name]) for name, field in fields_before.items()
     )

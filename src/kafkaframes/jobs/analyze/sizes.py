@@ -117,8 +117,8 @@ class _SavingsCalculator:
         if self.scheme == ESCAPE:
             saved_bytes += np.where(fields == 0, 1, -1)
         if mandatory:
-            saved_bytes += _compute_header_sizes(_size_of_count, fields, fields) - _compute_header_sizes(
-                _size_of_count, fields + len(mandatory), fields
+            saved_bytes += _compute_header_sizes(_compute_count_sizes, fields, fields) - _compute_header_sizes(
+                _compute_count_sizes, fields + len(mandatory), fields
             )
         self.counts.update(
             {"sections": len(array), "empty sections": int((fields == 0).sum()), "tagged fields": int(fields.sum())}
@@ -181,7 +181,7 @@ def _sum_by_owner(values: Ints, owners: Ints, count: int) -> Ints:
     return sums
 
 
-def _size_of_count(count: int, _: int) -> int:
+def _compute_count_sizes(count: int, _: int) -> int:
     """Return the size of a tag section's field count, in bytes."""
     return size_of_unsigned_varint(count)
 
@@ -236,7 +236,7 @@ def _list_structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
 # ---- another plan ---------------------------------------------------------------------------------------------------
 
 
-def fields_by_column(plan: StructPlan) -> dict[str, FieldPlan]:
+def map_fields_by_column(plan: StructPlan) -> dict[str, FieldPlan]:
     """Return a struct's mandatory and tagged fields by column name."""
     return {field.json_name: field for field in (*plan.fields, *plan.tagged_fields)}
 
@@ -251,7 +251,7 @@ def fit_columns(
         values: functions that make the column of a new field, by path (``topics.owner``). Other new fields are omitted,
             which means their default.
     """
-    fields, columns = fields_by_column(plan), {}
+    fields, columns = map_fields_by_column(plan), {}
     for index, name in enumerate(column.name for column in array.type):
         if name in fields:
             columns[name] = _fit_field(array.field(index), fields[name], values, f"{path}{name}")
@@ -294,7 +294,7 @@ def _find_moved_fields(
         The field before, the field after, whether it is the first of its struct, its values, and their message rows.
     """
     tags = {field.json_name: field for field in after.tagged_fields}
-    new, is_lead = fields_by_column(after), True
+    new, is_lead = map_fields_by_column(after), True
     for field in (*before.fields, *before.tagged_fields):
         name = field.json_name
         if field.tag is None and name in tags:

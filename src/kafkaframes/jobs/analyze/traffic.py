@@ -140,7 +140,7 @@ def read_messages(
     for calls in read_captured_calls(task, apis, account):
         labels, names = np.zeros(calls.count, np.int64), [_UNGROUPED]
         if by:
-            labels, names = _number_labels(_group_values_of(calls, by))
+            labels, names = _number_labels(_list_group_values(calls, by))
         for direction in directions:
             times = calls.get_frame_values(direction, F_END_TIME) // 1000
             for kind, rows in calls.group_by_kind(direction):
@@ -167,7 +167,7 @@ def _iterate_record_sizes(value: Any) -> Iterator[int]:
             yield from _iterate_record_sizes(inner)
 
 
-def _group_values_of(calls: CallColumns, by: Sequence[str]) -> list[tuple[Any, ...]]:
+def _list_group_values(calls: CallColumns, by: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return (client, connection, second) of each call, with None for parts that are not in ``by``."""
     nothing = [None] * calls.count
     clients = calls.get_client_ids().fill_null("").to_pylist() if CLIENT in by else nothing
@@ -258,7 +258,7 @@ def _decode_log_messages(
     key: int, version: int, direction: str, rows: Sequence[dict[str, Any]], by: Sequence[str], apis: ApiRegistry
 ) -> ApiMessages:
     """Return the messages of one kind in rows of a request log, encoded again from their JSON."""
-    labels, names = _number_labels([_group_values_of_row(row, by) for row in rows])
+    labels, names = _number_labels([_list_group_values_of_row(row, by) for row in rows])
     data, records, valid_rows, unread = [], [], [], Counter[tuple[int, str]]()
     for number, row in enumerate(rows):
         try:
@@ -276,7 +276,7 @@ def _decode_log_messages(
     return ApiMessages(key, version, direction, frames, None, labels[valid_rows], names, unread, span, records)
 
 
-def _group_values_of_row(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
+def _list_group_values_of_row(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
     """Return (client, connection, second) of a call, with None for parts that are not in ``by``."""
     time = row["responseTime"]
     return (
@@ -313,7 +313,7 @@ class RecordMeasurement(NamedTuple):
     coverage: Coverage
 
 
-def measure_share(task: TrafficTask, apis: ApiRegistry = CATALOG) -> RecordMeasurement:
+def measure_task_records(task: TrafficTask, apis: ApiRegistry = CATALOG) -> RecordMeasurement:
     """Measure the records in a task's share as ``measure_records`` does, and return the unread parts too."""
     coverage = Coverage()
     return RecordMeasurement(measure_records(task, apis, coverage), coverage)

@@ -209,7 +209,7 @@ class ClientAudit:
     @property
     def verdict(self) -> str:
         """The most severe of the findings' verdicts."""
-        return worst_of(finding.verdict for finding in self.findings)
+        return find_worst_verdict(finding.verdict for finding in self.findings)
 
     @property
     def is_broker(self) -> bool:
@@ -255,7 +255,9 @@ class Audit:
         """The most severe of all verdicts; ``unknown`` if nothing was judged."""
         if self.judged == NOTHING:
             return UNKNOWN
-        return worst_of([*(client.verdict for client in self.clients), *(finding.verdict for finding in self.disk)])
+        return find_worst_verdict(
+            [*(client.verdict for client in self.clients), *(finding.verdict for finding in self.disk)]
+        )
 
     @property
     def exit_status(self) -> int:
@@ -265,10 +267,10 @@ class Audit:
         return EXIT_STATUS[self.verdict]
 
 
-def worst_of(verdicts: Iterable[str]) -> str:
+def find_worst_verdict(verdicts: Iterable[str]) -> str:
     """Return the most severe verdict.
 
-    >>> worst_of(["fine", "removed", "deprecated"]), worst_of([])
+    >>> find_worst_verdict(["fine", "removed", "deprecated"]), find_worst_verdict([])
     ('removed', 'fine')
     """
     return max(verdicts, key=VERDICTS.index, default=FINE)
@@ -312,7 +314,9 @@ def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG,
             findings_by_client.setdefault(format_use.client, []).append(finding)
     clients = [
         ClientAudit(
-            client, tuple(sorted(findings, key=_sort_key_of)), _guess_unnamed_library(client, versions.get(client, {}))
+            client,
+            tuple(sorted(findings, key=_make_sort_key)),
+            _guess_unnamed_library(client, versions.get(client, {})),
         )
         for client, findings in findings_by_client.items()
     ]
@@ -322,7 +326,7 @@ def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG,
     return Audit(
         target,
         others,
-        tuple(sorted(uses_on_disk, key=_sort_key_of)),
+        tuple(sorted(uses_on_disk, key=_make_sort_key)),
         tuple(_list_notes(uses)),
         brokers,
         unread=tuple(uses.coverage.unread),
@@ -331,7 +335,7 @@ def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG,
     )
 
 
-def _sort_key_of(finding: AuditVerdict) -> tuple[Any, ...]:
+def _make_sort_key(finding: AuditVerdict) -> tuple[Any, ...]:
     """Return the sort key of a finding: the most severe first, then by API, version and subject."""
     return (
         -VERDICTS.index(finding.verdict),
@@ -356,7 +360,7 @@ def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: Ap
     'removed'
     """
     key, version = use.api_key, use.api_version
-    name = apis.name_of(key) or api_name_of(key)
+    name = apis.name_of(key) or format_api_name(key)
     subject = f"{name} {version}"
     accepted_range = target.all_apis.get(key)
     if accepted_range is None:
@@ -406,7 +410,7 @@ def _judge_missing_api(key: int, target: Release) -> tuple[str, str]:
 
 def _judge_newer_version(use: ApiUse, name: str, target: Release, highest: int) -> tuple[str, str]:
     """Return verdict and reason for a version above the target's highest."""
-    client_release = _java_release_of(use.client)
+    client_release = _find_java_release(use.client)
     if client_release is None:
         reason = f"{target.name} accepts {name} up to {highest} only; it is unknown whether the client supports that"
         return UNKNOWN, reason
@@ -427,7 +431,7 @@ def _judge_newer_version(use: ApiUse, name: str, target: Release, highest: int) 
     )
 
 
-def _java_release_of(client: ClientIdentity) -> Release | None:
+def _find_java_release(client: ClientIdentity) -> Release | None:
     """Return the Kafka release of a Java client; None for other clients or unknown releases."""
     if client.software_name != JAVA_SOFTWARE_NAME or not client.software_version:
         return None
@@ -459,10 +463,10 @@ def _parse_version(release: Release) -> tuple[int, ...]:
     return tuple(int(part) for part in release.name.split("."))
 
 
-def api_name_of(key: int) -> str:
+def format_api_name(key: int) -> str:
     """Return an API's name, or "API" and its key if the name is unknown.
 
-    >>> api_name_of(3), api_name_of(999)
+    >>> format_api_name(3), format_api_name(999)
     ('Metadata', 'API 999')
     """
     return CATALOG.name_of(key) or f"API {key}"
@@ -508,7 +512,7 @@ def find_required_upgrade(client_audit: ClientAudit, target: Release) -> str | N
     if name is not None and is_java:
         return f"kafka-clients {name} or later"
     required_releases = dict.fromkeys(  # removes duplicates: an API has a finding for each version
-        f"{api_name_of(finding.api_key)} {finding.lowest}"
+        f"{format_api_name(finding.api_key)} {finding.lowest}"
         for finding in removed_findings
         if finding.api_key is not None and finding.lowest is not None
     )

@@ -137,9 +137,9 @@ def format_audit(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
     """
     if audit.judged != ALL:
         yield describe_coverage(audit)
-    yield f"Upgrade to {audit.target.name}: {_summarize(audit)}"
+    yield f"Upgrade to {audit.target.name}: {_format_verdict_counts(audit)}"
     shown_clients = [client_audit for client_audit in audit.clients if verbose or client_audit.verdict != FINE]
-    rows = [_columns_of(client_audit, audit.target) for client_audit in shown_clients]
+    rows = [_format_client_row(client_audit, audit.target) for client_audit in shown_clients]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
     for client_audit, row in zip(shown_clients, rows, strict=True):
         yield ("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[4]])).rstrip()
@@ -175,7 +175,7 @@ def list_notes(audit: Audit) -> list[str]:
     return [*brokers, *audit.notes, *unaffected_clients]
 
 
-def _columns_of(client_audit: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
+def _format_client_row(client_audit: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
     """Return the texts of a client's line: verdict, client id, host, library and action."""
     client = client_audit.client
     name, host = client.client_id or NO_CLIENT_ID_TEXT, client.address or ""
@@ -190,7 +190,7 @@ def _format_details(client_audit: ClientAudit) -> Iterator[str]:
         yield f"    {finding.verdict:10}  {finding.subject}: {_format_occurrences(finding)}; {finding.reason}"
 
 
-def _summarize(audit: Audit) -> str:
+def _format_verdict_counts(audit: Audit) -> str:
     """Return the number of clients with each verdict as text."""
     if audit.judged == NOTHING:
         return "the input had nothing to judge"

@@ -147,7 +147,7 @@ class StagedCompaction:
     _states: list[CleanedTransactions] = field(default_factory=list)
 
     @property
-    def is_possible(self) -> bool:
+    def is_splittable(self) -> bool:
         """Whether many workers can clean the partition, according to the steps that are finished."""
         return self.rises and self.fits
 
@@ -162,16 +162,16 @@ class StagedCompaction:
         return self.job.target.with_name(self.job.target.name + EXCHANGE_DIRECTORY)
 
     @property
-    def _buckets(self) -> int:
+    def _bucket_count(self) -> int:
         """The number of ranges into which key hashes are divided."""
         return choose_bucket_count(self.job.partition.size_bytes)
 
     @property
-    def _aborted(self) -> tuple[Any, ...]:
+    def _aborted_transactions(self) -> tuple[Any, ...]:
         """The aborted transactions of the part to clean."""
         return tuple(self.plan.list_aborted_transactions(self.plan.first_dirty_offset, self.end_offset))
 
-    def _shares(self, sources: Sequence[SourceSegment]) -> int:
+    def _count_shares(self, sources: Sequence[SourceSegment]) -> int:
         """Return the number of tasks for segments, by their size."""
         return self.limits.count_tasks(sum(source.size_bytes for source in sources), self.limits.chunk_bytes)
 
@@ -181,13 +181,13 @@ class StagedCompaction:
         yield from self._split_into_chunks(sources)
         walks = yield from self._run_first_pass()
         if self.rises:
-            verdicts = yield from self._judge_entries(walks)
+            verdicts = yield from self._select_remaining_entries(walks)
             yield from self._rewrite(walks, verdicts)
 
     def _divide_segments(self) -> Steps[list[SourceSegment]]:
         """Divide segments that are larger than a task's share, at batch boundaries."""
         sources = make_segment_sources(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
-        size = choose_part_bytes(sources, self._shares(sources))
+        size = choose_part_bytes(sources, self._count_shares(sources))
         large_segments = [source for source in sources if is_too_large(source, size)]
         answers = yield [DivideTask(self.job.filesystem, source.segment, size) for source in large_segments]
         boundaries = {
@@ -198,13 +198,13 @@ class StagedCompaction:
 
     def _split_into_chunks(self, sources: list[SourceSegment]) -> Steps[None]:
         """Split the partition into chunks, and find the aborted transactions, which the first pass needs."""
-        runs = split_into_runs(sources, self._shares(sources))
+        runs = split_into_runs(sources, self._count_shares(sources))
         ends = [run[0].base_offset for run in runs[1:]] + [self.end_offset]
         self._chunks = [
             LogChunk(self.job.filesystem, number, run, end, str(self.scratch))
             for number, (run, end) in enumerate(zip(runs, ends, strict=True))
         ]
-        aborted_transactions = self._aborted
+        aborted_transactions = self._aborted_transactions
         self._has_facts = yield [CollectFactsTask(chunk) for chunk in self._chunks] if aborted_transactions else []
         track_task = TrackTransactionsTask(tuple(self._chunks), tuple(self._has_facts), aborted_transactions)
         states_list = yield [track_task] if aborted_transactions else []
@@ -212,9 +212,11 @@ class StagedCompaction:
 
     def _run_first_pass(self) -> Steps[list[FirstPassResult]]:
         """Run the first pass over the chunks, and check that offsets increase."""
-        first_dirty, collects, work_split = self.plan.first_dirty_offset, not self._aborted, self.limits
+        first_dirty, collects, work_split = self.plan.first_dirty_offset, not self._aborted_transactions, self.limits
         chunk_results: list[FirstPassResult] = yield [
-            FirstPassTask(chunk, first_dirty, state, collects, work_split.secret, self._buckets, work_split.run_entries)
+            FirstPassTask(
+                chunk, first_dirty, state, collects, work_split.secret, self._bucket_count, work_split.run_entries
+            )
             for chunk, state in zip(self._chunks, self._states, strict=True)
         ]
         if collects:
@@ -228,18 +230,18 @@ class StagedCompaction:
             last = max(last, chunk_result.last_offset)
         return chunk_results
 
-    def _judge_entries(self, walks: list[FirstPassResult]) -> Steps[Verdicts]:
+    def _select_remaining_entries(self, walks: list[FirstPassResult]) -> Steps[Verdicts]:
         """Decide which entries remain, by ranges of buckets, and track the transactions of the whole partition."""
         entries = tuple(
             (str(chunk.path_of("entries")), walk.runs) for chunk, walk in zip(self._chunks, walks, strict=True)
         )
         total = sum(sum(runs) for _, runs in entries)
-        count = min(self._buckets, self.limits.count_tasks(total, self.limits.judge_entries))
-        bounds = [self._buckets * number // count for number in range(count + 1)]
+        count = min(self._bucket_count, self.limits.count_tasks(total, self.limits.judge_entries))
+        bounds = [self._bucket_count * number // count for number in range(count + 1)]
         verdicts = tuple((str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bounds))
         size = total * _LOG_BYTES_PER_ENTRY // count
         tasks: list[StageTask] = [
-            JudgeTask(entries, path, self._buckets, first, end, size) for path, first, end in verdicts
+            JudgeTask(entries, path, self._bucket_count, first, end, size) for path, first, end in verdicts
         ]
         if any(self._has_facts):
             tasks.append(TrackTransactionsTask(tuple(self._chunks), tuple(self._has_facts), None))
@@ -290,7 +292,7 @@ class StagedCompaction:
                     tuple(counts.items()),
                     walk.runs,
                     verdicts,
-                    self._buckets,
+                    self._bucket_count,
                     self.end_offset,
                     self.plan.producers,
                     state,
@@ -325,10 +327,11 @@ def clean_partitions(
         for staged_round in nonempty_rounds:
             shutil.rmtree(staged_round.scratch, ignore_errors=True)
     for staged_round in nonempty_rounds:
-        if not staged_round.is_possible and staged_round.job.writes:
+        if not staged_round.is_splittable and staged_round.job.writes:
             shutil.rmtree(staged_round.job.target)
     return [
-        staged_round if staged_round.is_possible and not staged_round.plan.is_empty else None for staged_round in rounds
+        staged_round if staged_round.is_splittable and not staged_round.plan.is_empty else None
+        for staged_round in rounds
     ]
 
 

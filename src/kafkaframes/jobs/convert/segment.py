@@ -191,13 +191,13 @@ class _SegmentRewriter:
             return
         data, batches = as_array(window.data), window.batches_in_data()
         self._report.batches_read += len(batches)
-        for part, part_batches, start in self._parts_in_range(data, batches, window.start):
+        for part, part_batches, start in self._iterate_parts_in_range(data, batches, window.start):
             for content in decode.decode_steps(part, part_batches, allocate=self._allocate):
                 positions, sizes = content.batches.column("position"), content.batches.column("size")
                 old_data = part[int(positions[0]) : int(positions[-1] + sizes[-1])]
                 self._write_batches(self._rewrite_window(content, start), old_data)
 
-    def _parts_in_range(
+    def _iterate_parts_in_range(
         self, data: Bytes, batches: BatchHeaders, start: int
     ) -> Iterator[tuple[Bytes, BatchHeaders, int]]:
         """Yield runs of batches with all their records in the range, with the position of their data in the file."""
@@ -420,15 +420,15 @@ def _check_limits(window: DecodedBatches, plan: WindowPlan) -> None:
     zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
     if len(zstd):
         raise EncodeError(
-            "zstd requires format 2; choose another codec, or format 2", position=_position_of(window, zstd[0])
+            "zstd requires format 2; choose another codec, or format 2", position=_find_position(window, zstd[0])
         )
     is_before_minimum = (window.index.timestamps < -1) & (plan.down & (plan.actions == BUILD))[window.owners]
     if is_before_minimum.any():
         batch = window.owners[int(np.flatnonzero(is_before_minimum)[0])]
-        raise EncodeError("a timestamp below -1 requires format 2", position=_position_of(window, batch))
+        raise EncodeError("a timestamp below -1 requires format 2", position=_find_position(window, batch))
 
 
-def _position_of(window: DecodedBatches, batch: int) -> int:
+def _find_position(window: DecodedBatches, batch: int) -> int:
     """Return the position of a batch in the segment."""
     return int(window.batches.column("position")[batch])
 
@@ -446,7 +446,7 @@ def _copy_batches(window: DecodedBatches, plan: WindowPlan) -> Iterator[tuple[in
 def _recompress_batches(window: DecodedBatches, plan: WindowPlan, level: int | None) -> Iterator[tuple[int, bytes]]:
     """Recompress the records of format 2 batches, and keep their header fields."""
     for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
-        position = _position_of(window, batch)
+        position = _find_position(window, batch)
         header = bytearray(window.data[position : position + BATCH_V2.size])
         raw_records = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
         codec = int(plan.codecs[batch])

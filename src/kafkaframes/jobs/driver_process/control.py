@@ -64,10 +64,10 @@ def socket_path(*identity: object) -> Path:
         KafkaframesError: no folder for the socket can be used. The message names TMPDIR.
     """
     name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:_NAME_LENGTH]
-    return _private_folder() / name
+    return _find_private_folder() / name
 
 
-def _private_folder() -> Path:
+def _find_private_folder() -> Path:
     """Return a folder that only this user can enter. Folders of other users are skipped."""
     temporary_directory = Path(tempfile.gettempdir())
     names = [

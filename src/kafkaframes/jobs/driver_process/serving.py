@@ -93,13 +93,13 @@ def serve(path: Path, handler: RequestHandler, ready: Callable[[], None] = lambd
     """
     path.unlink(missing_ok=True)  # a process that was killed left this file
     with _SocketServer(path, handler) as sockets:
-        identity = _identity_of(path)
+        identity = _read_file_identity(path)
         threading.Thread(target=sockets.serve_forever, name="kafkaframes control", daemon=True).start()
         ready()
         while True:
             time.sleep(CHECK_INTERVAL_S)
             # The file was removed or replaced: callers cannot find this process any more.
-            if _identity_of(path) != identity:
+            if _read_file_identity(path) != identity:
                 handler.close()
                 break
             if not handler.should_exit():
@@ -114,7 +114,7 @@ def serve(path: Path, handler: RequestHandler, ready: Callable[[], None] = lambd
         sockets.shutdown()
 
 
-def _identity_of(path: Path) -> tuple[int, int, int] | None:
+def _read_file_identity(path: Path) -> tuple[int, int, int] | None:
     """Return what identifies a file: device, inode number and ctime; None if it does not exist."""
     try:
         status = path.lstat()

@@ -83,7 +83,7 @@ class TaskServer:
         self._connections.add(connection)
         try:
             async with asyncio.timeout(GREETING_TIMEOUT_S):
-                await _greet_task(reader, writer, self._secret)
+                await _authenticate_task(reader, writer, self._secret)
             await self._serve(reader, writer)
         except (*CONNECTION_ERRORS, KeyError, TypeError, asyncio.CancelledError):
             pass  # the peer has disconnected or is another program, or this server closes
@@ -108,7 +108,7 @@ async def send_last_answer(
     await reader.read(1)
 
 
-async def _greet_task(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+async def _authenticate_task(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
     """Check that a task has the secret, and prove to the task that this server has it too."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     writer.write(nonce)

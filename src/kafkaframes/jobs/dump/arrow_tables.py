@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafkaframes.jobs.dump.chunks import SegmentOrigin, keys_of, values_of
 from kafkaframes.jobs.dump.columns import build_record_columns, index_headers
-from kafkaframes.jobs.dump.lines import Base64Part, BytesSlices, CompiledLine, plan_line, slices_of
+from kafkaframes.jobs.dump.lines import Base64Part, BytesSlices, CompiledLine, plan_line, view_binary_array
 from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.makers import make_binary_array
 from kafkaframes.wire.primitives import decode_java_text
@@ -69,7 +69,7 @@ def make_csv_tables(chunk: DecodedBatches, origin: SegmentOrigin, *, base64: boo
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         for name in ("key", "value"):
             columns[name] = (
-                _render_array(_BASE64_LINE, slices_of(columns[name]), pa.string())
+                _render_array(_BASE64_LINE, view_binary_array(columns[name]), pa.string())
                 if base64
                 else _to_text_array(columns[name])
             )

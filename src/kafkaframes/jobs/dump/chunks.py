@@ -53,7 +53,7 @@ class SegmentOrigin:
         return cls(topic, partition, escape_unprintable(directory), escape_unprintable(segment))
 
 
-def split_for_lines(
+def split_to_fit_memory(
     chunk: DecodedBatches, max_records: int = MAX_RENDERED_RECORDS
 ) -> Iterator[tuple[DecodedBatches, bool]]:
     """Split a chunk into parts whose printed lines fit into memory. The flags are whether a part continues a batch.
@@ -91,7 +91,7 @@ def values_of(chunk: DecodedBatches) -> BytesSlices:
     return BytesSlices(chunk.sections.buf, chunk.index.value_at, chunk.index.value_size)
 
 
-def errors_by_batch(chunk: DecodedBatches) -> dict[int, DecodeError]:
+def map_errors_by_batch(chunk: DecodedBatches) -> dict[int, DecodeError]:
     """Return the errors by batch number, with file and position."""
     result = ((batch, chunk.to_error(batch)) for batch in chunk.problems)
     return {batch: error for batch, error in result if error is not None}

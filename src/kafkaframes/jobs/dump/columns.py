@@ -156,13 +156,13 @@ def index_headers(chunk: DecodedBatches) -> ChunkHeaders:
     count = int(index.header_counts.sum(dtype=np.int64))
     lists = np.empty(len(index.offsets) + 1, np.int32)
     data = chunk.sections.buf
-    keys, values = _empty_slices(data, count), _empty_slices(data, count)
+    keys, values = _allocate_slices(data, count), _allocate_slices(data, count)
     extents = (keys.starts, keys.sizes, values.starts, values.sizes)
     kernels.index_headers(data, index.headers_at, index.header_counts, len(index.offsets), lists, *extents)
     return ChunkHeaders(lists.astype(np.int64), keys, values)
 
 
-def _empty_slices(data: Bytes, count: int) -> BytesSlices:
+def _allocate_slices(data: Bytes, count: int) -> BytesSlices:
     """Return a column for ``count`` values of ``data``, whose starts and sizes are not set yet."""
     return BytesSlices(data, np.empty(count, np.int64), np.empty(count, np.int32))
 

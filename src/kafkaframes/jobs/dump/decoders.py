@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import DecodeError, OptionError
 from kafkaframes.jobs.dump.chunks import keys_of, values_of
-from kafkaframes.jobs.dump.lines import BytesSlices, slices_of
+from kafkaframes.jobs.dump.lines import BytesSlices, view_binary_array
 from kafkaframes.jobs.dump.remote_log_metadata import Decoder, Texts, remote_log_metadata
 from kafkaframes.jobs.dump.styles import OutputStyle
 from kafkaframes.records.decoded import DecodedBatches
@@ -57,7 +57,7 @@ def find_decoder(name: str, style: OutputStyle) -> Callable[[DecodedBatches], tu
 def _to_text_column(texts: list[str | None]) -> BytesSlices:
     """Return texts as a bytes column in UTF-8."""
     utf8_texts = [None if text is None else text.encode("utf-8", "replace") for text in texts]
-    return slices_of(pa.array(utf8_texts, pa.binary()))
+    return view_binary_array(pa.array(utf8_texts, pa.binary()))
 
 
 def _encode_json(value: Any) -> str:
@@ -138,14 +138,14 @@ def sort_by_scala_hash(partitions: list[tuple[str, int]]) -> list[tuple[str, int
 
     def order(partition: tuple[str, int]) -> tuple[int, int]:
         topic, number = partition
-        hash_value = _java_hash(topic, number)
+        hash_value = _compute_java_hash(topic, number)
         hash_value ^= hash_value >> 16
         return hash_value & (slots - 1), hash_value - 2**32 if hash_value >= 2**31 else hash_value
 
     return sorted(partitions, key=order)
 
 
-def _java_hash(topic: str, partition: int) -> int:
+def _compute_java_hash(topic: str, partition: int) -> int:
     """Return ``TopicPartition.hashCode`` as an unsigned number."""
     text = np.frombuffer(topic.encode("utf-16-be"), ">u2").tolist()
     of_topic = 0

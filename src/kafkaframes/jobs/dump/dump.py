@@ -15,13 +15,19 @@ import pyarrow as pa
 
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.jobs.dump import arrow_tables, files, kcat
-from kafkaframes.jobs.dump.chunks import ChunkReader, RecordFilter, SegmentOrigin, compile_key_pattern, errors_by_batch
+from kafkaframes.jobs.dump.chunks import (
+    ChunkReader,
+    RecordFilter,
+    SegmentOrigin,
+    compile_key_pattern,
+    map_errors_by_batch,
+)
 from kafkaframes.jobs.dump.csv_file import CsvFile
 from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.jsonl import JsonLinesDump, JsonLinesOptions
 from kafkaframes.jobs.dump.names import FILE_KINDS, INDEX_FILES, MAX_PRINTED_VALUE_BYTES, RECORD_FILES
 from kafkaframes.jobs.dump.ranges import RequestedFile, merge_file_copies, select_files_in_range
-from kafkaframes.jobs.dump.styles import TextOptions, style_of_version
+from kafkaframes.jobs.dump.styles import TextOptions, find_style
 from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.settings import PartitionSettings
 from kafkaframes.records.decoded import DecodedBatches
@@ -90,7 +96,7 @@ class DumpSettings(PartitionSettings):
         ):
             if number is not None and number < minimum:
                 raise OptionError(f"`{name}` must be at least {minimum}, not {number}")
-        style_of_version(self.text.style)
+        find_style(self.text.style)
         if self.pattern is not None:
             kcat.plan_format(self.pattern, SegmentOrigin.parse_path(""))
 
@@ -225,9 +231,9 @@ class LogDump(Iterator[bytes | memoryview]):
             if not entry.kind:
                 content = describe_file(entry.filesystem, entry.path)
                 raise LogDirError(f"is not a segment, an index or a snapshot, but {content}", file=entry.path)
-        names = {name for name in map(_partition_of, result) if name is not None}
+        names = {name for name in map(_parse_partition, result) if name is not None}
         filter_of = settings.filters(names)
-        return select_files_in_range(result, lambda file: filter_of(_partition_of(file)), limit=settings.count)
+        return select_files_in_range(result, lambda file: filter_of(_parse_partition(file)), limit=settings.count)
 
     def _add_error(self, error: KafkaframesError) -> None:
         """Add an error once. The dump of an index can report the same error again."""
@@ -259,7 +265,7 @@ class LogDump(Iterator[bytes | memoryview]):
             reader = ChunkReader(request.file, self._settings.text.max_bytes)
             origin = SegmentOrigin.parse_path(request.file.path)
             for chunk in reader:
-                for fault in errors_by_batch(chunk).values():
+                for fault in map_errors_by_batch(chunk).values():
                     self._add_error(fault)
                 yield request.keep.select_records(chunk), origin
                 if request.keep.is_exhausted(chunk):
@@ -306,7 +312,7 @@ class LogDump(Iterator[bytes | memoryview]):
         yield out.take()
 
 
-def _partition_of(file: files.DumpFile) -> Name | None:
+def _parse_partition(file: files.DumpFile) -> Name | None:
     """Return the topic and partition of a file, by the name of its directory."""
     directory = DirectoryName.parse(split_path(split_path(file.path)[0])[1])
     return None if directory is None else (directory.topic_partition.topic, directory.topic_partition.partition)

@@ -46,11 +46,11 @@ class DumpFile:
     offsets: tuple[int, int] | None = None
 
 
-def kind_of(name: str) -> str:
+def find_file_kind(name: str) -> str:
     """Return the kind of a file from its name without temporary suffixes, or "" if the name has no known kind.
 
-    >>> kind_of("00000000000000000042.log.deleted"), kind_of("bootstrap.checkpoint"), kind_of("notes.txt")
-    ('log', 'checkpoint', '')
+    >>> find_file_kind("00000000000000000042.log.deleted"), find_file_kind("notes.txt")
+    ('log', '')
     """
     file_name = FileName.parse(name)
     kind = file_name.kind if file_name else name.rpartition(".")[2]
@@ -102,12 +102,12 @@ def _list_store_files(
             for partition in directory.partitions:
                 entries = directory.filesystem.list_directory(partition.directory)
                 files = _select_files(directory.filesystem, entries, kinds, temporary=False)
-                for parent in _parents_of(partition.directory):
+                for parent in _list_parent_paths(partition.directory):
                     result.setdefault(parent, []).extend(files)
     return result
 
 
-def _parents_of(view_directory: str) -> list[str]:
+def _list_parent_paths(view_directory: str) -> list[str]:
     """Return the parent paths of a tiered store's partition: its folder, its topic's folder, and those above."""
     parents = [view_directory.partition(VIEW_SEPARATOR)[0]]
     while split_path(parents[-1])[0] not in (parents[-1], "."):
@@ -139,10 +139,10 @@ def _open_single_file(filesystem: FileSystem, path: str, info: FileInfo, options
     """Return a file that was passed itself. For an object of a tiered segment, return the segment."""
     view = to_view_path(path, options=options)
     if view == path:
-        return DumpFile(filesystem, path, kind_of(info.name), info.size_bytes)
+        return DumpFile(filesystem, path, find_file_kind(info.name), info.size_bytes)
     tiered_source = filesystem_for(view, options=options)
     result = tiered_source.stat(view)
-    return DumpFile(tiered_source, view, kind_of(view), info.size_bytes if result is None else result.size_bytes)
+    return DumpFile(tiered_source, view, find_file_kind(view), info.size_bytes if result is None else result.size_bytes)
 
 
 def _select_files(
@@ -150,7 +150,7 @@ def _select_files(
 ) -> list[DumpFile]:
     """Return the files of these kinds."""
     return [
-        DumpFile(filesystem, entry.path, kind_of(entry.name), entry.size_bytes)
+        DumpFile(filesystem, entry.path, find_file_kind(entry.name), entry.size_bytes)
         for entry in entries
         if _is_requested(entry, kinds, temporary=temporary)
     ]

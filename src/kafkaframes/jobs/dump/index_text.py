@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
-from kafkaframes.jobs.dump.styles import FileFindings, TextOptions, style_of_version
+from kafkaframes.jobs.dump.styles import FileFindings, TextOptions, find_style
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, scan_batches
 from kafkaframes.storage.files import indexes
@@ -50,7 +50,7 @@ class IndexWithSegment:
         """Return the path of another file of the same segment."""
         return join(split_path(self.path)[0], segment_file_name(self.base_offset, kind))
 
-    def batch_extent_at(self, position: int, end: int) -> tuple[int, int] | None:
+    def read_batch_extent(self, position: int, end: int) -> tuple[int, int] | None:
         """Return (last offset, size in bytes) of the batch at ``position``; None if it does not end before ``end``.
 
         Raises:
@@ -106,7 +106,7 @@ def _format_offset_entries(
             return
         offset = index.base_offset + relative_offset
         try:
-            batch = index.batch_extent_at(position, min(position + options.max_message_size, index.log_size))
+            batch = index.read_batch_extent(position, min(position + options.max_message_size, index.log_size))
             if batch is None:
                 raise CorruptRecordError(
                     "no batch starts at an index entry's position", position=position, file=index.log_path
@@ -129,7 +129,7 @@ def format_time_index(index: IndexWithSegment, options: TextOptions, findings: F
     if index.filesystem.stat(index.sibling_path("index")) is None:
         findings.faults.append(LogDirError("the offset index is missing", file=index.sibling_path("index")))
     positions = _read_entries(index, index.sibling_path("index"), indexes.OFFSET_ENTRY)
-    if style_of_version(options.style).walks_to_the_end and len(entries):
+    if find_style(options.style).walks_to_the_end and len(entries):
         _check_remaining_batches(
             index, _find_entry_at_or_before(positions, int(entries["relative_offset"][-1])), findings
         )
@@ -155,7 +155,7 @@ def format_time_index(index: IndexWithSegment, options: TextOptions, findings: F
 def _check_remaining_batches(index: IndexWithSegment, position: int, findings: FileFindings) -> None:
     """Walk the batches from ``position`` to the end, and add the first corrupt one to the findings."""
     try:
-        while batch := index.batch_extent_at(position, index.log_size):
+        while batch := index.read_batch_extent(position, index.log_size):
             position += batch[1]
     except CorruptRecordError as error:
         findings.faults.append(error)
@@ -169,7 +169,7 @@ def _check_timestamp(
     last_offset, size = NO_OFFSET, 0
     while last_offset < offset:
         position += size
-        batch = index.batch_extent_at(position, index.log_size)
+        batch = index.read_batch_extent(position, index.log_size)
         if batch is None:
             findings.missing.append((offset, NO_OFFSET))
             return

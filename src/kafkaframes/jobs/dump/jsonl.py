@@ -26,9 +26,9 @@ from kafkaframes.jobs.dump.chunks import (
     ChunkReader,
     RecordSelection,
     SegmentOrigin,
-    errors_by_batch,
     keys_of,
-    split_for_lines,
+    map_errors_by_batch,
+    split_to_fit_memory,
     values_of,
 )
 from kafkaframes.jobs.dump.columns import (
@@ -159,8 +159,8 @@ class JsonLinesDump:
         ending = _LineSuffix.for_path(self.file.path)
         reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
-            self.faults += errors_by_batch(chunk).values()
-            for part, has_begun in split_for_lines(self.options.keep.select_records(chunk)):
+            self.faults += map_errors_by_batch(chunk).values()
+            for part, has_begun in split_to_fit_memory(self.options.keep.select_records(chunk)):
                 lines = _render_chunk(part, ending, self.options)
                 yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # skips a printed line
             if self.options.keep.is_exhausted(chunk):
@@ -312,7 +312,7 @@ def _iterate_readable_fields(chunk: DecodedBatches, batch: int) -> Iterator[tupl
     values = dict(zip((item.name for item in BATCH_V2.fields), header_values, strict=True))
     if size >= BATCH_V2.end_of("count"):
         yield "count", values["count"]
-    for name, value in _fields_of_later_format(values):
+    for name, value in _iterate_fields_of_later_format(values):
         last = _LAST_HEADER_FIELD.get(name)
         if last is not None and size < BATCH_V2.end_of(last):
             raise CorruptRecordError(f"the batch ends before its {last.replace('_', ' ')}")
@@ -322,7 +322,7 @@ def _iterate_readable_fields(chunk: DecodedBatches, batch: int) -> Iterator[tupl
     yield "base_ts", values["base_timestamp"]
 
 
-def _fields_of_later_format(values: dict[str, int]) -> Iterator[tuple[str, Any]]:
+def _iterate_fields_of_later_format(values: dict[str, int]) -> Iterator[tuple[str, Any]]:
     """Yield the header fields of a batch whose format is newer than 2."""
     attributes, base_sequence, offset_delta = (
         values[name] for name in ("attributes", "base_sequence", "last_offset_delta")

@@ -130,8 +130,8 @@ def plan_envelope(origin: SegmentOrigin) -> CompiledLine:
 def render_envelopes(chunk: DecodedBatches, line: CompiledLine) -> memoryview:
     """Return a chunk's records in JSON envelopes. Invalid UTF-8 is replaced, as in kcat."""
     columns = build_record_columns(chunk)
-    columns["key_json"] = _json_column(keys_of(chunk))
-    columns["value_json"] = _json_column(values_of(chunk))
+    columns["key_json"] = _to_json_column(keys_of(chunk))
+    columns["value_json"] = _to_json_column(values_of(chunk))
     columns["headers_json"] = _build_header_members(chunk)
     return line.render_lines(columns, len(chunk.index.offsets)).data.data
 
@@ -140,7 +140,7 @@ def _json_text(raw: bytes | None) -> str | None:
     return None if raw is None else decode_java_text(raw)
 
 
-def _json_column(values: BytesSlices) -> pa.Array:
+def _to_json_column(values: BytesSlices) -> pa.Array:
     """Return a bytes column with each value as a JSON string, or null."""
     return pa.array([json.dumps(_json_text(values.value_at(row))).encode() for row in range(len(values))], pa.binary())
 

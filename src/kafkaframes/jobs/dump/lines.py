@@ -141,15 +141,17 @@ class _LineCompiler:
             case TextPart(text):
                 self.program.append((kernels.LITERAL, *self.pool_text(text), 0))
             case NumberPart(column):
-                self.program.append((kernels.INTEGER, _index_of(self.numbers, column), 0, 0))
+                self.program.append((kernels.INTEGER, _find_or_add_index(self.numbers, column), 0, 0))
             case WordPart(column, words):
                 first = len(self.words)
                 self.words += [self.pool_text(word) for word in words]
-                self.program.append((kernels.CHOICE, _index_of(self.numbers, column), first, len(self.words) - 1))
+                self.program.append(
+                    (kernels.CHOICE, _find_or_add_index(self.numbers, column), first, len(self.words) - 1)
+                )
             case BytesPart(column):
-                self.program.append((kernels.RAW, _index_of(self.bytes_columns, column), 0, 0))
+                self.program.append((kernels.RAW, _find_or_add_index(self.bytes_columns, column), 0, 0))
             case Base64Part(column):
-                self.program.append((kernels.BASE64, _index_of(self.bytes_columns, column), 0, 0))
+                self.program.append((kernels.BASE64, _find_or_add_index(self.bytes_columns, column), 0, 0))
             case NullBranchPart(column, then, otherwise):
                 self.add_branch(kernels.IF_NULL, column, then)
                 self.add_branch(kernels.IF_VALID, column, otherwise)
@@ -158,14 +160,14 @@ class _LineCompiler:
         """Append parts that are printed only if the column is null, or only if it is not."""
         if not parts:
             return
-        branch, index = len(self.program), _index_of(self.bytes_columns, column)
+        branch, index = len(self.program), _find_or_add_index(self.bytes_columns, column)
         self.program.append((operation, index, 0, 0))
         for part in parts:
             self.add_part(part)
         self.program[branch] = (operation, index, len(self.program) - branch - 1, 0)
 
 
-def _index_of(names: list[str], name: str) -> int:
+def _find_or_add_index(names: list[str], name: str) -> int:
     """Return the index of a name in a list, to which it is added if it is missing."""
     if name not in names:
         names.append(name)
@@ -203,7 +205,7 @@ class CompiledLine:
         for index, name in enumerate(self.number_columns):
             numbers[index] = _to_integers(columns[name][first:stop])
         slices = _view_bytes_columns([columns[name][first:stop] for name in self.bytes_columns])
-        out = np.empty(self._max_bytes(count, slices[2]), np.uint8)
+        out = np.empty(self._compute_max_bytes(count, slices[2]), np.uint8)
         ends = np.empty(count, np.int64)
         status, size = kernels.render(
             self.program, self.pool, self.word_starts, self.word_ends, numbers, *slices, out, ends
@@ -212,7 +214,7 @@ class CompiledLine:
             raise AssertionError("a line is longer than the sum of its parts")
         return RenderedLines(out[:size], ends)
 
-    def _max_bytes(self, count: int, sizes: Sequence[npt.NDArray[np.int32]]) -> int:
+    def _compute_max_bytes(self, count: int, sizes: Sequence[npt.NDArray[np.int32]]) -> int:
         """Return the maximum size of ``count`` lines, in bytes. Memory pages that are not written cost nothing."""
         widest_word = int((self.word_ends - self.word_starts).max(initial=0))
         per_row = 0
@@ -270,16 +272,18 @@ def _to_integers(column: Column) -> npt.NDArray[Any]:
 
 def _view_bytes_columns(columns: Sequence[Column]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
     """Return bytes columns as three tuples of fixed length and fixed array types, as the kernel requires."""
-    views = [_make_read_only(column if isinstance(column, BytesSlices) else slices_of(column)) for column in columns]
+    views = [
+        _make_read_only(column if isinstance(column, BytesSlices) else view_binary_array(column)) for column in columns
+    ]
     views += itertools.repeat((_NO_BYTES, _NO_STARTS, _NO_SIZES), kernels.MAX_BYTES_COLUMNS - len(views))
     datas, starts, sizes = zip(*views, strict=True)
     return datas, starts, sizes
 
 
-def slices_of(column: pa.Array) -> BytesSlices:
+def view_binary_array(column: pa.Array) -> BytesSlices:
     """Return the values of an Arrow array of binary or strings as slices of its data, without copying.
 
-    >>> slices_of(pa.array([b"one", None, b"three"])).sizes.tolist()
+    >>> view_binary_array(pa.array([b"one", None, b"three"])).sizes.tolist()
     [3, -1, 5]
     """
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)

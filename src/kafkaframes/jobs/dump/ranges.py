@@ -112,7 +112,7 @@ def _resolve_conditions(group: list[DumpFile], conditions: RecordFilter) -> Reco
     first_offset, limit = conditions.from_offset, conditions.until_offset
     segments = [file for file in group if file.kind == "log"]
     if first_offset is not None and first_offset < 0:
-        end = _end_offset_of(segments[-1]) if segments else 0
+        end = _find_end_offset(segments[-1]) if segments else 0
         first_offset = max(end + first_offset, 0)
     if conditions.from_timestamp is not None:
         first = _find_first_offset_at_time(segments, conditions.from_timestamp)
@@ -131,12 +131,12 @@ def _find_first_offset_at_time(segments: Sequence[DumpFile], time_ms: int) -> in
     return next((offset for offset in offsets if offset is not None), None)
 
 
-def _end_offset_of(file: DumpFile) -> int:
+def _find_end_offset(file: DumpFile) -> int:
     """Return the offset after a file's last record."""
-    return log_end_offset(file) if file.offsets is None else file.offsets[1]
+    return find_log_end_offset(file) if file.offsets is None else file.offsets[1]
 
 
-def log_end_offset(file: DumpFile) -> int:
+def find_log_end_offset(file: DumpFile) -> int:
     """Return the offset after the last whole batch of a segment, or the base offset of a segment without batches."""
     name = _file_name_of(file)
     end, position = name.offset if name else 0, 0

@@ -41,7 +41,7 @@ def _format_segment(result: Any, with_index: bool) -> str:
         "maxTimestampMs": result.max_timestamp_ms,
         "eventTimestampMs": result.event_timestamp_ms,
     }
-    return _format_java_object("RemoteLogSegmentMetadata", texts | _common_segment_fields(result, with_index))
+    return _format_java_object("RemoteLogSegmentMetadata", texts | _format_common_segment_fields(result, with_index))
 
 
 def _format_segment_update(result: Any, _: bool) -> str:
@@ -75,7 +75,9 @@ def _format_segment_snapshot(result: Any, with_index: bool) -> str:
         "endOffset": result.end_offset,
         "maxTimestampMs": result.max_timestamp_ms,
     }
-    return _format_java_object("RemoteLogSegmentMetadataSnapshot", texts | _common_segment_fields(result, with_index))
+    return _format_java_object(
+        "RemoteLogSegmentMetadataSnapshot", texts | _format_common_segment_fields(result, with_index)
+    )
 
 
 _FORMATTERS_BY_RECORD_TYPE: Mapping[int, Callable[[Any, bool], str]] = {
@@ -86,7 +88,7 @@ _FORMATTERS_BY_RECORD_TYPE: Mapping[int, Callable[[Any, bool], str]] = {
 }
 
 
-def _common_segment_fields(result: Any, with_index: bool) -> dict[str, object]:
+def _format_common_segment_fields(result: Any, with_index: bool) -> dict[str, object]:
     """Return the texts of the fields that segments and snapshots have in common, by name."""
     epochs = dict(sorted((one.leader_epoch, one.offset) for one in result.segment_leader_epochs))
     texts = {

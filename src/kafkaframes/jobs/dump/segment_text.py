@@ -32,7 +32,7 @@ _CRC_BYTES = 4
 Decoder = Callable[[DecodedBatches], tuple[Any, Any]]
 
 
-def chunk_text(options: TextOptions, style: OutputStyle, chunk: DecodedBatches, decode: Decoder | None) -> bytes:
+def render_chunk_text(options: TextOptions, style: OutputStyle, chunk: DecodedBatches, decode: Decoder | None) -> bytes:
     """Return the lines of a chunk's batches and records in file order. Invalid UTF-8 is not changed."""
     batches = build_batch_columns(chunk)
     records = _build_text_columns(options, style, chunk, decode, batches) if options.has_records else {}
@@ -149,7 +149,9 @@ def control_text(key: bytes | None, value: bytes | None, style: OutputStyle) -> 
     return f"controlType: {kind}({number})"
 
 
-def not_consecutive(chunk: DecodedBatches, last_offset: int, *, from_zero: bool) -> tuple[list[tuple[int, int]], int]:
+def find_nonconsecutive_offsets(
+    chunk: DecodedBatches, last_offset: int, *, from_zero: bool
+) -> tuple[list[tuple[int, int]], int]:
     """Return the pairs of adjacent offsets that are not consecutive, and the chunk's last offset.
 
     A ``last_offset`` of -1 means that no record precedes, or, if ``from_zero``, that offset 0 is expected next (4.x).

@@ -223,27 +223,27 @@ _2_8 = replace(
 STYLES: Mapping[str, OutputStyle] = {style.name: style for style in (_STYLE_4_3, _3_9, _2_8)}
 
 
-def style_of_version(version: str) -> OutputStyle:
+def find_style(version: str) -> OutputStyle:
     """Return the style of a Kafka version: the newest that is not above it, at least 2.8's.
 
-    >>> [style_of_version(version).name for version in ("3.9.1", "4.4.0", "2.3", "3.0")]
+    >>> [find_style(version).name for version in ("3.9.1", "4.4.0", "2.3", "3.0")]
     ['3.9', '4.3', '2.8', '2.8']
 
     Raises:
         OptionError: ``version`` does not begin with two numbers.
     """
     try:
-        version_numbers = _version_numbers(version)
+        version_numbers = _parse_version(version)
     except ValueError:
         raise OptionError(
             f"{version!r} is not a Kafka version; expected one of "
             f"{', '.join(STYLES)}, or another version with two numbers"
         ) from None
-    style_names = [name for name in STYLES if _version_numbers(name) <= version_numbers]
-    return STYLES[max(style_names, key=_version_numbers, default="2.8")]
+    style_names = [name for name in STYLES if _parse_version(name) <= version_numbers]
+    return STYLES[max(style_names, key=_parse_version, default="2.8")]
 
 
-def _version_numbers(version: str) -> tuple[int, int]:
+def _parse_version(version: str) -> tuple[int, int]:
     """Return the major and minor number of a version."""
     major, minor, *_ = version.split(".")
     return int(major), int(minor)

@@ -10,11 +10,11 @@ import numpy as np
 
 from kafkaframes.errors import KafkaframesError, LogDirError
 from kafkaframes.jobs.dump import index_text
-from kafkaframes.jobs.dump.chunks import NO_FILTER, ChunkReader, errors_by_batch, split_for_lines
+from kafkaframes.jobs.dump.chunks import NO_FILTER, ChunkReader, map_errors_by_batch, split_to_fit_memory
 from kafkaframes.jobs.dump.decoders import find_decoder
-from kafkaframes.jobs.dump.files import DumpFile, kind_of
-from kafkaframes.jobs.dump.segment_text import chunk_text, not_consecutive
-from kafkaframes.jobs.dump.styles import FileFindings, OutputStyle, TextOptions, format_findings, style_of_version
+from kafkaframes.jobs.dump.files import DumpFile, find_file_kind
+from kafkaframes.jobs.dump.segment_text import find_nonconsecutive_offsets, render_chunk_text
+from kafkaframes.jobs.dump.styles import FileFindings, OutputStyle, TextOptions, find_style, format_findings
 from kafkaframes.storage.files.filesystem import FileSystem, split_path
 from kafkaframes.storage.files.names import FileName, escape_unprintable
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot, read_txn_index
@@ -33,7 +33,7 @@ class TextDump:
     style: OutputStyle = field(init=False)
 
     def __post_init__(self) -> None:
-        self.style = style_of_version(self.options.style)
+        self.style = find_style(self.options.style)
 
     def __iter__(self) -> Iterator[bytes]:
         yield f"Dumping {self.findings.file}\n".encode()
@@ -56,7 +56,7 @@ def dump_text(path: str | DumpFile, options: TextOptions, *, shown_path: str | N
 
 def _open_file(filesystem: FileSystem, path: str) -> DumpFile:
     result = filesystem.stat(path)
-    return DumpFile(filesystem, path, kind_of(split_path(path)[1]), result.size_bytes if result else 0)
+    return DumpFile(filesystem, path, find_file_kind(split_path(path)[1]), result.size_bytes if result else 0)
 
 
 def _report_unknown_file(dump: TextDump) -> Iterator[bytes]:
@@ -72,12 +72,12 @@ def _render_records(dump: TextDump) -> Iterator[bytes]:
     reader = ChunkReader(dump.file, options.max_bytes)
     last_offset = -1
     for chunk in reader:
-        findings.faults += errors_by_batch(chunk).values() if options.has_records else ()
+        findings.faults += map_errors_by_batch(chunk).values() if options.has_records else ()
         if options.has_records and options.keep == NO_FILTER:
-            pairs, last_offset = not_consecutive(chunk, last_offset, from_zero=dump.style.counts_from_zero)
+            pairs, last_offset = find_nonconsecutive_offsets(chunk, last_offset, from_zero=dump.style.counts_from_zero)
             findings.not_consecutive += pairs
-        for part, has_begun in split_for_lines(options.keep.select_records(chunk)):
-            text = chunk_text(options, dump.style, part, decode)
+        for part, has_begun in split_to_fit_memory(options.keep.select_records(chunk)):
+            text = render_chunk_text(options, dump.style, part, decode)
             yield encode_like_java(text[text.index(b"\n") + 1 :] if has_begun else text)  # skips a printed line
         if options.keep.is_exhausted(chunk):
             return
@@ -165,12 +165,12 @@ def _format_producer(producer: ProducerEntry, style: OutputStyle) -> str:
     if producer.last_offset == NO_OFFSET:  # the producer has no data batch
         return line + (" " if style.trailing_space else "")
     return line + (
-        f" firstSequence: {_first_sequence_of(producer)} lastSequence: {producer.last_sequence} "
+        f" firstSequence: {_compute_first_sequence(producer)} lastSequence: {producer.last_sequence} "
         f"lastOffset: {producer.last_offset} offsetDelta: {producer.offset_delta} timestamp: {producer.timestamp}"
     )
 
 
-def _first_sequence_of(producer: ProducerEntry) -> int:
+def _compute_first_sequence(producer: ProducerEntry) -> int:
     """Return the first sequence of the last batch: sequences wrap from 2^31-1 to 0."""
     first = producer.last_sequence - producer.offset_delta
     return first if first >= 0 else first + MAX_INT32 + 1

@@ -306,11 +306,11 @@ def _check_not_merged(results_by_name: Mapping[str, SegmentResult], tasks: Seque
     """Check that the cleaner has not merged exported segments, because their records would be exported twice."""
     first: dict[tuple[str, int, str], int] = {}
     for task in tasks:
-        first.setdefault(_partition_key_of(task), task.base_offset)
+        first.setdefault(_make_partition_key(task), task.base_offset)
     names = {task.name for task in tasks}
     for name, result in results_by_name.items():
         task = result.task
-        begin = first.get(_partition_key_of(task))
+        begin = first.get(_make_partition_key(task))
         if name not in names and begin is not None and task.base_offset > begin and result.output is not None:
             raise OptionError(
                 f"{task.path} was exported and is no longer in the log, but older segments are. If the log was "
@@ -352,7 +352,7 @@ def plan_files(tasks: Sequence[ExportTask], finished: FinishedSegments) -> list[
         if task is None or task.name in finished.results:
             previous_results = None
             continue
-        is_last = next_task is None or _partition_key_of(next_task) != _partition_key_of(task)
+        is_last = next_task is None or _make_partition_key(next_task) != _make_partition_key(task)
         if previous_results is None or not _shares_file_with_previous(
             previous_results, task, finished, limit - size_bytes, is_last=is_last
         ):
@@ -373,7 +373,7 @@ def choose_part_bytes(total: int, max_bytes: int) -> int:
     return min(max_bytes, max(total // MIN_PARTS, 4 << 20))
 
 
-def _partition_key_of(task: ExportTask) -> tuple[str, int, str]:
+def _make_partition_key(task: ExportTask) -> tuple[str, int, str]:
     """Return the topic, partition and source of a task."""
     return task.topic, task.partition, task.source
 
@@ -386,7 +386,7 @@ def _shares_file_with_previous(
     if entry is not None or next_results is not None:
         return entry == next_results
     is_small = max(previous_results.size_bytes, task.size_bytes) <= MAX_SMALL_SEGMENT_BYTES and task.size_bytes <= space
-    return is_small and not is_last and _partition_key_of(previous_results) == _partition_key_of(task)
+    return is_small and not is_last and _make_partition_key(previous_results) == _make_partition_key(task)
 
 
 def remove_unrecorded_files(

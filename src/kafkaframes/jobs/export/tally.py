@@ -81,7 +81,7 @@ class SegmentTally:
         tally.dropped = {name: RecordCounts(**counts) for name, counts in values["dropped"].items()}
         return tally
 
-    def count_and_filter(self, batch: pa.RecordBatch, record_filter: RecordFilter) -> pa.RecordBatch:
+    def count_and_filter_rows(self, batch: pa.RecordBatch, record_filter: RecordFilter) -> pa.RecordBatch:
         """Count a chunk of rows with ``SOURCE_COLUMNS``, and return the rows to write."""
         self.records_read += batch.num_rows
         is_control: Flags = batch.column("control").to_numpy(zero_copy_only=False)
@@ -131,7 +131,7 @@ class SegmentTally:
             self.count_dropped(error.reason, RecordCounts(1, None, end - error.position))
             return
         size = int.from_bytes(header[8:12], "big") + _HEADER_BYTES_BEFORE_SIZE
-        header_count = _record_count_of_header(header)
+        header_count = _parse_record_count(header)
         lost_count = None if header_count is None else max(header_count - error.records, 0)
         if lost_count != 0:
             self.count_dropped(error.reason, RecordCounts(1, lost_count, size))
@@ -165,14 +165,14 @@ class SegmentTally:
         """Count the rows to write, their payload bytes and their time range."""
         self.records += batch.num_rows
         self.payload_bytes += int(payload.sum())
-        times = _timestamps_in_ms(batch)[batch.column("timestamp_type").to_numpy() >= 0]
+        times = _convert_timestamps_to_ms(batch)[batch.column("timestamp_type").to_numpy() >= 0]
         if times.size:
             first, last = int(times.min()), int(times.max())
             self.first_timestamp_ms = first if self.first_timestamp_ms is None else min(first, self.first_timestamp_ms)
             self.last_timestamp_ms = last if self.last_timestamp_ms is None else max(last, self.last_timestamp_ms)
 
 
-def _timestamps_in_ms(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def _convert_timestamps_to_ms(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     times: npt.NDArray[np.int64] = batch.column("timestamp").view(pa.int64()).to_numpy()
     return times
 
@@ -204,9 +204,9 @@ def _mask_selected_rows(batch: pa.RecordBatch, record_filter: RecordFilter) -> F
     """Return a flag for each row: whether its timestamp and key are selected."""
     is_selected = np.ones(batch.num_rows, np.bool_)
     if record_filter.from_timestamp is not None:
-        is_selected &= _timestamps_in_ms(batch) >= record_filter.from_timestamp
+        is_selected &= _convert_timestamps_to_ms(batch) >= record_filter.from_timestamp
     if record_filter.until_timestamp is not None:
-        is_selected &= _timestamps_in_ms(batch) < record_filter.until_timestamp
+        is_selected &= _convert_timestamps_to_ms(batch) < record_filter.until_timestamp
     if record_filter.keys is not None:
         _filter_by_key(batch.column("key"), is_selected, record_filter.keys.__contains__)
     if record_filter.key_pattern is not None:
@@ -223,7 +223,7 @@ def _filter_by_key(keys: pa.Array, is_selected: Flags, matches: Callable[[bytes]
     is_selected &= passes[numbers]
 
 
-def _record_count_of_header(header: bytes) -> int | None:
+def _parse_record_count(header: bytes) -> int | None:
     """Return the record count in a batch header, or None if the batch is not of format 2."""
     if len(header) < BATCH_V2.size or header[BATCH_V2.position_of("magic")] != 2:
         return None

@@ -400,7 +400,7 @@ def _copy_segment(
     alternates = [AlternateRange(*alternate) for alternate in task.alternates]
     healer = BatchHealer(task.path, alternates, settings.storage) if alternates else None
     options = _make_read_options(task, settings)._replace(
-        unwanted=_mask_aborted_batches(result, observe_batches), heal=healer
+        unwanted=_make_aborted_batch_mask(result, observe_batches), heal=healer
     )
     end: ScanEnd | None = None
     gaps: list[DamagedRange] = []
@@ -409,7 +409,7 @@ def _copy_segment(
     ):
         reader = RecordReader(segment.source, options, start=run.start, end=task.size_bytes, memory=memory)
         for batch in reader:
-            write(result.tally.count_and_filter(batch, settings.keep))
+            write(result.tally.count_and_filter_rows(batch, settings.keep))
         end = run.end = reader.end
         for error in reader.errors:
             header = bytes(segment.source.read(error.position, BATCH_V2.size))
@@ -419,7 +419,7 @@ def _copy_segment(
         log.warning("%s", text)
 
 
-def _mask_aborted_batches(
+def _make_aborted_batch_mask(
     result: SegmentResult, observe_batches: Look | None
 ) -> Callable[[BatchHeaders], Flags] | None:
     """Return a function that masks and counts the batches of aborted transactions; None if there is nothing to do."""

@@ -74,7 +74,7 @@ class TopicTask(ExportTask):
                     errors=errors,
                 )
                 for batch in record_batches:
-                    write(result.tally.count_and_filter(batch, settings.keep))
+                    write(result.tally.count_and_filter_rows(batch, settings.keep))
                 data = fetched_batches.data
                 for error in errors:
                     header = bytes(data[error.position : error.position + BATCH_V2.size])

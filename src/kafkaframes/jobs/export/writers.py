@@ -231,10 +231,10 @@ class CsvOutput:
         for name in _PAYLOAD_COLUMNS:
             columns[name] = _to_text_array(columns[name], self._format_bytes)
         if "headers" in columns:
-            columns["headers"] = pa.array(self._header_pairs_of(columns["headers"]), pa.string())
+            columns["headers"] = pa.array(self._format_header_pairs(columns["headers"]), pa.string())
         self._writer.write_batch(pa.RecordBatch.from_arrays(list(columns.values()), schema=self._schema))
 
-    def _header_pairs_of(self, headers: pa.Array) -> list[str | None]:
+    def _format_header_pairs(self, headers: pa.Array) -> list[str | None]:
         """Return each record's headers as JSON text; None for a record without headers."""
         if headers.null_count == len(headers):
             return [None] * len(headers)

@@ -46,7 +46,7 @@ class ComparedRecord(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
 
-    def is_copied_as(self, copy: ComparedRecord) -> bool:
+    def matches_copy(self, copy: ComparedRecord) -> bool:
         """Return whether ``copy`` is a mirror's copy of this record."""
         if (self.key, self.value, self.headers) != (copy.key, copy.value, copy.headers):
             return False
@@ -304,7 +304,7 @@ class PartitionComparison:
             source_offset for source_offset in source.records.keys() & copy.records.keys() if source_offset < common_end
         )
         for source_offset in common_offsets:
-            if not source.records[source_offset].is_copied_as(copy.records[source_offset]):
+            if not source.records[source_offset].matches_copy(copy.records[source_offset]):
                 raise LogDirError(
                     f"offset {source_offset:,}: the source has {source.records[source_offset]}; the copy has "
                     f"{copy.records[source_offset]}; the copy has other records than the source: mirror into an "

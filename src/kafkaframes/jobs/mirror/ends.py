@@ -190,7 +190,7 @@ async def read_own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
     }
 
 
-async def check_keeps_offsets(admin: AsyncAdmin) -> bool:
+async def can_keep_offsets(admin: AsyncAdmin) -> bool:
     """Return whether the target is a kafkaframes broker, which can append batches with their own offsets."""
     cluster = await admin.describe_cluster()
     try:
@@ -200,7 +200,7 @@ async def check_keeps_offsets(admin: AsyncAdmin) -> bool:
     return GAPS_SETTING in configs
 
 
-def configs_for_copy(
+def select_copy_configs(
     topic: MirroredTopic, *, keeps_offsets: bool, holds_gaps: bool
 ) -> tuple[dict[str, str], list[str]]:
     """Return the settings that a copy gets, and the names of settings that it must not get.
@@ -211,7 +211,7 @@ def configs_for_copy(
         holds_gaps: whether to set unlimited retention.
 
     >>> topic = MirroredTopic("t", "", (0,), {"message.timestamp.type": "LogAppendTime"})
-    >>> configs_for_copy(topic, keeps_offsets=False, holds_gaps=True)
+    >>> select_copy_configs(topic, keeps_offsets=False, holds_gaps=True)
     ({'retention.ms': '-1', 'retention.bytes': '-1'}, ['message.timestamp.type'])
     """
     configs = {name: value for name, value in topic.configs.items() if name not in _CLUSTER_SETTINGS | {GAPS_SETTING}}
@@ -237,7 +237,7 @@ async def prepare_target_topic(
     count = max(topic.partitions, default=0) + 1
     target_topic = (await admin.describe_cluster()).topics.get(topic.name)
     if target_topic is None:
-        configs, left_out_configs = configs_for_copy(topic, keeps_offsets=keeps_offsets, holds_gaps=holds_gaps)
+        configs, left_out_configs = select_copy_configs(topic, keeps_offsets=keeps_offsets, holds_gaps=holds_gaps)
         refused_keys = await _create_topic(admin, topic.name, count, configs)
         if left_out_configs or refused_keys:
             report.configs_left[topic.name] = sorted([*left_out_configs, *refused_keys])

@@ -31,7 +31,7 @@ from kafkaframes.jobs.mirror.comparison import (
 )
 from kafkaframes.jobs.mirror.ends import (
     MirroredTopic,
-    check_keeps_offsets,
+    can_keep_offsets,
     copy_groups,
     has_topic_id,
     open_cluster,
@@ -49,7 +49,7 @@ from kafkaframes.jobs.mirror.settings import (
     MirroredPartition,
     MirrorReport,
     MirrorSettings,
-    check_ends,
+    check_endpoints,
     is_directory,
 )
 from kafkaframes.jobs.mirror.writers import OffsetKeepingWriter, OffsetMappingWriter, Writer
@@ -90,7 +90,7 @@ async def mirror_clusters(
         CorruptRecordError: a batch of the source is damaged.
         OptionError: a topic does not exist, a setting is missing, or the target directory is inside the source.
     """
-    check_ends(source, target)
+    check_endpoints(source, target)
     if is_directory(source):
         target_directory = target if is_directory(target) else None
         for directory in filter(None, (target_directory, settings.state_dir)):
@@ -185,15 +185,17 @@ class _MirrorRun:
         topics = await select_topics(admin, self.settings.selection.topic_names, self.configs)
         if self.settings.selection.partition_numbers is None:
             return topics
-        return [topic for topic in topics if self._numbers_of(topic)]
+        return [topic for topic in topics if self._select_partition_numbers(topic)]
 
-    def _numbers_of(self, topic: MirroredTopic) -> list[int]:
+    def _select_partition_numbers(self, topic: MirroredTopic) -> list[int]:
         """Return the selected partition numbers of a topic."""
         numbers = self.settings.selection.partition_numbers
         return [number for number in topic.partitions if numbers is None or number in numbers]
 
     def _partitions_of(self, topics: list[MirroredTopic]) -> list[TopicPartition]:
-        return [TopicPartition(topic.name, number) for topic in topics for number in self._numbers_of(topic)]
+        return [
+            TopicPartition(topic.name, number) for topic in topics for number in self._select_partition_numbers(topic)
+        ]
 
     async def _wait_for_cluster(self, client: dict[str, Any]) -> None:
         """Wait until a cluster responds."""
@@ -204,7 +206,7 @@ class _MirrorRun:
         """Return whether copies keep the source's offsets, by the settings and the target's broker."""
         if self.settings.offsets == REASSIGN:
             return False
-        can = target_admin is None or await check_keeps_offsets(target_admin)
+        can = target_admin is None or await can_keep_offsets(target_admin)
         if self.settings.offsets == KEEP_OFFSETS and not can:
             raise OptionError(f"{self.target} assigns its own offsets, so `offsets`=keep is not possible")
         return can
@@ -261,9 +263,9 @@ class _MirrorRun:
             ends = {partition: min(end, stable.get(partition, end)) for partition, end in ends.items()}
         for topic in selected_topics:
             self._set_size_limits(topic, writer)
-            for number in self._numbers_of(topic):
+            for number in self._select_partition_numbers(topic):
                 partition = TopicPartition(topic.name, number)
-                identity = f"{self._identity_of(topic)} {ids.get(topic.name, NIL_UUID)}"
+                identity = f"{self._find_topic_identity(topic)} {ids.get(topic.name, NIL_UUID)}"
                 exists = writer is not None and topic.name in ids
                 await self._open_partition(
                     partition, starts[partition], ends[partition], writer if exists else None, identity
@@ -276,7 +278,7 @@ class _MirrorRun:
         positions |= {partition: self.reports[partition].from_offset for partition in partitions}
         await consumer.assign(positions)
 
-    def _identity_of(self, topic: MirroredTopic) -> str:
+    def _find_topic_identity(self, topic: MirroredTopic) -> str:
         """Return the topic's identity for a mapping: its id, unless it is from a directory without topic ids."""
         if is_directory(self.source) and not has_topic_id(self.source, topic.name):
             return str(NIL_UUID)
@@ -312,7 +314,7 @@ class _MirrorRun:
         if writer is not None and source_offset > 0:
             report.compared = await self._compare_partition(partition, writer, start, source_offset)
         report.resumed = source_offset >= 0
-        offsets = self._range_of(partition, source_offset)
+        offsets = self._find_copy_range(partition, source_offset)
         report.from_offset = report.until_offset = max(
             source_offset, start if report.resumed else max(start, offsets.first_offset)
         )
@@ -334,7 +336,7 @@ class _MirrorRun:
         self.reports[partition], self.ends[partition] = report, end
         self.report.partitions.append(report)
 
-    def _range_of(self, partition: TopicPartition, copy_end: int) -> OffsetRange:
+    def _find_copy_range(self, partition: TopicPartition, copy_end: int) -> OffsetRange:
         """Return the range of a partition to copy.
 
         Args:
@@ -386,7 +388,7 @@ class _MirrorRun:
         start_offsets = (await copy_range.beginning_offsets([partition]))[partition]
         copy: ComparedSide = copied_side
         if isinstance(writer, OffsetMappingWriter):
-            mapping = writer.mapping_of(partition)
+            mapping = writer.get_mapping(partition)
             if mapping.first_source_offset is None:
                 return 0
             copy, start_offsets = MappedSide(copied_side, mapping), mapping.source_offset_of(start_offsets)
@@ -442,7 +444,7 @@ class _MirrorRun:
         if isinstance(writer, OffsetMappingWriter):
             reason = "the source's topic was recreated or truncated, and the mapping belongs to the old topic"
             raise LogDirError(f"{reason}; mirror it into a new topic", file=str(partition))
-        end = writer.copy_end_of(partition)
+        end = writer.get_copy_end(partition)
         if not end:
             return
         await self._wait_for_end(partition, end)
@@ -529,7 +531,7 @@ class _MirrorRun:
         with suppress(OptionError):  # a pattern that no longer matches a topic
             for topic in await select_topics(admin, self.settings.selection.topic_names, self.configs):
                 await self._compare_recreated_topic(topic, consumer, writer)
-                numbers = self._numbers_of(topic)
+                numbers = self._select_partition_numbers(topic)
                 partitions_to_add = tuple(
                     number for number in numbers if TopicPartition(topic.name, number) not in self.reports
                 )
@@ -576,7 +578,7 @@ class _MirrorRun:
         }
         for partition, report in self.reports.items():
             if report.until_offset >= self.ends[partition]:
-                await writer.extend_to(partition, report.until_offset)
+                await writer.extend_copy(partition, report.until_offset)
                 report.target_end = report.until_offset
         target_limits = await target_admin.list_offsets(partitions)
         unfinished_partitions = {

@@ -243,7 +243,7 @@ class RenumberedBatches:
     batches_left_out: Counter[str] = field(default_factory=Counter)
     decoded_batches: Counter[str] = field(default_factory=Counter)
 
-    def runs_from(self, target_next: int) -> Runs:
+    def assign_target_offsets(self, target_next: int) -> Runs:
         """Return the mapping of the batches if they are appended at ``target_next``. Adjacent runs are merged."""
         if not self.sources:
             return _NO_RUNS

@@ -85,7 +85,7 @@ class MirrorSettings(ValidatedSettings):
         return Selection(topics=self.topics, partitions=self.partitions, start=self.start, end=self.end)
 
 
-def check_ends(source: str, target: str) -> None:
+def check_endpoints(source: str, target: str) -> None:
     """Reject an empty source or target, and a source that equals the target.
 
     Raises:
@@ -208,7 +208,7 @@ class MirrorReport(ReprAsText, JsonDataclass):
             f"{topic}: the target does not accept the settings {', '.join(names)}"
             for topic, names in self.configs_left.items()
         ]
-        lines += [line for partition in self.partitions for line in _lines_of_partition(partition, self.is_dry_run)]
+        lines += [line for partition in self.partitions for line in _format_partition_lines(partition, self.is_dry_run)]
         if not self.partitions and not self.created and not self.not_read:
             lines.append("no topics: the source has no topics that this user is allowed to see")
         lines += self.not_read
@@ -219,9 +219,9 @@ class MirrorReport(ReprAsText, JsonDataclass):
             lines.append(f"groups: {self.groups:,}, committed offsets: {self.commits:,}{left_out_text}")
         if self.is_dry_run:
             return [*lines, "dry run: nothing was written"]
-        return [*lines, *self._count_totals()]
+        return [*lines, *self._build_total_lines()]
 
-    def _count_totals(self) -> list[str]:
+    def _build_total_lines(self) -> list[str]:
         """Return the lines with the totals of all partitions."""
         parts = self.partitions
         opened_batches = sum((report.opened for report in parts), Counter[str]())
@@ -241,7 +241,7 @@ class MirrorReport(ReprAsText, JsonDataclass):
         return lines + (["stopped before the end; run the command again to continue"] if self.was_stopped else [])
 
 
-def _lines_of_partition(report: MirroredPartition, is_dry_run: bool) -> list[str]:
+def _format_partition_lines(report: MirroredPartition, is_dry_run: bool) -> list[str]:
     """Return the summary lines of one partition."""
     partition = f"{report.topic}-{report.partition}"
     verb = "would copy" if is_dry_run else "copied"

@@ -63,7 +63,7 @@ class BatchParcel:
         """Return the position of a batch in ``data``."""
         return self.ends[index - 1] if index else 0
 
-    def base_offset_of(self, index: int) -> int | None:
+    def expected_base_offset(self, index: int) -> int | None:
         """Return the base offset that the broker will assign to a batch; None if batches keep their offsets."""
         if self.expected_offset is None:
             return None
@@ -143,7 +143,7 @@ async def deliver_parcel(
     while index < len(parcel.ends):
         try:
             if failures:
-                index = await _find_arrived(cluster, partition, parcel, index)
+                index = await _find_first_missing_batch(cluster, partition, parcel, index)
             index = await _send_request(cluster, partition, parcel, index, request_bytes)
             failures, deadline = 0, time.monotonic() + patience_s
         except (BrokerError, NetworkError) as error:
@@ -173,16 +173,18 @@ async def _send_request(
     stop = parcel.find_request_end(index, request_bytes)
     part = parcel.data[parcel.position_of(index) : parcel.ends[stop - 1]]
     base = await produce_raw(cluster, partition, part, as_set=parcel.as_set)
-    _check_base_offset(partition, base, parcel.base_offset_of(index))
+    _check_base_offset(partition, base, parcel.expected_base_offset(index))
     return stop
 
 
-async def _find_arrived(cluster: ClusterClient, partition: TopicPartition, parcel: BatchParcel, index: int) -> int:
+async def _find_first_missing_batch(
+    cluster: ClusterClient, partition: TopicPartition, parcel: BatchParcel, index: int
+) -> int:
     """Return the number of the first batch, from ``index`` on, that the copy does not have."""
     end = await read_end_offset(cluster, partition)
     next_index = max(bisect_right(parcel.target_ends, end), index)
     if next_index < len(parcel.ends):
-        _check_base_offset(partition, end, parcel.base_offset_of(next_index))
+        _check_base_offset(partition, end, parcel.expected_base_offset(next_index))
     return next_index
 
 
@@ -261,7 +263,7 @@ class OffsetKeepingWriter:
         report.bytes_written += len(data)
         self._next[partition] = report.target_end = last + 1
 
-    async def extend_to(self, partition: TopicPartition, end: int) -> None:
+    async def extend_copy(self, partition: TopicPartition, end: int) -> None:
         """Append an empty batch, so that the copy ends at the source's end offset even if the last records are deleted.
 
         Cleaners write empty batches too (KAFKA-5490). The next record gets the same offset as in the source.
@@ -272,7 +274,7 @@ class OffsetKeepingWriter:
             await deliver_parcel(self.cluster, partition, parcel)
             self._next[partition] = end
 
-    def copy_end_of(self, partition: TopicPartition) -> int:
+    def get_copy_end(self, partition: TopicPartition) -> int:
         """Return the offset after the copy's last record."""
         return self._next[partition]
 
@@ -335,7 +337,7 @@ class OffsetMappingWriter:
             position, target = position + len(batch), target + count
             ends.append(position)
             target_ends.append(target)
-        mapping.add_runs(mapped_batches.runs_from(expected_base))
+        mapping.add_runs(mapped_batches.assign_target_offsets(expected_base))
         parcel = BatchParcel(
             memoryview(b"".join(mapped_batches.batches)), ends, target_ends, expected_offset=expected_base
         )
@@ -370,7 +372,7 @@ class OffsetMappingWriter:
             data=fetched_batches.data[: int(fetched_batches.batches.column("position")[first_unstable[0]])],
         )
 
-    def mapping_of(self, partition: TopicPartition) -> OffsetMapping:
+    def get_mapping(self, partition: TopicPartition) -> OffsetMapping:
         """Return the mapping of an opened partition."""
         return self._mappings[partition]
 

@@ -92,7 +92,7 @@ def _repair_directory(
     """Repair a log directory into a new directory, or only report what would be lost."""
     if destination is not None:
         atomic.reject_nested_destination(destination, [source])
-    directory = _only_directory(source)
+    directory = _find_only_directory(source)
     settings_json = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
     report = RepairReport(
         source, str(destination or ""), settings_json, SourceLog(source, "directory", directory).fingerprint
@@ -111,7 +111,7 @@ def _repair_directory(
     return run_once(report, fill)
 
 
-def _only_directory(path: str) -> LogDirectory:
+def _find_only_directory(path: str) -> LogDirectory:
     """Return the log directory at a path. A path with several log directories is an error."""
     directories = discover(path)
     if len(directories) != 1 or directories[0].path.rstrip("/") != path.rstrip("/"):

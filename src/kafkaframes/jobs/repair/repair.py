@@ -178,7 +178,7 @@ def _plan_segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset:
     """Return what a repair of one segment keeps. Offsets are below ``end_offset``."""
     with filesystem.open(kept_segment.path) as read_at:
         counts: list[int] = []
-        windows = _count_windows(
+        windows = _count_records_in_windows(
             scan_segment(read_at, size_bytes=kept_segment.size_bytes, includes_data=True, file=kept_segment.path),
             counts,
         )
@@ -207,7 +207,7 @@ def _plan_segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset:
     )
 
 
-def _count_windows(windows: Iterable[SegmentWindow], counts: list[int]) -> Iterator[SegmentWindow]:
+def _count_records_in_windows(windows: Iterable[SegmentWindow], counts: list[int]) -> Iterator[SegmentWindow]:
     """Yield the windows unchanged, and append the number of records in each to ``counts``."""
     for window in windows:
         counts.append(count_records(as_array(window.data), window.batches_in_data()))
@@ -218,7 +218,9 @@ def _count_records_of_file(filesystem: FileSystem, path: str, size_bytes: int) -
     """Return the number of records in the valid batches at the start of a file."""
     counts: list[int] = []
     with filesystem.open(path) as read_at:
-        for _ in _count_windows(scan_segment(read_at, size_bytes=size_bytes, includes_data=True, file=path), counts):
+        for _ in _count_records_in_windows(
+            scan_segment(read_at, size_bytes=size_bytes, includes_data=True, file=path), counts
+        ):
             pass
     return sum(counts)
 
@@ -291,7 +293,7 @@ def _rebuild_derived_files(repair: PartitionRepair, settings: RecoverySettings, 
         return
     (log_directory,) = discover(str(path))
     (partition,) = log_directory.partitions
-    plan = plan_recovery(log_directory, replace(partition, checkpointed_offsets=_log_start_of(repair.plan.partition)))
+    plan = plan_recovery(log_directory, replace(partition, checkpointed_offsets=_find_log_start(repair.plan.partition)))
     if plan.bytes_lost:
         raise LogDirError("a repaired segment is damaged; please report this", file=str(path))
     recovered_log = compute_files(log_directory, plan, settings)
@@ -302,7 +304,7 @@ def _rebuild_derived_files(repair: PartitionRepair, settings: RecoverySettings, 
     )
 
 
-def _log_start_of(partition: Partition) -> dict[str, int]:
+def _find_log_start(partition: Partition) -> dict[str, int]:
     """Return the log start offset, which keeps deleted records deleted.
 
     The recovery point is omitted, so that the recovery checks the whole log.

@@ -96,7 +96,7 @@ def find_valid_batches(data: bytes | Bytes, *, base_offset: int, end_offset: int
     """
     array = as_array(data)
     valid_batches_in_order = list(_iterate_valid_batches(array, base_offset, end_offset))
-    chain = _longest_ascending_chain(valid_batches_in_order)
+    chain = _find_longest_ascending_chain(valid_batches_in_order)
     good_batches = [valid_batches_in_order[index] for index in chain]
     backwards = {valid_batches_in_order[index].start for index in set(range(len(valid_batches_in_order))) - set(chain)}
     return SalvageResult(tuple(good_batches), tuple(_find_losses(array, good_batches, backwards)))
@@ -109,7 +109,7 @@ def _iterate_valid_batches(data: Bytes, base_offset: int, end_offset: int) -> It
         batches = scan_batches(data, position=position, rules=FILE)
         is_valid = check_batches(data, batches, base_offset, end_offset)
         budget -= batches.end.position - position
-        trusted_count = _count_before_doubt(
+        trusted_count = _count_trusted_batches(
             is_valid, ends_well=batches.end.can_continue or batches.end.position == data.size
         )
         yield from _iterate_batch_ranges(batches, np.flatnonzero(is_valid[:trusted_count]))
@@ -136,7 +136,7 @@ def check_batches(data: Bytes, batches: BatchHeaders, base_offset: int, end_offs
     return is_valid
 
 
-def _count_before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
+def _count_trusted_batches(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
     """Return the number of batches before the first invalid one that no valid batch follows. Its size may be wrong."""
     is_followed = np.append(good[1:], ends_well)
     is_doubtful = np.flatnonzero(~good & ~is_followed)
@@ -191,7 +191,7 @@ def _read_big_endian(data: Bytes, positions: Ints, width: int) -> Ints:
     return value
 
 
-def _longest_ascending_chain(good: list[ValidRange]) -> list[int]:
+def _find_longest_ascending_chain(good: list[ValidRange]) -> list[int]:
     """Return the longest subsequence of batches in which each begins at or after the end of the previous one."""
     ends: list[int] = []
     tails: list[int] = []
@@ -216,11 +216,11 @@ def _find_losses(data: Bytes, good_batches: list[ValidRange], backwards: set[int
     position = 0
     for start, end in (*((valid_range.start, valid_range.end) for valid_range in good_batches), (data.size, data.size)):
         if start > position:
-            yield OmittedRange(position, start, _reason_of_loss(data[position:start], position in backwards))
+            yield OmittedRange(position, start, _explain_loss(data[position:start], position in backwards))
         position = end
 
 
-def _reason_of_loss(lost_bytes: Bytes, is_backwards: bool) -> str:
+def _explain_loss(lost_bytes: Bytes, is_backwards: bool) -> str:
     """Return why bytes are omitted. ``is_backwards``: their batches are valid but out of order."""
     if is_backwards:
         return "batches whose offsets are not in ascending order"

@@ -121,7 +121,7 @@ class SizeHistogram:
             return 0
         rank = max(int(np.ceil(share * count)), 1)
         bucket = int(np.searchsorted(np.cumsum(self.counts), rank))
-        midpoint = (_lower_bound_of(bucket) + _lower_bound_of(bucket + 1) - 1) // 2
+        midpoint = (_compute_lower_bound(bucket) + _compute_lower_bound(bucket + 1) - 1) // 2
         return min(max(midpoint, self.smallest), self.largest)
 
     def list_octaves(self) -> list[HistogramBin]:
@@ -135,7 +135,7 @@ class SizeHistogram:
         starts = [0, 1, 2, 4, *range(_BUCKETS_PER_OCTAVE, self.counts.size, _BUCKETS_PER_OCTAVE)]
         counts = np.add.reduceat(self.counts, starts)
         result = [
-            HistogramBin(_lower_bound_of(start), _lower_bound_of(end), int(count))
+            HistogramBin(_compute_lower_bound(start), _compute_lower_bound(end), int(count))
             for start, end, count in zip(starts, [*starts[1:], self.counts.size], counts, strict=True)
         ]
         used_buckets = [index for index, index_of_bin in enumerate(result) if index_of_bin.count]
@@ -166,7 +166,7 @@ def _compute_buckets(values: npt.NDArray[Any]) -> Ints:
 _BUCKET_BY_SMALL_VALUE: Ints = _compute_buckets(np.arange(1 << 16))
 
 
-def _lower_bound_of(bucket: int) -> int:
+def _compute_lower_bound(bucket: int) -> int:
     """Return the smallest value of a bucket."""
     if bucket < _BUCKETS_PER_OCTAVE:
         return bucket

@@ -282,7 +282,7 @@ def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_
     table = batches.table[:, is_data]
     ids, indexes = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
     latest = table[COLUMN["max_timestamp"]]
-    earliest = np.where(_has_delete_horizon(table), latest, table[COLUMN["base_timestamp"]])
+    earliest = np.where(_mask_delete_horizons(table), latest, table[COLUMN["base_timestamp"]])
     firsts, lasts, epochs = np.full(ids.size, _NO_MIN_TIMESTAMP), np.full(ids.size, -1), np.full(ids.size, -1)
     np.minimum.at(firsts, indexes, np.where(earliest < 0, _NO_MIN_TIMESTAMP, earliest))
     np.maximum.at(lasts, indexes, latest)
@@ -295,7 +295,7 @@ def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_
         measure.producers.setdefault(producer, ProducerCounts()).merge(ProducerCounts(*numbers))
 
 
-def _has_delete_horizon(table: Ints) -> npt.NDArray[np.bool_]:
+def _mask_delete_horizons(table: Ints) -> npt.NDArray[np.bool_]:
     """Return which batches have a delete horizon instead of their first timestamp (KIP-534)."""
     result: npt.NDArray[np.bool_] = (table[COLUMN["magic"]] >= 2) & (table[COLUMN["attributes"]] & DELETE_HORIZON != 0)
     return result

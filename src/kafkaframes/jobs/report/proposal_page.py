@@ -16,7 +16,7 @@ from kafkaframes.jobs.analyze.outcome import (
 )
 from kafkaframes.jobs.analyze.proposals import ProposalSettings, list_spec_changes
 from kafkaframes.jobs.analyze.scale import SECONDS_PER_DAY, ByteRate
-from kafkaframes.jobs.report.sections import build_card, empty_text
+from kafkaframes.jobs.report.sections import build_card, format_empty_text
 from kafkaframes.jobs.report.tables import (
     Markup,
     TableColumn,
@@ -103,7 +103,9 @@ def _build_changes_table(settings: ProposalSettings) -> Markup:
     ]
     if not rows:
         return build_card(
-            "changes", "What changes in the specs", empty_text("Fields do not change; the layout of all messages does.")
+            "changes",
+            "What changes in the specs",
+            format_empty_text("Fields do not change; the layout of all messages does."),
         )
     names = ("Message", "Change", "Field", "Wire layout")
     fields = [TableColumn(name, lambda row, at=index: row[at], wide=index > 1) for index, name in enumerate(names)]  # type: ignore[misc]
@@ -130,7 +132,7 @@ def _build_compatibility_table(settings: ProposalSettings) -> dict[str, _Card]:
         TableColumn("What", lambda finding: finding.text, wide=True),
         TableColumn("Why", lambda finding: finding.rule.source, wide=True),
     ]
-    finding_table = empty_text("All requests stay compatible, so no client breaks.")
+    finding_table = format_empty_text("All requests stay compatible, so no client breaks.")
     if findings:
         finding_table = make_table(findings[:_MAX_FINDINGS], fields, name="findings", is_stacked=True)
     note = "According to KIP-482's rules for compatible changes (command spec check)."
@@ -169,10 +171,10 @@ def _build_totals_card(name: str, title: str, rows: Sequence[_TotalsRow]) -> Mar
     """Return the card of a table of message sizes before and after the proposal."""
     fields = [
         TableColumn("What", lambda row: make_tag("b", row.name), wide=True),
-        _number_column("Count", "messages"),
-        _number_column("Before, bytes", "before"),
-        _number_column("After", "after"),
-        _number_column("Saved", "saved"),
+        _make_number_column("Count", "messages"),
+        _make_number_column("Before, bytes", "before"),
+        _make_number_column("After", "after"),
+        _make_number_column("Saved", "saved"),
         TableColumn("%", _format_saved_share, lambda row: row.size_totals.share),
         TableColumn("Break-even", _format_break_even, lambda row: row.size_totals.break_even_share or -1.0),
     ]
@@ -207,7 +209,7 @@ def _format_length(length: int | None) -> str:
     return NO_VALUE_TEXT if length is None else f"{length:,}"
 
 
-def _number_column(name: str, attribute: str) -> TableColumn:
+def _make_number_column(name: str, attribute: str) -> TableColumn:
     """Return a table column for a number of the totals."""
     return TableColumn(
         name,
@@ -268,7 +270,7 @@ def _build_omission_card(outcome: SizeComparison) -> Markup:
     )
     if not rows:
         return build_card(
-            "left-out", "Messages that were not measured", empty_text("All messages were measured."), note=note
+            "left-out", "Messages that were not measured", format_empty_text("All messages were measured."), note=note
         )
     fields = [
         TableColumn("What", lambda row: row[0]),

@@ -11,7 +11,7 @@ from kafkaframes.jobs.report import charts, histograms
 from kafkaframes.jobs.report.charts import Bar, ChartColumn, ChartPart, ColumnTick
 from kafkaframes.jobs.report.measure import FormatCounts
 from kafkaframes.jobs.report.model import LogReport, SizeReport, TimeReport, TopicReport
-from kafkaframes.jobs.report.tables import Markup, TableColumn, join_html, make_table, make_tag, number_column
+from kafkaframes.jobs.report.tables import Markup, TableColumn, join_html, make_number_column, make_table, make_tag
 from kafkaframes.jobs.report.words import (
     format_count_tick,
     format_duration,
@@ -41,12 +41,12 @@ def build_card(name: str, title: str, *children: Any, note: Any = None, wide: bo
     )
 
 
-def empty_text(words: str) -> Markup:
+def format_empty_text(words: str) -> Markup:
     """Return the text of a card without data."""
     return make_tag("p", words, class_="empty")
 
 
-def limit_text(row_count: int, total_count: int, noun: str) -> str:
+def describe_limit(row_count: int, total_count: int, noun: str) -> str:
     """Return a sentence with the number of shown entries of a truncated list; "" if all are shown."""
     return f" {row_count:,} of {total_count:,} {noun} shown; --json has all." if row_count < total_count else ""
 
@@ -63,7 +63,7 @@ def draw_sizes(report: LogReport) -> Markup:
     """Draw the size of each topic, by codec."""
     topics = [topic for topic in report.topics if topic.size_bytes]
     if not topics:
-        return build_card("size", "Size by topic and codec", empty_text("All topics are empty."), wide=True)
+        return build_card("size", "Size by topic and codec", format_empty_text("All topics are empty."), wide=True)
     largest_topics, other_topics = topics[:MAX_BARS], topics[MAX_BARS:]
     rows = [_draw_size_bar(topic.name, count_text(topic.partitions, "partition"), [topic]) for topic in largest_topics]
     if other_topics:
@@ -105,15 +105,15 @@ def draw_compression(report: LogReport) -> Markup:
     bar_chart = (
         charts.draw_bars(rows, axis=lambda mark: f"{format_count_tick(mark)}×", name="times smaller")
         if rows
-        else empty_text("Nothing in this log is compressed.")
+        else format_empty_text("Nothing in this log is compressed.")
     )
     fields = [
         TableColumn("Codec", lambda entry: join_html([make_tag("i", class_=f"dot codec-{entry.codec}"), entry.codec])),
-        number_column("Batches", "batches", is_minor=True),
-        number_column("Records", "records"),
-        number_column("In the log", "log_bytes", format_size),
-        number_column("Uncompressed", "raw_bytes", format_size, is_minor=True),
-        TableColumn("Ratio", lambda entry: format_ratio(entry.raw_bytes, entry.log_bytes), _compression_ratio_of),
+        make_number_column("Batches", "batches", is_minor=True),
+        make_number_column("Records", "records"),
+        make_number_column("In the log", "log_bytes", format_size),
+        make_number_column("Uncompressed", "raw_bytes", format_size, is_minor=True),
+        TableColumn("Ratio", lambda entry: format_ratio(entry.raw_bytes, entry.log_bytes), _compute_compression_ratio),
     ]
     note = "Ratio of the size without compression to the size in the log, including batch headers."
     if len(topics) > MAX_BARS:
@@ -121,7 +121,7 @@ def draw_compression(report: LogReport) -> Markup:
     return build_card("compression", "Compression", bar_chart, make_table(codecs, fields, name="codecs"), note=note)
 
 
-def _compression_ratio_of(entry: FormatCounts | TopicReport) -> float:
+def _compute_compression_ratio(entry: FormatCounts | TopicReport) -> float:
     """Return the ratio of uncompressed to compressed size, 0 without batches."""
     return entry.raw_bytes / entry.log_bytes if entry.log_bytes else 0
 
@@ -145,7 +145,7 @@ def draw_formats(report: LogReport) -> Markup:
     result = sorted(_sum_cells(report.topics, "format"), key=lambda entry: entry.format)
     title = "Record formats"
     if not result:
-        return build_card("formats", title, empty_text("The log has no batches."))
+        return build_card("formats", title, format_empty_text("The log has no batches."))
     parts = [
         ChartPart(
             f"format-{sums.format}",
@@ -184,7 +184,7 @@ def _limit_names(names: Sequence[str], max_names: int = 8) -> str:
 def draw_size_histogram(name: str, title: str, sizes: SizeReport, *, noun: str, note: str, empty_words: str) -> Markup:
     """Draw a histogram of sizes in bytes, with its quantiles."""
     if not sizes.count:
-        return build_card(name, title, empty_text(empty_words))
+        return build_card(name, title, format_empty_text(empty_words))
     histogram = _draw_octaves(sizes, text=format_size_tick, noun=noun, x_name=f"size of a {noun}, in powers of two")
     return build_card(name, title, draw_quantiles(sizes, format_size), histogram, note=note)
 
@@ -241,7 +241,7 @@ def draw_times(report: LogReport) -> Markup:
     result, title = report.times, "Records over time"
     if not result.counts:
         return build_card(
-            "times", title, empty_text("No record has a timestamp between the years 1 and 9999."), wide=True
+            "times", title, format_empty_text("No record has a timestamp between the years 1 and 9999."), wide=True
         )
     order = sorted(report.topics, key=lambda entry: (-sum(entry.activity), entry.name))
     layers = [topic for topic in order if sum(topic.activity)][:MAX_COLORED_TOPICS]
@@ -315,24 +315,24 @@ def draw_topics(report: LogReport) -> Markup:
         TableColumn(
             "Topic", lambda entry: make_tag("b", entry.name, class_="soft" if entry.is_internal else None), wide=True
         ),
-        number_column("Partitions", "partitions", is_minor=True),
-        number_column("Records", "records"),
-        number_column("Size", "size_bytes", format_size),
-        TableColumn("Ratio", lambda entry: format_ratio(entry.raw_bytes, entry.log_bytes), _compression_ratio_of),
-        number_column("Median record", "record_sizes.median", format_size, is_minor=True),
-        number_column("First", "first", format_minute, is_minor=True),
-        number_column("Last", "last", format_minute, is_minor=True),
+        make_number_column("Partitions", "partitions", is_minor=True),
+        make_number_column("Records", "records"),
+        make_number_column("Size", "size_bytes", format_size),
+        TableColumn("Ratio", lambda entry: format_ratio(entry.raw_bytes, entry.log_bytes), _compute_compression_ratio),
+        make_number_column("Median record", "record_sizes.median", format_size, is_minor=True),
+        make_number_column("First", "first", format_minute, is_minor=True),
+        make_number_column("Last", "last", format_minute, is_minor=True),
         TableColumn(
             "Over time",
             lambda entry: charts.draw_sparkline(entry.activity, tip=f"{entry.name}: records over time"),
             is_minor=True,
         ),
-        number_column("Errors", "errors", none=0),
+        make_number_column("Errors", "errors", none=0),
     ]
     note = (
         "Times are record timestamps in UTC. The ratio is the size without compression divided by the size in the log."
     )
-    note += limit_text(len(listed_topics), len(report.topics), "topics")
+    note += describe_limit(len(listed_topics), len(report.topics), "topics")
     return build_card(
         "topics",
         "Topics",

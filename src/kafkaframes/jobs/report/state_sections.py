@@ -16,9 +16,9 @@ from kafkaframes.jobs.report.sections import (
     MAX_BARS,
     MAX_TABLE_ROWS,
     build_card,
+    describe_limit,
     draw_durations,
-    empty_text,
-    limit_text,
+    format_empty_text,
 )
 from kafkaframes.jobs.report.survey import OTHER_PRODUCERS
 from kafkaframes.jobs.report.tables import (
@@ -26,9 +26,9 @@ from kafkaframes.jobs.report.tables import (
     TableColumn,
     format_path,
     join_html,
+    make_number_column,
     make_table,
     make_tag,
-    number_column,
 )
 from kafkaframes.jobs.report.words import (
     NO_VALUE_TEXT,
@@ -46,7 +46,7 @@ def draw_producers(report: LogReport) -> Markup:
     title = "Producers"
     identified_producers = [producer for producer in report.producers if producer.producer_id >= 0]
     if not report.producers:
-        return build_card("producers", title, empty_text("The log has no records."))
+        return build_card("producers", title, format_empty_text("The log has no records."))
     largest_producers = sorted(
         report.producers, key=lambda entry: (entry.producer_id == OTHER_PRODUCERS, -entry.records)
     )[:MAX_BARS]
@@ -88,7 +88,7 @@ def draw_transactions(report: LogReport) -> Markup:
     """Draw the outcomes and durations of transactions, and list the open ones."""
     result, title = report.transactions, "Transactions"
     if not result.count:
-        return build_card("transactions", title, empty_text("No batch belongs to a transaction."), wide=True)
+        return build_card("transactions", title, format_empty_text("No batch belongs to a transaction."), wide=True)
     topics = sorted(
         (one for one in report.topics if one.transactions.count),
         key=lambda entry: (-entry.transactions.count, entry.name),
@@ -99,7 +99,7 @@ def draw_transactions(report: LogReport) -> Markup:
     took = (
         draw_durations(result.durations)
         if result.durations.count
-        else empty_text("No transaction starts and ends in this log.")
+        else format_empty_text("No transaction starts and ends in this log.")
     )
     open_cards: list[Any] = [
         charts.draw_share_bar(parts, text=lambda value: f"{value:,.0f}"),
@@ -108,10 +108,10 @@ def draw_transactions(report: LogReport) -> Markup:
     if result.oldest_open:
         fields = [
             TableColumn("Partition", lambda entry: f"{entry.topic}-{entry.partition}", wide=True),
-            number_column("Producer", "producer_id", str),
-            number_column("Epoch", "producer_epoch", str, is_minor=True),
-            number_column("First offset", "first_offset"),
-            number_column("Since, UTC", "since", format_time),
+            make_number_column("Producer", "producer_id", str),
+            make_number_column("Epoch", "producer_epoch", str, is_minor=True),
+            make_number_column("First offset", "first_offset"),
+            make_number_column("Since, UTC", "since", format_time),
         ]
         heading = "Open transactions: read_committed consumers wait at the first one" + _format_shown_rows(
             len(result.oldest_open), result.open
@@ -146,7 +146,7 @@ def draw_keys(report: LogReport) -> Markup:
         (topic for topic in keyed_topics if topic.keys.compacted), key=lambda entry: (-entry.keys.keyed, entry.name)
     )
     if not keyed_topics:
-        return build_card("keys", title, empty_text("No record has a key."))
+        return build_card("keys", title, format_empty_text("No record has a key."))
     charts_of_keys: list[Any] = []
     if compacted_topics:
         rows = [_draw_key_bar(topic) for topic in compacted_topics[:MAX_BARS]]
@@ -160,8 +160,8 @@ def draw_keys(report: LogReport) -> Markup:
         TableColumn("Topic", lambda entry: entry.name, wide=True),
         TableColumn("Distinct keys", _format_distinct_keys, lambda entry: entry.keys.distinct),
         TableColumn("Per key", lambda entry: f"{_records_per_key(entry):,.1f}", _records_per_key),
-        number_column("Tombstones", "keys.tombstones", is_minor=True, none=0),
-        number_column("Keyless", "keys.without_key", is_minor=True, none=0),
+        make_number_column("Tombstones", "keys.tombstones", is_minor=True, none=0),
+        make_number_column("Keyless", "keys.without_key", is_minor=True, none=0),
         TableColumn("Compacted", lambda entry: entry.keys.compacted or NO_VALUE_TEXT, is_minor=True, wide=True),
     ]
     table_rows = ordered_topics[:MAX_TABLE_ROWS]
@@ -173,7 +173,7 @@ def draw_keys(report: LogReport) -> Markup:
     if not compacted_topics:
         body = [make_tag("p", "No topic is known to be compacted. Topics with keys:"), listing]
     return build_card(
-        "keys", title, body, note=note + limit_text(len(table_rows), len(ordered_topics), "topics"), wide=True
+        "keys", title, body, note=note + describe_limit(len(table_rows), len(ordered_topics), "topics"), wide=True
     )
 
 
@@ -217,7 +217,7 @@ def draw_replicas(report: LogReport) -> Markup:
     """List the copies of each partition whose copies differ, with the decisions of the merge."""
     title = "Copies"
     if not report.copies:
-        return build_card("copies", title, empty_text("Each partition has one copy."), wide=True)
+        return build_card("copies", title, format_empty_text("Each partition has one copy."), wide=True)
     groups: dict[tuple[str, int], list[CopyReport]] = {}
     for entry in report.copies:
         groups.setdefault((entry.topic, entry.partition), []).append(entry)
@@ -236,9 +236,9 @@ def draw_replicas(report: LogReport) -> Markup:
         TableColumn(
             "Directory", lambda entry: format_path(entry.directory.rpartition("/")[0] or entry.directory), wide=True
         ),
-        number_column("Starts at", "start_offset"),
-        number_column("Ends at", "end_offset"),
-        number_column("Errors", "errors", none=0),
+        make_number_column("Starts at", "start_offset"),
+        make_number_column("Ends at", "end_offset"),
+        make_number_column("Errors", "errors", none=0),
         TableColumn(
             "Decided",
             lambda entry: [make_tag("div", words) for words in entry.decided[:MAX_FINDINGS_PER_CHECK]],
@@ -248,12 +248,17 @@ def draw_replicas(report: LogReport) -> Markup:
     table_rows = shown_copies[:MAX_TABLE_ROWS]
     several = count_text(len(groups), "partition")
     note = f"{several} found more than once; this page counts the log that results from merging the copies."
-    body = empty_text("All copies are equal.")
+    body = format_empty_text("All copies are equal.")
     if table_rows:
         body = make_table(table_rows, fields, name="copies that differ", is_stacked=True)
     whole = charts.draw_share_bar(parts, text=lambda value: count_text(int(value), "copy", "copies"))
     return build_card(
-        "copies", title, whole, body, note=note + limit_text(len(table_rows), len(shown_copies), "copies"), wide=True
+        "copies",
+        title,
+        whole,
+        body,
+        note=note + describe_limit(len(table_rows), len(shown_copies), "copies"),
+        wide=True,
     )
 
 
@@ -290,15 +295,15 @@ def draw_findings(report: LogReport) -> Markup:
             wide=True,
         ),
         TableColumn("File", lambda entry: format_path(entry.file), wide=True),
-        number_column("Byte", "position"),
-        number_column("Offset", "offset"),
+        make_number_column("Byte", "position"),
+        make_number_column("Offset", "offset"),
     ]
     table_rows = _limit_by_check(report.findings)
     note = (
         "Errors affect records. Warnings affect files that a broker rebuilds. Notes are normal remains of a "
         "broker's work."
     )
-    note += limit_text(len(table_rows), len(report.findings), "findings")
+    note += describe_limit(len(table_rows), len(report.findings), "findings")
     words = make_tag("p", badges, describe_losses(report)), make_tag("p", kinds, class_="soft")
     return build_card(
         "damage", title, words, make_table(table_rows, fields, name="findings", is_stacked=True), note=note, wide=True
@@ -348,23 +353,23 @@ def draw_partitions(report: LogReport) -> Markup:
     table_rows = sorted(order[:MAX_LISTED_PARTITIONS], key=lambda entry: (entry.topic, entry.partition))
     fields = [
         TableColumn("Partition", lambda entry: make_tag("b", f"{entry.topic}-{entry.partition}"), wide=True),
-        number_column("Segments", "segments", is_minor=True),
-        number_column("Size", "size_bytes", format_size),
-        number_column("Start", "start_offset", is_minor=True),
-        number_column("End", "end_offset"),
-        number_column("High watermark", "high_watermark", is_minor=True),
-        number_column("Records", "records"),
-        number_column("Offsets without a record", "missing_offsets", is_minor=True, none=0),
-        number_column("Leader epochs", "leader_epochs", is_minor=True, none=0),
-        number_column("Last record", "last", format_minute, is_minor=True),
+        make_number_column("Segments", "segments", is_minor=True),
+        make_number_column("Size", "size_bytes", format_size),
+        make_number_column("Start", "start_offset", is_minor=True),
+        make_number_column("End", "end_offset"),
+        make_number_column("High watermark", "high_watermark", is_minor=True),
+        make_number_column("Records", "records"),
+        make_number_column("Offsets without a record", "missing_offsets", is_minor=True, none=0),
+        make_number_column("Leader epochs", "leader_epochs", is_minor=True, none=0),
+        make_number_column("Last record", "last", format_minute, is_minor=True),
         TableColumn(
             "Copies", lambda entry: f"{len(entry.directories):,}", lambda entry: len(entry.directories), is_minor=True
         ),
-        number_column("Errors", "errors", none=0),
+        make_number_column("Errors", "errors", none=0),
     ]
     partition_table = make_table(table_rows, fields, name="partitions", searchable=len(table_rows) > 10)
     note = "Offsets without a record are gaps that result from compaction or damage."
-    note += limit_text(len(table_rows), len(report.partitions), "partitions")
+    note += describe_limit(len(table_rows), len(report.partitions), "partitions")
     details = make_tag("details", make_tag("summary", count_text(len(report.partitions), "partition")), partition_table)
     return build_card("partitions", "Partitions", details, note=note, wide=True)
 
@@ -373,25 +378,25 @@ def draw_sources(report: LogReport) -> Markup:
     """List the directories that were read, and the files that were not measured."""
     fields = [
         TableColumn("Directory", lambda entry: format_path(entry.path), wide=True),
-        number_column("Broker", "node_id", str),
+        make_number_column("Broker", "node_id", str),
         TableColumn("Cluster", lambda entry: entry.cluster_id or NO_VALUE_TEXT, is_minor=True),
         TableColumn(
             "Stopped cleanly", lambda entry: "yes" if entry.clean_shutdown else "no, or running", is_minor=True
         ),
-        number_column("Partitions", "partitions", is_minor=True),
-        number_column("Size", "size_bytes", format_size),
+        make_number_column("Partitions", "partitions", is_minor=True),
+        make_number_column("Size", "size_bytes", format_size),
     ]
     not_read_rows = [
         TableColumn("Not included", lambda entry: format_path(entry.what), wide=True),
         TableColumn("Why", lambda entry: entry.why, wide=True),
-        number_column("Size", "size_bytes", format_size),
+        make_number_column("Size", "size_bytes", format_size),
     ]
     table_rows = report.not_read[:MAX_TABLE_ROWS]
     read_directories = make_table(report.directories[:MAX_TABLE_ROWS], fields, name="directories")
     remark = (
         make_table(table_rows, not_read_rows, name="files that were not measured", is_stacked=True)
         if table_rows
-        else empty_text("All files were measured.")
+        else format_empty_text("All files were measured.")
     )
-    note = limit_text(len(table_rows), len(report.not_read), "files").strip() or None
+    note = describe_limit(len(table_rows), len(report.not_read), "files").strip() or None
     return build_card("source", "What was read", read_directories, remark, note=note, wide=True)

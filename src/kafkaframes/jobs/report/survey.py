@@ -312,7 +312,9 @@ def _survey_segments(directories: list[LogDirectory], measured_logs: list[Measur
 
     survey.findings = verify.verify(directories, run=measure_tasks).findings
     positions = {(one.file, one.position) for one in survey.findings}
-    survey.findings += [_finding_of_loss(loss) for loss in survey.losses if (loss.file, loss.position) not in positions]
+    survey.findings += [
+        _make_loss_finding(loss) for loss in survey.losses if (loss.file, loss.position) not in positions
+    ]
     for entry in views:
         _add_result(survey, entry, [next(results) for _ in entry.partition.segments])
     survey.findings += [finding for one in measured_logs for finding in one.findings]
@@ -348,7 +350,7 @@ def _count_errors(survey: SurveyResult) -> None:
             partition.errors = sum(errors[directory] for directory in partition.directories)
 
 
-def _finding_of_loss(loss: DamagedBatch) -> Finding:
+def _make_loss_finding(loss: DamagedBatch) -> Finding:
     """Return a finding about a damaged batch."""
     check = "crc" if loss.reason == CRC_MISMATCH else "records"
     return Finding(Severity.ERROR, check, loss.reason, loss.file, loss.position, loss.base_offset)

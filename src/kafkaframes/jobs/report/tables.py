@@ -118,7 +118,7 @@ class TableColumn(NamedTuple):
     says_all: bool = False
 
 
-def number_column(
+def make_number_column(
     name: str, attribute: str, show: Callable[[Any], str] = format_count, *, is_minor: bool = False, none: float = -1
 ) -> TableColumn:
     """Return a numeric column. ``show`` formats the row's attribute (``keys.distinct``); ``none`` is a dash."""
@@ -149,7 +149,9 @@ def make_table(
     head = make_tag(
         "tr",
         (
-            make_tag("th", make_tag("button", column.name, type="button"), class_=_class_of(column), scope="col")
+            make_tag(
+                "th", make_tag("button", column.name, type="button"), class_=_format_css_classes(column), scope="col"
+            )
             for column in fields
         ),
     )
@@ -168,7 +170,7 @@ def make_table(
     return make_tag("div", make_tag("div", search, result, class_="search"), box, class_="searchable")
 
 
-def _class_of(entry: TableColumn) -> str | None:
+def _format_css_classes(entry: TableColumn) -> str | None:
     """Return the CSS classes of a column's cells; None without classes."""
     names = ["num"] * (entry.value is not None) + ["minor"] * entry.is_minor + ["wrap"] * entry.wide
     return " ".join(names) or None
@@ -179,7 +181,7 @@ def _make_cell(row: Any, entry: TableColumn, is_stacked: bool) -> Markup:
     value = entry.value(row) if entry.value and not entry.says_all else None
     sorted_by = None if value is None else f"{value:.6g}" if value % 1 else f"{value:.0f}"
     label = entry.name if is_stacked and entry.value else None
-    return make_tag("td", entry.show(row), class_=_class_of(entry), data_v=sorted_by, data_label=label)
+    return make_tag("td", entry.show(row), class_=_format_css_classes(entry), data_v=sorted_by, data_label=label)
 
 
 def build_html_page(

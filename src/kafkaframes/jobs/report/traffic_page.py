@@ -23,16 +23,16 @@ from kafkaframes.jobs.audit.audit_text import (
 from kafkaframes.jobs.report import charts
 from kafkaframes.jobs.report.charts import Bar, ChartColumn, ChartPart
 from kafkaframes.jobs.report.histograms import round_calendar_edges
-from kafkaframes.jobs.report.sections import build_card, empty_text, make_time_ticks
+from kafkaframes.jobs.report.sections import build_card, format_empty_text, make_time_ticks
 from kafkaframes.jobs.report.tables import (
     Markup,
     TableColumn,
     build_html_page,
     format_paths,
     join_html,
+    make_number_column,
     make_table,
     make_tag,
-    number_column,
 )
 from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport
 from kafkaframes.jobs.report.words import NO_VALUE_TEXT, format_minute, format_size, format_size_tick, format_time
@@ -51,7 +51,7 @@ def build_audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str
         build_card(
             "disk",
             "Record formats on disk",
-            _build_findings_table(audit.disk) if audit.disk else empty_text("The input has no logs."),
+            _build_findings_table(audit.disk) if audit.disk else format_empty_text("The input has no logs."),
             wide=True,
         ),
     ]
@@ -111,7 +111,7 @@ def _build_verdict_tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]
 def _build_client_cards(audit: Audit) -> Markup:
     """Return the card that lists the clients with their findings."""
     if not audit.clients:
-        return build_card("clients", "Clients", empty_text("The input has no readable traffic."), wide=True)
+        return build_card("clients", "Clients", format_empty_text("The input has no readable traffic."), wide=True)
     names = ("Client", "Library", "Host", "Verdict", "What to do", "First request", "Last request")
     head = make_tag("thead", make_tag("tr", (make_tag("th", name, scope="col") for name in names)))
     rows = (_build_client_rows(client, audit) for client in audit.clients)
@@ -287,7 +287,7 @@ def _draw_bytes(report: TrafficReport) -> Markup:
         )
     if not any(row.parts for row in rows):
         return build_card(
-            "bytes", "Bytes by API and version", empty_text("A request log has no sizes on the wire."), wide=True
+            "bytes", "Bytes by API and version", format_empty_text("A request log has no sizes on the wire."), wide=True
         )
     bar_chart = charts.draw_bars(rows, axis=format_size_tick, name="bytes on the wire", binary=True)
     legend = charts.draw_legend([("c0", "requests"), ("c1", "responses")])
@@ -297,7 +297,7 @@ def _draw_bytes(report: TrafficReport) -> Markup:
 def _draw_times(report: TrafficReport) -> Markup:
     """Return the card with the calls over time."""
     if not report.minutes:
-        return build_card("time", "Calls over time", empty_text("No call has a timestamp."))
+        return build_card("time", "Calls over time", format_empty_text("No call has a timestamp."))
     edges, unit = round_calendar_edges(min(report.minutes) * 1000, max(report.minutes) * 1000, 1000)
     counts = [0] * (len(edges) - 1)
     for second, count in report.minutes.items():
@@ -332,12 +332,12 @@ def _draw_apis(report: TrafficReport) -> Markup:
     """Return the card with calls, bytes, latencies and errors by API version."""
     fields = [
         TableColumn("API", lambda entry: make_tag("b", _name_api_version(entry)), wide=True),
-        number_column("Calls", "calls"),
-        number_column("Requests", "request_bytes", format_size, is_minor=True),
-        number_column("Responses", "response_bytes", format_size, is_minor=True),
+        make_number_column("Calls", "calls"),
+        make_number_column("Requests", "request_bytes", format_size, is_minor=True),
+        make_number_column("Responses", "response_bytes", format_size, is_minor=True),
         _make_latency_column(0.5),
         _make_latency_column(0.99),
-        number_column("Errors", "errors", none=0),
+        make_number_column("Errors", "errors", none=0),
     ]
     note = "The latency is the time from the complete request to the complete response. Its error is at most 9 %."
     return build_card(
@@ -352,7 +352,7 @@ def _draw_apis(report: TrafficReport) -> Markup:
 def _draw_errors(report: TrafficReport) -> Markup:
     """Return the card with the error codes of responses."""
     if not report.error_codes:
-        return build_card("errors", "Errors", empty_text("No response has an error code."), wide=True)
+        return build_card("errors", "Errors", format_empty_text("No response has an error code."), wide=True)
     rows = report.error_codes.most_common(40)
     fields = [
         TableColumn("API", lambda row: row[0][0]),
@@ -367,7 +367,7 @@ def _draw_clients(report: TrafficReport) -> Markup:
     """Return the card with the clients, and whether an upgrade would break them."""
     result = report.audit
     if result is None or not result.clients:
-        return build_card("clients", "What an upgrade would break", empty_text("No clients were found."))
+        return build_card("clients", "What an upgrade would break", format_empty_text("No clients were found."))
     fields = [
         TableColumn("Verdict", make_verdict_badge),
         TableColumn("Client", lambda client: make_tag("b", client.client.client_id or NO_CLIENT_ID_TEXT), wide=True),
@@ -394,7 +394,7 @@ def _draw_kip_636(report: TrafficReport) -> Markup:
         if size_totals.messages
     ]
     if not rows:
-        return build_card("kip-636", "KIP-636", empty_text("No responses were recorded."))
+        return build_card("kip-636", "KIP-636", format_empty_text("No responses were recorded."))
     fields = [
         TableColumn("Responses", lambda row: make_tag("b", row[0]), wide=True),
         TableColumn("Count", lambda row: f"{row[1].messages:,}", lambda row: float(row[1].messages)),
@@ -417,7 +417,9 @@ def _draw_connections(report: TrafficReport) -> Markup:
     rows += [(f"not needed: {entry.reason}", _amount_of(entry)) for entry in merge_files(report.coverage.harmless)]
     if not rows:
         return build_card(
-            "connections", "Connections and gaps", empty_text("A request log does not have the packets of connections.")
+            "connections",
+            "Connections and gaps",
+            format_empty_text("A request log does not have the packets of connections."),
         )
     fields = [
         TableColumn("What", lambda row: row[0], wide=True),

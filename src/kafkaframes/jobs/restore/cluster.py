@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.restore.settings import DEFAULT_RELEASE, RELEASES, uuid_of
+from kafkaframes.jobs.restore.settings import DEFAULT_RELEASE, RELEASES, parse_uuid
 from kafkaframes.protocol.messages import Message, message
 from kafkaframes.protocol.messages.envelopes import encode_metadata_record
 from kafkaframes.records.build import build_records
@@ -68,14 +68,14 @@ class DirectoryNode:
     release: str = DEFAULT_RELEASE
 
 
-def number_partitions(existing_numbers: Collection[int], *, count: int = 0) -> Sequence[int]:
+def list_partition_numbers(existing_numbers: Collection[int], *, count: int = 0) -> Sequence[int]:
     """Return the partition numbers of a topic to register with the controller.
 
     Kafka numbers partitions from 0 without gaps, and producers rely on it. The missing partitions are therefore
     registered too, and the broker creates empty logs for them. If Kafka could not create this many partitions in one
     request, only the partitions with a log are registered.
 
-    >>> number_partitions({0, 2}), number_partitions({0, 2**31 - 1})
+    >>> list_partition_numbers({0, 2}), list_partition_numbers({0, 2**31 - 1})
     (range(0, 3), [0, 2147483647])
 
     Args:
@@ -98,7 +98,7 @@ def make_layouts(
         existing_numbers.setdefault(partition.topic, set()).add(partition.partition)
     layouts = []
     for topic, partition_numbers in sorted(existing_numbers.items()):
-        numbers = number_partitions(partition_numbers, count=counts.get(topic, 0))
+        numbers = list_partition_numbers(partition_numbers, count=counts.get(topic, 0))
         epochs = {number: leader_epochs.get(TopicPartition(topic, number), 0) for number in numbers}
         layouts.append(TopicLayout(topic, topic_ids[topic], epochs, configs.get(topic, {})))
     return layouts
@@ -121,7 +121,7 @@ def build_bootstrap_checkpoint(
     """
     if node.release not in RELEASES:
         raise OptionError(f"unknown release {node.release!r}; expected one of {', '.join(RELEASES)}")
-    directory = uuid_of(node.directory_id)
+    directory = parse_uuid(node.directory_id)
     feature_levels = message("FeatureLevelRecord")
     records: list[Message] = [
         feature_levels(name=name, feature_level=level) for name, level in RELEASES[node.release].items()
@@ -130,15 +130,15 @@ def build_bootstrap_checkpoint(
         ids = message("ProducerIdsRecord")
         records.append(ids(broker_id=node.node_id, broker_epoch=-1, next_producer_id=next_producer_id))
     for topic in topics:
-        records += _topic_records(topic, node.node_id, directory)
+        records += _make_topic_records(topic, node.node_id, directory)
     return _build_snapshot(
         [encode_metadata_record(record, _RECORD_VERSIONS.get(record.spec.name, 0)) for record in records], now_ms
     )
 
 
-def _topic_records(topic: TopicLayout, node_id: int, directory: uuid.UUID) -> Iterator[Message]:
+def _make_topic_records(topic: TopicLayout, node_id: int, directory: uuid.UUID) -> Iterator[Message]:
     """Yield the metadata records of a topic: its id, settings and partitions."""
-    topic_id = uuid_of(topic.topic_id)
+    topic_id = parse_uuid(topic.topic_id)
     yield message("TopicRecord")(name=topic.name, topic_id=topic_id)
     for name, value in sorted(topic.configs.items()):
         record = message("ConfigRecord")
@@ -162,11 +162,11 @@ def _build_snapshot(values: list[bytes], now_ms: int) -> bytes:
     footer = message("SnapshotFooterRecord")(version=0).encode(0)
     rows = {"value": values, "timestamp": [now_ms] * len(values)}
     data = build_records(rows, base_offset=1, leader_epoch=0, batch_bytes=_SNAPSHOT_BATCH_BYTES)
-    begin = _control_batch(0, _SNAPSHOT_HEADER, header, now_ms)
-    return begin + data + _control_batch(len(values) + 1, _SNAPSHOT_FOOTER, footer, now_ms)
+    begin = _build_control_batch(0, _SNAPSHOT_HEADER, header, now_ms)
+    return begin + data + _build_control_batch(len(values) + 1, _SNAPSHOT_FOOTER, footer, now_ms)
 
 
-def _control_batch(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
+def _build_control_batch(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
     """Return a batch with one control record."""
     row = {"offset": [offset], "timestamp": [now_ms], "key": [_CONTROL_VERSION + kind], "value": [value]}
     return build_records(row, control=True, leader_epoch=0)
@@ -249,6 +249,6 @@ def read_topic_ids(text: str, *, file: str | None = None) -> dict[str, str]:
             continue
         if len(words) < 2 or ("TopicId:" not in line and len(words) > 2):
             raise OptionError(f"{file or 'topic ids'}: {line[:80]!r} is not a topic name with a topic id")
-        uuid_of(words[1])
+        parse_uuid(words[1])
         topic_ids[words[0]] = words[1]
     return topic_ids

@@ -61,7 +61,7 @@ class DirectoryCompleter:
         self._settings, self._report, self._metadata = settings, report, metadata
         self._now_ms, self._new_id, self._offsets_topic_ids = now_ms, new_id, offsets_topic_ids
 
-    def note_unlimited_topics(self) -> None:
+    def report_unlimited_topics(self) -> None:
         """Add the topics with unlimited retention to the report."""
         self._report.held = sorted(
             name for name, configs in self._collect_configs().items() if _has_unlimited_retention(configs)
@@ -146,12 +146,12 @@ class DirectoryCompleter:
         sources = {
             self._settings.new_name(topic): topic_settings for topic, topic_settings in self._metadata.topics.items()
         }
-        configs = {topic: self._configs_of_topic(topic, sources.get(topic)) for topic in self._report.topic_ids}
+        configs = {topic: self._build_topic_configs(topic, sources.get(topic)) for topic in self._report.topic_ids}
         if self._settings.groups:
             configs[OFFSETS_TOPIC] = _OFFSETS_TOPIC_CONFIGS | self._select_requested_configs(OFFSETS_TOPIC)
         return configs
 
-    def _configs_of_topic(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
+    def _build_topic_configs(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
         """Return the settings of a restored topic. ``source`` has those in the source."""
         configs = dict(source.configs) if source is not None else {}
         configs |= {

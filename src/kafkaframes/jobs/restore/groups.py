@@ -79,7 +79,7 @@ class SourceGroups:
     partitions: int = 0
     unread: int = 0
 
-    def offsets_by_partition(self) -> dict[TopicPartition, tuple[int, ...]]:
+    def group_offsets_by_partition(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Return the committed offsets of each source partition."""
         committed_offsets: dict[TopicPartition, set[int]] = {}
         for key, commit in self.commits.items():

@@ -59,7 +59,7 @@ def restore(
     source_paths = to_path_list(sources)
     options: dict[str, Any] = {
         "now_ms": time.time_ns() // 1_000_000,
-        "new_id": make_id,
+        "new_id": make_random_id,
         "run": run,
         "dry_run": dry_run,
     }
@@ -72,7 +72,7 @@ def restore(
     return restore_segments(source_paths, Path(to), settings, storage=settings.storage, **options)
 
 
-def make_id() -> str:
+def make_random_id() -> str:
     """Return a new topic id or cluster id."""
     return uuid_to_text(uuid.uuid4())
 
@@ -120,7 +120,7 @@ def restore_segments(
     source_paths = [sources] if isinstance(sources, str) else list(sources)
     directories = discover(source_paths, options=storage)
     report = RestoreReport(
-        source_paths, str(target), settings_as_json(settings), _fingerprint(directories), dry_run=dry_run
+        source_paths, str(target), settings_as_json(settings), _compute_fingerprint(directories), dry_run=dry_run
     )
     if dry_run:
         _RestoreRun(directories, settings, report, now_ms, new_id, storage).fill_preview()
@@ -134,7 +134,7 @@ def restore_segments(
     )
 
 
-def _fingerprint(directories: Sequence[LogDirectory]) -> str:
+def _compute_fingerprint(directories: Sequence[LogDirectory]) -> str:
     """Return a digest of the segments' names, sizes and modification times, which shows if a source has changed."""
     file_facts = [
         (file.path, file.log.size_bytes, file.log.mtime_ms)
@@ -186,7 +186,7 @@ class _RestoreRun:
             return (targets[source], offset) if source in targets else None
 
         _, self._report.groups = self._translate_commits(stays)
-        self._end.note_unlimited_topics()
+        self._end.report_unlimited_topics()
 
     def write_output(self, directory: Path, run: Runner) -> None:
         """Write the output to an empty directory."""
@@ -199,14 +199,14 @@ class _RestoreRun:
 
     def _make_tasks(self, directory: Path) -> list[RestoreTask]:
         """Return the tasks that restore the planned partitions."""
-        committed_offsets = self._groups.offsets_by_partition()
+        committed_offsets = self._groups.group_offsets_by_partition()
         return [
             RestoreTask(
                 target=planned_partition.target,
                 directory=str(directory),
                 topic_id=self._plan.topic_ids[planned_partition.target.topic],
                 settings=self._settings,
-                limits=self._settings.limits_of(planned_partition.source.topic, planned_partition.source.partition),
+                limits=self._settings.get_limits(planned_partition.source.topic, planned_partition.source.partition),
                 parts=planned_partition.parts,
                 log_start_offset=planned_partition.log_start_offset,
                 committed_offsets=committed_offsets.get(planned_partition.source, ()),

@@ -25,7 +25,7 @@ from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
 from kafkaframes.jobs.job import Runner, run_here, run_once, settings_as_json
 from kafkaframes.jobs.restore.completion import DirectoryCompleter
 from kafkaframes.jobs.restore.groups import SourceGroups
-from kafkaframes.jobs.restore.parquet_rows import column_names_of, read_rows
+from kafkaframes.jobs.restore.parquet_rows import read_column_names, read_rows
 from kafkaframes.jobs.restore.partition import RestoredPartition, RestoreReport
 from kafkaframes.jobs.restore.plan import NewId, check_topic_name
 from kafkaframes.jobs.restore.rows_writer import RowsWriter
@@ -114,7 +114,9 @@ def restore_parquet(
         report.topic_ids[topic] = topic_ids.get(topic) or new_id()
     if dry_run:
         report.partitions = [
-            RestoredPartition(target.topic, target.partition, bytes_read=table.size_of(topic_partition))
+            RestoredPartition(
+                target.topic, target.partition, bytes_read=table.estimate_partition_bytes(topic_partition)
+            )
             for topic_partition, target in targets.items()
         ]
         return report
@@ -161,7 +163,7 @@ def restore_task(task: ParquetTask) -> TaskAttempt[RestoredPartition]:
             error.file = f"{task.source} in {task.files[0]}"
             raise
         finally:
-            writer.abandon()
+            writer.discard_unfinished_file()
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -180,8 +182,8 @@ class _ParquetSource:
             )
             check_columns(self._dataset.schema, settings)
             fragments = list(self._dataset.get_fragments())
-            self._sizes = {fragment.path: _size_of_row_groups(fragment) for fragment in fragments}
-            self._firsts = {fragment.path: _first_offset_of(fragment) for fragment in fragments}
+            self._sizes = {fragment.path: _sum_row_group_bytes(fragment) for fragment in fragments}
+            self._firsts = {fragment.path: _read_first_offset(fragment) for fragment in fragments}
             self.by_partition: dict[TopicPartition, list[str]] = {}
             self._rows: Counter[TopicPartition] = Counter()
             for fragment in fragments:
@@ -196,7 +198,7 @@ class _ParquetSource:
         file_facts = sorted((path, self._sizes[path], self._firsts[path]) for path in self._sizes)
         return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
-    def size_of(self, partition: TopicPartition) -> int:
+    def estimate_partition_bytes(self, partition: TopicPartition) -> int:
         """Return the size of the files that have rows of a partition."""
         return sum(self._sizes[path] for path in self.by_partition[partition])
 
@@ -206,12 +208,12 @@ class _ParquetSource:
         return ParquetTask(
             target=target,
             source=source,
-            files=tuple(_full_path(self._base, path) for path in paths),
+            files=tuple(_make_full_path(self._base, path) for path in paths),
             is_hive=self.is_hive,
             directory=str(directory),
             topic_id=topic_id,
             settings=self._settings,
-            size_bytes=self.size_of(source),
+            size_bytes=self.estimate_partition_bytes(source),
             rows=self._rows[source],
             budget_bytes=current_budget(),
         )
@@ -286,19 +288,19 @@ def _parse_topic_partition(topic: Any, partition: Any, path: str) -> TopicPartit
     return TopicPartition(str(topic), int(partition))
 
 
-def _full_path(base: str, path: str) -> str:
+def _make_full_path(base: str, path: str) -> str:
     """Return a file's path with the URL scheme of its store, which ``ds.dataset`` omits from file names."""
     scheme, mark, _ = base.partition("://")
     return f"{scheme}://{path}" if mark else path
 
 
-def _size_of_row_groups(fragment: Any) -> int:
+def _sum_row_group_bytes(fragment: Any) -> int:
     """Return the uncompressed size of a file's row groups, in bytes."""
     metadata = fragment.metadata
     return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 
 
-def _first_offset_of(fragment: Any) -> int:
+def _read_first_offset(fragment: Any) -> int:
     """Return the offset of a file's first row; 0 if there is none.
 
     The row is read instead of the statistics. If a footer's column types differ from its schema, reading raises an
@@ -355,7 +357,7 @@ def _is_ordered(task: ParquetTask) -> bool:
 def _read_batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Yield a partition's rows, file by file."""
     has_out_of_range_timestamps = OUT_OF_RANGE_TIMESTAMPS_COLUMN in columns and any(
-        OUT_OF_RANGE_TIMESTAMPS_COLUMN in column_names_of(path) for path in task.files
+        OUT_OF_RANGE_TIMESTAMPS_COLUMN in read_column_names(path) for path in task.files
     )
     for path in task.files:
         topic_partition = None if task.is_hive else task.source

@@ -72,7 +72,7 @@ def read_rows(
                 yield from split_rows(rows.select(names), min(MAX_BATCH_BYTES, max(budget_bytes // 16, 1)))
 
 
-def column_names_of(path: str) -> list[str]:
+def read_column_names(path: str) -> list[str]:
     """Return the names of a file's columns."""
     names: list[str] = ds.dataset(path, format="parquet").schema.names
     return names

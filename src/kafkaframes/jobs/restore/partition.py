@@ -118,7 +118,7 @@ class RestoredPartition(JsonDataclass):
         self.leader_epoch = find_latest_epoch(written_partition)
         self.records_written = records
 
-    def check_records(self) -> None:
+    def check_record_counts(self) -> None:
         """Check that the counts of read and written records match.
 
         Raises:
@@ -175,7 +175,7 @@ class _PartitionRestore:
         is_first = True
         for run in read_valid_batches(part, self._report.lost, skip=self._task.settings.on_damage == DROP):
             for chunk in self._read_chunks(part, run):
-                self._writer_for_segment(part, is_first=is_first).append(chunk, mtime_ms=part.mtime_ms)
+                self._choose_writer(part, is_first=is_first).append(chunk, mtime_ms=part.mtime_ms)
                 is_first = False
             if self._renumbering.is_done:
                 return
@@ -191,17 +191,17 @@ class _PartitionRestore:
             error.file, error.position = part.path, (error.position or 0) + run.start
             raise
 
-    def _writer_for_segment(self, part: SegmentPart, *, is_first: bool) -> PartitionWriter:
+    def _choose_writer(self, part: SegmentPart, *, is_first: bool) -> PartitionWriter:
         """Return the writer. The new log begins with the first restored batch, and keeps the segment boundaries."""
         moves = self._task.settings.moves_offsets
         if self._writer is None:
-            self._writer = self._new_writer(self._task.settings.start_offset if moves else part.base_offset)
+            self._writer = self._create_writer(self._task.settings.start_offset if moves else part.base_offset)
         elif is_first and self._task.settings.segment_bytes is None:
             end = self._writer.result.log_end_offset
             self._writer.roll(end if moves else max(part.base_offset, end))
         return self._writer
 
-    def _new_writer(self, start_offset: int) -> PartitionWriter:
+    def _create_writer(self, start_offset: int) -> PartitionWriter:
         """Return the writer of the new log, which starts at ``start_offset``."""
         settings = self._task.settings
         segment_settings = SegmentSettings(
@@ -216,16 +216,16 @@ class _PartitionRestore:
     def _finish_log(self) -> RestoredPartition:
         """Complete the new log, and return the report."""
         report, renumbering, settings = self._report, self._renumbering, self._task.settings
-        writer = self._writer = self._writer or self._new_writer(self._choose_empty_start())
+        writer = self._writer = self._writer or self._create_writer(self._choose_empty_start())
         self._end_transactions(writer)
-        if self._min_source_end() > writer.result.log_end_offset:  # the source's last segment is empty
-            writer.roll(self._min_source_end())
+        if self._find_min_source_end() > writer.result.log_end_offset:  # the source's last segment is empty
+            writer.roll(self._find_min_source_end())
         written_partition = writer.close()
         report.add_result(written_partition, records=written_partition.records - report.aborted)
         start = written_partition.log_start_offset if settings.moves_offsets else renumbering.first_offset
         report.log_start_offset = min(max(start, written_partition.log_start_offset), written_partition.log_end_offset)
         report.dropped, report.records_left_out = renumbering.dropped, renumbering.left_out
-        report.check_records()
+        report.check_record_counts()
         report.committed = sorted(self._translate_offsets().items())
         return report
 
@@ -234,12 +234,12 @@ class _PartitionRestore:
         if self._task.settings.moves_offsets:
             return self._task.settings.start_offset
         return max(
-            self._min_source_end(),
+            self._find_min_source_end(),
             self._renumbering.seen_end,
             self._renumbering.first_offset if not self._task.parts else 0,
         )
 
-    def _min_source_end(self) -> int:
+    def _find_min_source_end(self) -> int:
         """Return a lower bound of the source's end offset: the base offset of its last segment, if all is selected."""
         is_all = not self._task.settings.moves_offsets and not self._renumbering.is_done and self._task.parts
         return self._task.parts[-1].base_offset if is_all else 0

@@ -102,7 +102,7 @@ def plan_restore(
     _check_selection(directories, settings)
     log = open_one_log([_select_partitions(directory, settings, plan) for directory in directories], options=storage)
     plan.decisions = log.decisions
-    _refuse_undecided(plan.decisions, settings)
+    _reject_undecided_copies(plan.decisions, settings)
     copies: dict[TopicPartition, _Copy] = {}
     for directory, partition in partitions_of(log.directories):
         if settings.groups and partition.topic == OFFSETS_TOPIC:
@@ -137,7 +137,7 @@ def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan:
     selected_partitions = []
     for partition in directory.partitions:
         is_offsets = settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live
-        reason = "" if is_offsets else _reason_to_omit(partition, settings)
+        reason = "" if is_offsets else _find_omission_reason(partition, settings)
         if reason:
             plan.left_out.append((partition.directory, reason))
         else:
@@ -145,7 +145,7 @@ def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan:
     return replace(directory, partitions=tuple(selected_partitions))
 
 
-def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
+def _reject_undecided_copies(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
     """Reject copies whose merge found an error, unless damage is dropped."""
     for decision in decisions:
         if decision.severity is Severity.ERROR and settings.on_damage != DROP:
@@ -158,7 +158,7 @@ def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) 
             )
 
 
-def _reason_to_omit(partition: Partition, settings: RestoreSettings) -> str:
+def _find_omission_reason(partition: Partition, settings: RestoreSettings) -> str:
     """Return the reason for not restoring a partition; empty if it is restored."""
     topic = partition.topic
     if partition.state:

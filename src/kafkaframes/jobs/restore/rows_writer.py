@@ -41,7 +41,7 @@ class RowsWriter:
         self._directory, self._settings, self._topic_id = directory, settings, topic_id
         self._report = RestoredPartition(target.topic, target.partition)
         rows_of = source or target
-        self._range = RowRange(settings.limits_of(rows_of.topic, rows_of.partition))
+        self._range = RowRange(settings.get_limits(rows_of.topic, rows_of.partition))
         self._builder = BatchBuilder(
             base_offset=settings.start_offset,
             reassign=settings.moves_offsets,
@@ -87,10 +87,10 @@ class RowsWriter:
         written_partition, report = writer.close(), self._report
         report.add_result(written_partition, records=written_partition.records)
         report.log_start_offset = written_partition.log_start_offset
-        report.check_records()
+        report.check_record_counts()
         return report
 
-    def abandon(self) -> None:
+    def discard_unfinished_file(self) -> None:
         """Remove the file that is being written."""
         if self._writer is not None:
             self._writer.__exit__(None, None, None)

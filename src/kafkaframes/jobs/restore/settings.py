@@ -75,7 +75,7 @@ class Limits(NamedTuple):
 NO_LIMITS: Final = Limits()
 
 
-def _bound_of(setting: str, limit: Bound, name: Name) -> tuple[int | None, int | None]:
+def _resolve_bound(setting: str, limit: Bound, name: Name) -> tuple[int | None, int | None]:
     """Return the offset or the time of a bound in a partition."""
     value = expand_bound(setting, restrict_bound(limit, {name}), {name})[name]
     if isinstance(limit, TimeBound):
@@ -158,16 +158,16 @@ class RestoreSettings(RangeSettings):
         if len(set(old_names)) != len(old_names) or len(set(new_names)) != len(new_names):
             raise OptionError("`topic_map` contains a topic twice")
         for _, text in self.topic_ids:
-            uuid_of(text)
+            parse_uuid(text)
 
-    def limits_of(self, topic: str, partition: int) -> Limits:
+    def get_limits(self, topic: str, partition: int) -> Limits:
         """Return the range of a source partition.
 
         Raises:
             OptionError: the range is specified by partition and does not name this one.
         """
         (first_offset, start_time), (end_offset, end_time) = (
-            _bound_of(setting, limit, (topic, partition))
+            _resolve_bound(setting, limit, (topic, partition))
             for setting, limit in zip(("start", "end"), self.selection.log_range, strict=True)
         )
         return Limits(first_offset, end_offset, start_time, end_time)
@@ -219,10 +219,10 @@ class RestoreSettings(RangeSettings):
         return dict(self.topic_map).get(topic, topic)
 
 
-def uuid_of(topic_id: str) -> uuid.UUID:
+def parse_uuid(topic_id: str) -> uuid.UUID:
     """Return the UUID of a topic or directory id.
 
-    >>> uuid_of("AAAAAAAAAAAAAAAAAAAAAQ").int
+    >>> parse_uuid("AAAAAAAAAAAAAAAAAAAAAQ").int
     1
 
     Raises:

@@ -91,7 +91,7 @@ def find_column_changes(
     if type_change is not None and widening:
         raise OptionError(
             f"{where}: column {'.'.join(type_change.path)} would have to be widened to "
-            f"{logical_type_of(type_change.type)}: {widening}"
+            f"{format_logical_type(type_change.type)}: {widening}"
         )
     return changes
 
@@ -128,17 +128,17 @@ def _compare_types(
     elif (
         pa.types.is_map(existing_type)
         and pa.types.is_map(new_type)
-        and logical_type_of(existing_type.key_type) == logical_type_of(new_type.key_type)
+        and format_logical_type(existing_type.key_type) == format_logical_type(new_type.key_type)
     ):
         _compare_types(existing_type.item_type, new_type.item_type, (*path, "value"), changes, where)
-    elif logical_type_of(existing_type) == logical_type_of(new_type):
+    elif format_logical_type(existing_type) == format_logical_type(new_type):
         pass
     elif _is_promotion(new_type, existing_type):
         changes.append(ColumnChange(path, new_type, is_new=False))
     else:
         raise OptionError(
-            f"{where}: column {'.'.join(path)} has type {logical_type_of(existing_type)}, but the values have type "
-            f"{logical_type_of(new_type)}; restore the old type in the schema, or export to a new table"
+            f"{where}: column {'.'.join(path)} has type {format_logical_type(existing_type)}, but the values have type "
+            f"{format_logical_type(new_type)}; restore the old type in the schema, or export to a new table"
         )
 
 
@@ -211,18 +211,18 @@ def check_partitioning(existing_columns: tuple[str, ...], *, where: str) -> None
         )
 
 
-def logical_type_of(kind: pa.DataType) -> str:
+def format_logical_type(kind: pa.DataType) -> str:
     """Return a type's logical name, without Arrow's physical variants.
 
-    >>> logical_type_of(pa.large_binary()), logical_type_of(pa.list_(pa.int32()))
+    >>> format_logical_type(pa.large_binary()), format_logical_type(pa.list_(pa.int32()))
     ('binary', 'list<int32>')
     """
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"list<{logical_type_of(kind.value_type)}>"
+        return f"list<{format_logical_type(kind.value_type)}>"
     if pa.types.is_map(kind):
-        return f"map<{logical_type_of(kind.key_type)}, {logical_type_of(kind.item_type)}>"
+        return f"map<{format_logical_type(kind.key_type)}, {format_logical_type(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{field.name}: {logical_type_of(field.type)}' for field in kind)}>"
+        return f"struct<{', '.join(f'{field.name}: {format_logical_type(field.type)}' for field in kind)}>"
     if pa.types.is_timestamp(kind):
         return "timestamp with time zone" if kind.tz else "timestamp"
     return str(kind).removeprefix("large_").removesuffix("_view")
@@ -252,7 +252,7 @@ class TableContent:
         """The largest number of log bytes in a commit; None if keys do not have to be in memory."""
         return MAX_LATEST_COMMIT_BYTES if self.latest else None
 
-    def columns_of(self, *, headers: bool) -> pa.Schema:
+    def build_columns(self, *, headers: bool) -> pa.Schema:
         """Return the table's columns, in order."""
         result = build_table_schema(headers=headers)
         if self.decoding is None:

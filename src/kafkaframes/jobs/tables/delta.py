@@ -36,9 +36,9 @@ from kafkaframes.jobs.tables.state import (
     TableCommit,
     TableState,
     flatten_partitions,
+    make_partition_path,
     parse_fingerprints,
     parse_note,
-    partition_path_of,
 )
 from kafkaframes.storage.files.filesystem import join
 
@@ -107,11 +107,11 @@ class DeltaTable:
         ends = {
             name: end
             for name in flatten_partitions((note or {}).get("offsets"))
-            if (end := _stored_end_of(stored_version, name)) is not None
+            if (end := _read_stored_end(stored_version, name)) is not None
         }
         return TableState(
-            lambda name: _stored_end_of(stored_version, name),
-            lambda topic: _drop_removal_mark(stored_version.transaction_version(_application_id_of_topic(topic))),
+            lambda name: _read_stored_end(stored_version, name),
+            lambda topic: _drop_removal_mark(stored_version.transaction_version(_make_topic_application_id(topic))),
             ends,
             self._read_settings(table),
             table.version(),
@@ -174,7 +174,7 @@ class DeltaTable:
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return the directory for data files: ``topic=T/partition=P``."""
-        return join(self.root, partition_path_of(name))
+        return join(self.root, make_partition_path(name))
 
     def commit_files(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
@@ -254,9 +254,9 @@ class DeltaTable:
             ends = dict.fromkeys(known_ends, REMOVED_PARTITION_VERSION) | ends
         elif state is not None and state.is_reset:
             ends = known_ends | ends
-        transactions = {_application_id_of(name): end for name, end in ends.items()}
+        transactions = {_make_application_id(name): end for name, end in ends.items()}
         transactions |= {
-            _application_id_of_topic(topic): topic_id_to_int(topic_id) for topic, topic_id in commit.topic_ids.items()
+            _make_topic_application_id(topic): topic_id_to_int(topic_id) for topic, topic_id in commit.topic_ids.items()
         }
         return self._library.CommitProperties(
             custom_metadata={NOTE_KEY: commit.to_note(state)},
@@ -314,19 +314,19 @@ def merge_by_key(table: Any, changes: pa.Table, columns: list[str], properties: 
     merge_builder.when_not_matched_insert(values, "NOT s.tombstone").execute()
 
 
-def _application_id_of(name: TopicPartition) -> str:
+def _make_application_id(name: TopicPartition) -> str:
     """Return the application id of a partition in Delta's txn actions, whose version is its end offset."""
     return f"{APPLICATION_ID}/{name[0]}/{name[1]}"
 
 
-def _application_id_of_topic(topic: str) -> str:
+def _make_topic_application_id(topic: str) -> str:
     """Return the application id of a topic in Delta's txn actions, whose version is from its topic id."""
     return f"{APPLICATION_ID}/{topic}"
 
 
-def _stored_end_of(table: Any, name: TopicPartition) -> int | None:
+def _read_stored_end(table: Any, name: TopicPartition) -> int | None:
     """Return the stored end offset of a partition; None if there is none, or it was removed."""
-    return _drop_removal_mark(table.transaction_version(_application_id_of(name)))
+    return _drop_removal_mark(table.transaction_version(_make_application_id(name)))
 
 
 def _drop_removal_mark(version: int | None) -> int | None:

@@ -223,7 +223,7 @@ def _set_file_facts(data_file: DataFile, output: OutputFile, path: str) -> None:
     if (footer := output.footer) is not None:
         data_file.path, data_file.size_bytes, data_file.records, data_file.bounds = (
             path,
-            _size_of(path),
+            _read_file_size(path),
             footer.num_rows,
             _read_bounds(footer),
         )
@@ -298,11 +298,11 @@ def _make_directory(path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
 
 
-def _size_of(path: str) -> int:
+def _read_file_size(path: str) -> int:
     """Return the size of a local or remote file, in bytes."""
     if "://" not in path:
         return os.path.getsize(path)
-    return int(_store_of(path).info(path)["size"])
+    return int(_open_store(path).info(path)["size"])
 
 
 def discard_files(paths: Iterable[str], *, keep: Iterable[str]) -> None:
@@ -318,12 +318,12 @@ def remove_file(path: str) -> None:
     if "://" not in path:
         Path(path).unlink(missing_ok=True)
         return
-    store = _store_of(path)
+    store = _open_store(path)
     if store.exists(path):
         store.rm_file(path)
 
 
-def _store_of(path: str) -> Any:
+def _open_store(path: str) -> Any:
     """Return the fsspec file system of a URL, without cached listings."""
 
     import fsspec

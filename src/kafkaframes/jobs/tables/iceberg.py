@@ -42,9 +42,9 @@ from kafkaframes.jobs.tables.state import (
     CommitConflictError,
     TableCommit,
     TableState,
+    make_partition_path,
     make_state_from_note,
     parse_note,
-    partition_path_of,
 )
 from kafkaframes.storage.files.filesystem import join
 
@@ -150,7 +150,7 @@ class IcebergTable:
         """
         note = None if self._has_all_snapshots() else parse_note(self._table.properties.get(LAST_COMMIT_PROPERTY))
         if note is not None and any(
-            _run_name_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots
+            _read_run_name(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots
         ):
             raise OptionError(
                 f"{self.shown}: the table was rolled back to a snapshot whose end offsets are no longer known; "
@@ -193,7 +193,7 @@ class IcebergTable:
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return the directory for data files."""
-        return join(self.root, f"data/{partition_path_of(name)}")
+        return join(self.root, f"data/{make_partition_path(name)}")
 
     def commit_files(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
@@ -242,7 +242,7 @@ class IcebergTable:
                 self._name,
                 to_iceberg_schema(self._columns),
                 location=self._location,
-                partition_spec=_partition_spec(),
+                partition_spec=_make_partition_spec(),
                 properties={SETTINGS_KEY: "{}", **disable_metrics(_make_additions(self._columns))},
             )
         except TableAlreadyExistsError:
@@ -277,7 +277,7 @@ class IcebergTable:
         for snapshot in self._iterate_snapshots():
             if snapshot.snapshot_id == since:
                 return False
-            if _run_name_of(snapshot) == run:
+            if _read_run_name(snapshot) == run:
                 return True
         return False if since is None and self._has_all_snapshots() else None
 
@@ -295,13 +295,13 @@ class IcebergTable:
         return facts
 
 
-def _run_name_of(snapshot: Any) -> str | None:
+def _read_run_name(snapshot: Any) -> str | None:
     """Return the name of the run that created a snapshot; None for snapshots of other programs."""
     note = None if snapshot.summary is None else parse_note(snapshot.summary.additional_properties.get(NOTE_KEY))
     return None if note is None else str(note["run"])
 
 
-def _partition_spec() -> Any:
+def _make_partition_spec() -> Any:
     """Return Iceberg's partition spec for topic and partition."""
 
     from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -435,20 +435,20 @@ _SIMPLE_TYPES = {
 
 def disable_metrics(changes: Iterable[ColumnChange]) -> dict[str, str]:
     """Return table properties that turn off statistics of these columns, for which pyiceberg would print warnings."""
-    column_paths = (name for change in changes for name in _leaf_paths(".".join(change.path), change.type))
+    column_paths = (name for change in changes for name in _iterate_leaf_paths(".".join(change.path), change.type))
     names = [name for name in column_paths if "." in name or name in _UNBOUNDED_COLUMNS]
     return {_METRICS_PROPERTY_PREFIX + name: "none" for name in names}
 
 
-def _leaf_paths(path: str, kind: pa.DataType) -> Iterator[str]:
+def _iterate_leaf_paths(path: str, kind: pa.DataType) -> Iterator[str]:
     """Yield the paths of a column's leaves in Iceberg's notation."""
     if pa.types.is_struct(kind):
         for entry in kind:
-            yield from _leaf_paths(f"{path}.{entry.name}", entry.type)
+            yield from _iterate_leaf_paths(f"{path}.{entry.name}", entry.type)
     elif pa.types.is_list(kind):
-        yield from _leaf_paths(f"{path}.element", kind.value_type)
+        yield from _iterate_leaf_paths(f"{path}.element", kind.value_type)
     elif pa.types.is_map(kind):
-        yield from _leaf_paths(f"{path}.key", kind.key_type)
-        yield from _leaf_paths(f"{path}.value", kind.item_type)
+        yield from _iterate_leaf_paths(f"{path}.key", kind.key_type)
+        yield from _iterate_leaf_paths(f"{path}.value", kind.item_type)
     else:
         yield path

@@ -22,7 +22,7 @@ from kafkaframes.jobs.tables.content import RAW_CONTENT
 from kafkaframes.jobs.tables.planning import make_log_planner
 from kafkaframes.jobs.tables.run import TableRun
 from kafkaframes.jobs.tables.settings import TopicTableSettings
-from kafkaframes.jobs.tables.state import stored_table_settings
+from kafkaframes.jobs.tables.state import make_stored_settings
 from kafkaframes.jobs.tables.targets import TableWithDeadLetters, ValueSettings, open_tables, read_value_settings
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.topic.options import TopicOptions
@@ -62,11 +62,11 @@ class TableJob:
         """
         table = self.tables.table()
         content = self.values.choose_content(table.read_state(), self.plan, self.files)
-        content_settings = stored_table_settings(self.files, isolation=self.files.isolation)
+        content_settings = make_stored_settings(self.files, isolation=self.files.isolation)
         export = TableRun(
             table,
             self.files,
-            content_settings | self.values.stored_settings_for(content),
+            content_settings | self.values.make_stored_value_settings(content),
             run=run,
             content=content,
             dead_letters=None

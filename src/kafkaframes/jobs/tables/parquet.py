@@ -27,9 +27,9 @@ from kafkaframes.jobs.tables.state import (
     CommitConflictError,
     TableCommit,
     TableState,
+    make_staging_path,
     make_state_from_note,
     parse_note,
-    staging_directory_of,
 )
 from kafkaframes.storage.files.local_disk import flush_path
 
@@ -88,7 +88,7 @@ class ParquetTable:
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return the staging directory for data files, in which they remain until the commit."""
-        return staging_directory_of(self.root, name)
+        return make_staging_path(self.root, name)
 
     def commit_files(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""

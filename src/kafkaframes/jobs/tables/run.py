@@ -41,7 +41,7 @@ from kafkaframes.jobs.tables.state import (
     Table,
     TableCommit,
     TableState,
-    staging_directory_of,
+    make_staging_path,
 )
 from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS
 from kafkaframes.scan.ranges import nest_by_topic
@@ -75,7 +75,7 @@ class TableRun:
         self._table, self._settings, self._content_settings, self._run = table, settings, content_settings, run
         self._content = content
         self._commit_bytes = min(commit_bytes, content.max_commit_bytes or commit_bytes)
-        self._columns = content.columns_of(headers=settings.headers)
+        self._columns = content.build_columns(headers=settings.headers)
         self._committer = TableCommitter(table, content_settings)
         self._dead = None if dead_letters is None else DeadLetters(dead_letters, headers=settings.headers)
         self._files: list[DataFile] = []
@@ -172,7 +172,7 @@ class TableRun:
         table, name = self._table, (group[0].topic, group[0].partition)
         job = DataFileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
         if self._content.latest:
-            job = replace(job, directory=staging_directory_of(table.root, name), names_inside=True)
+            job = replace(job, directory=make_staging_path(table.root, name), names_inside=True)
         return job if self._dead is None else replace(job, dead=self._dead.directory_for_partition(name))
 
     def _build_commit(

@@ -148,20 +148,20 @@ class CommitConflictError(Exception):
     """Another writer committed first, so this commit was not applied."""
 
 
-def stored_table_settings(settings: ExportTaskSettings, *, isolation: str) -> dict[str, Any]:
+def make_stored_settings(settings: ExportTaskSettings, *, isolation: str) -> dict[str, Any]:
     """Return the selection of a table's records as JSON values. It must be the same in every run into the table."""
     keep_settings = settings.stored_fingerprint()["keep"]
     return {"isolation": isolation, **{name: value for name, value in keep_settings.items() if value is not None}}
 
 
-def partition_path_of(name: TopicPartition) -> str:
+def make_partition_path(name: TopicPartition) -> str:
     """Return the relative directory of a topic partition, in the usual form of partitioned tables."""
     return f"topic={quote(name[0], safe='')}/partition={name[1]}"
 
 
-def staging_directory_of(root: str, name: TopicPartition) -> str:
+def make_staging_path(root: str, name: TopicPartition) -> str:
     """Return the directory for a topic partition's files before their commit."""
-    return join(root, f"{STAGING_DIRECTORY}/{partition_path_of(name)}")
+    return join(root, f"{STAGING_DIRECTORY}/{make_partition_path(name)}")
 
 
 def flatten_partitions(values: Any) -> dict[TopicPartition, int]:

@@ -203,7 +203,7 @@ class ValueSettings:
         result = infer_schema(sample_values(plan(None).tasks, files))
         return json.dumps(result, sort_keys=True).encode()
 
-    def stored_settings_for(self, content: TableContent) -> dict[str, Any]:
+    def make_stored_value_settings(self, content: TableContent) -> dict[str, Any]:
         """Return the settings that must be the same in every run into the table; empty for a plain ``export``."""
         mode = self.settings.decoding_mode
         value_settings: dict[str, Any] = {} if mode == RAW else {"value": mode}
@@ -230,10 +230,10 @@ def read_value_settings(topics: Sequence[str], settings: TopicTableSettings) -> 
             "because values are decoded with a schema"
         )
     schema, schemas_by_id = _read_schemas(settings.schemas, settings.decoding_mode)
-    return ValueSettings(settings, schema, schemas_by_id, _subject_of(topics, settings))
+    return ValueSettings(settings, schema, schemas_by_id, _choose_subject(topics, settings))
 
 
-def _subject_of(topics: Sequence[str], settings: TopicTableSettings) -> str:
+def _choose_subject(topics: Sequence[str], settings: TopicTableSettings) -> str:
     """Return the registry subject whose newest schema defines the table's columns; "" if there is none."""
     if settings.registry is None or settings.subject:
         return settings.subject or ""

@@ -136,13 +136,13 @@ def add_copies(
     from kafkaframes.storage.copies.one_log import limit_decisions, merge_directories
 
     log, reason = merge_directories(directories, paths, check=True, options=options)
-    log = limit_decisions(log, _ranges_by_partition(directories, ranges))
+    log = limit_decisions(log, _map_ranges_by_partition(directories, ranges))
     report.merged_partitions, report.decisions = len(log.merged_partitions), log.decisions
     report.not_merged = "" if reason is None else str(reason)
     report.findings += [decision.as_finding() for decision in log.decisions]
 
 
-def _ranges_by_partition(
+def _map_ranges_by_partition(
     directories: Iterable[LogDirectory], ranges: Mapping[str, OffsetRange]
 ) -> dict[TopicPartition, list[OffsetRange]]:
     """Return the verified offset ranges of the copies of each partition."""
@@ -166,11 +166,11 @@ def list_tasks(
     for directory in directories:
         for partition in directory.partitions:
             offsets = ranges.get(partition.directory, ALL_OFFSETS)
-            for segment in _segments_to_verify(partition, offsets):
+            for segment in _select_segments(partition, offsets):
                 yield VerifyTask(directory.filesystem, segment, deep, offsets)
 
 
-def _segments_to_verify(partition: Partition, offsets: OffsetRange) -> tuple[Segment, ...]:
+def _select_segments(partition: Partition, offsets: OffsetRange) -> tuple[Segment, ...]:
     """Return the segments of a range. KRaft snapshots repeat earlier records, so they are in no range."""
     if not offsets.is_limited:
         return *partition.segments, *partition.kraft_snapshots
@@ -197,12 +197,12 @@ def verify(
     report = VerifyReport()
     for directory in directory_list:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
-        report.findings += [_finding_of_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
+        report.findings += [_make_problem_finding(problem, is_tiered=is_tiered) for problem in directory.problems]
         report.findings += [one.as_finding() for one in directory.unreadable_partitions]
         report.findings += [] if is_tiered else find_foreign_files(directory)
         for partition in directory.partitions:
             offsets = ranges.get(partition.directory, ALL_OFFSETS)
-            segments = _segments_to_verify(partition, offsets)
+            segments = _select_segments(partition, offsets)
             facts = [next(results) for _ in segments]
             _add_counts(report, facts)
             count = min(len(segments), len(partition.segments))
@@ -223,7 +223,7 @@ def _add_counts(report: VerifyReport, facts: list[SegmentFacts]) -> None:
         report.findings += entry.findings
 
 
-def _finding_of_problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
+def _make_problem_finding(problem: LogDirError, *, is_tiered: bool) -> Finding:
     """Return a finding about an unreadable small file or tiered object."""
     severity, check = (Severity.ERROR, "tiered") if is_tiered else (Severity.WARNING, "small-file")
     return Finding(severity, check, problem.reason, problem.file or "", problem.position)

@@ -67,7 +67,7 @@ class TransactionProcess:
             KafkaframesError: the process cannot be started, or the port in the options is in use.
         """
         path = socket_path(self.checkpoint)
-        request = {"announce": attempt, "watch": os.getppid(), "options": digest_of(self.options)}
+        request = {"announce": attempt, "watch": os.getppid(), "options": compute_options_digest(self.options)}
         answer = control.send_request_or_start(path, request, lambda: self._start(path))
         return TaskServerAddress(answer["host"], answer["port"], bytes.fromhex(answer["secret"]))
 
@@ -112,7 +112,7 @@ class TransactionProcess:
         control.start_process(_MODULE, path, pickle.dumps(self), purpose=_SOCKET_PURPOSE)
 
 
-def digest_of(options: TopicWriteOptions) -> str:
+def compute_options_digest(options: TopicWriteOptions) -> str:
     """Return a digest of a sink's options, which does not reveal the secrets in them."""
     return hashlib.sha256(json.dumps(asdict(options), sort_keys=True, default=str).encode()).hexdigest()
 

@@ -71,7 +71,7 @@ class LeaseLedger:
             KafkaframesError: a task with this number was registered before.
         """
         if task in self._tasks:
-            raise self.mark_failed(repetition_error_text(task))
+            raise self.mark_failed(explain_repetition(task))
         self._tasks[task] = _LEASE_WRITING
 
     def lease_partitions(self, task: int, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -168,7 +168,7 @@ class LeaseLedger:
         return sum(self._written_counts.values())
 
 
-def repetition_error_text(task: int) -> str:
+def explain_repetition(task: int) -> str:
     """Return the reason for rejecting a repeated task."""
     return (
         f"task {task} would be repeated: its rows may be in the transaction already, so the whole batch fails and is "

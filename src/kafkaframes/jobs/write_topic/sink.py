@@ -90,12 +90,12 @@ class SentRecords(NamedTuple):
 Send = Callable[[Producer], SentRecords]  # sends the rows of a batch in the producer's transaction
 
 
-def transactional_id_of(options: TopicWriteOptions, query_id: str) -> str:
+def make_transactional_id(options: TopicWriteOptions, query_id: str) -> str:
     """Return the transactional id of a query's sink. It is also the key of the sink's markers."""
     return f"kafkaframes-{query_id}-{options.sink}"
 
 
-def target_of(options: TopicWriteOptions) -> str:
+def describe_target(options: TopicWriteOptions) -> str:
     """Return the name and destination of the sink, in the form that markers store."""
     return f"{options.sink}, {'topic ' + options.topic if options.topic is not None else 'topics of the rows'}"
 
@@ -115,7 +115,7 @@ def plan_batch(
     begins, ends = read_batch_offsets(read, batch_id)
     if ends is None:
         raise KafkaframesError(f"the checkpoint {path} has no offsets of micro-batch {batch_id}")
-    return StreamBatch(query_id, batch_id, path, target_of(options), begins, ends)
+    return StreamBatch(query_id, batch_id, path, describe_target(options), begins, ends)
 
 
 class CommittedBatch(NamedTuple):
@@ -163,14 +163,14 @@ class TopicSink:
             if is_committed:
                 return
             if (
-                warning := self._times.slow_transaction_warning(0 if newest_marker is None else newest_marker.open_ms)
+                warning := self._times.make_slowness_warning(0 if newest_marker is None else newest_marker.open_ms)
             ) is not None:
-                log.warning("%s: %s", self.name_of_batch(batch), warning)
+                log.warning("%s: %s", self.format_batch_name(batch), warning)
             start_ms = time.time()
             try:
                 self._write_transaction(batch, producer, newest_marker, send)
             except Exception as error:
-                reason = self._times.timeout_error_text((time.time() - start_ms) * 1000)
+                reason = self._times.explain_timeout((time.time() - start_ms) * 1000)
                 if reason is None or not is_transaction_ended(error):
                     raise
                 raise KafkaframesError(f"{reason} ({error})") from error
@@ -181,7 +181,7 @@ class TopicSink:
             ledger, partial(add_partitions, producer), self.transactional_id, share_transaction(producer)
         )
 
-    def name_of_batch(self, batch: StreamBatch | None) -> str:
+    def format_batch_name(self, batch: StreamBatch | None) -> str:
         """Return the name of a batch for messages."""
         return self.transactional_id if batch is None else f"micro-batch {batch.batch_id}"
 

@@ -30,9 +30,9 @@ from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.driver_process.serving import announce_ready, is_running, serve
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.leases import LeaseServer, SharedTransaction
-from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of
+from kafkaframes.jobs.write_topic.process_control import TransactionProcess, compute_options_digest
 from kafkaframes.jobs.write_topic.sequences import LeaseLedger
-from kafkaframes.jobs.write_topic.sink import SentRecords, TopicSink, current_time_ms, plan_batch, transactional_id_of
+from kafkaframes.jobs.write_topic.sink import SentRecords, TopicSink, current_time_ms, make_transactional_id, plan_batch
 from kafkaframes.storage.files.filesystem import join, store_of
 
 MAX_IDLE_TIME_S: Final = 60.0
@@ -98,7 +98,7 @@ class AttemptRunner:
 
     def __init__(self, process: TransactionProcess) -> None:
         self._of = process
-        self._digest = digest_of(process.options)
+        self._digest = compute_options_digest(process.options)
         self._lock = threading.Lock()
         self._announced_attempt = ""  # the attempt that the next new task may start
         self._attempt: WriteAttempt | None = None
@@ -187,7 +187,7 @@ class AttemptRunner:
                 make_batch = partial(
                     plan_batch, self._of.options, query, number, self._of.checkpoint, self._read_checkpoint_file
                 )
-                attempt = self._attempt = WriteAttempt(name, number, make_batch, partial(self._sink_of, query))
+                attempt = self._attempt = WriteAttempt(name, number, make_batch, partial(self._make_sink, query))
         shared_producer = attempt.shared_transaction.result()
         if shared_producer is not None and attempt.end.done():
             attempt.end.result()
@@ -204,8 +204,8 @@ class AttemptRunner:
             reason = f"the checkpoint {checkpoint} cannot be read by a process on the driver's machine: {error}"
             raise KafkaframesError(reason) from error
 
-    def _sink_of(self, query_id: str) -> TopicSink:
-        transactional_id = transactional_id_of(self._of.options, query_id)
+    def _make_sink(self, query_id: str) -> TopicSink:
+        transactional_id = make_transactional_id(self._of.options, query_id)
         if self._sink is None or self._sink.transactional_id != transactional_id:
             self._sink = TopicSink(self._of.options, transactional_id)
         return self._sink

@@ -87,7 +87,7 @@ class TransactionTimeouts:
         """Record how long a transaction was open."""
         self._open_ms.append(open_ms)
 
-    def slow_transaction_warning(self, before_ms: int = 0) -> str | None:
+    def make_slowness_warning(self, before_ms: int = 0) -> str | None:
         """Return a warning if previous transactions were open for more than half of the limit, else None.
 
         Args:
@@ -100,20 +100,20 @@ class TransactionTimeouts:
         return (
             f"the longest transaction of the previous micro-batches was open for {max_ms / 1000:.0f} s; the limit is "
             f"{allowed_ms / 1000:.0f} s. A transaction that exceeds it fails, and its micro-batch is written again; "
-            f"{self._remedy_text}"
+            f"{self._suggest_timeout}"
         )
 
-    def timeout_error_text(self, took_ms: float) -> str | None:
+    def explain_timeout(self, took_ms: float) -> str | None:
         """Return the reason of a batch's failure if its transaction has exceeded the time-out, else None."""
         if took_ms <= self.timeout_ms:
             return None
         return (
             f"the batch took {took_ms / 1000:.0f} s, but its transaction could only be open for "
-            f"{self.timeout_ms / 1000:.0f} s, so read_committed consumers see none of its rows; {self._remedy_text}"
+            f"{self.timeout_ms / 1000:.0f} s, so read_committed consumers see none of its rows; {self._suggest_timeout}"
         )
 
     @property
-    def _remedy_text(self) -> str:
+    def _suggest_timeout(self) -> str:
         lower_limit_text = "limit micro-batches with maxOffsetsPerTrigger or maxBytesPerTrigger"
         if self._chosen_ms is not None and (self._limit_ms is None or self._chosen_ms < self._limit_ms):
             limit_text = f"the brokers' {BROKER_TIMEOUT_SETTING}" + (

@@ -232,7 +232,7 @@ def table_topics(
     from kafkaframes.jobs.export.live_planning import make_topic_planner
     from kafkaframes.jobs.export.task import ExportTaskSettings
     from kafkaframes.jobs.tables.run import TableRun
-    from kafkaframes.jobs.tables.state import stored_table_settings
+    from kafkaframes.jobs.tables.state import make_stored_settings
     from kafkaframes.jobs.tables.targets import open_table
     from kafkaframes.scan.topic.options import TopicOptions
     from kafkaframes.spark.options import parse_client_options
@@ -257,7 +257,7 @@ def table_topics(
     export = TableRun(
         open_table(format, target),
         settings,
-        stored_table_settings(settings, isolation=read.isolation),
+        make_stored_settings(settings, isolation=read.isolation),
         run=create_runner(spark),
     )
     return _log_export_result(export.add_new_offsets(make_topic_planner(read), incremental=True), target)

@@ -54,7 +54,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         KafkaframesError: A row cannot be written.
     """
     from kafkaframes.jobs.job import run_once, settings_as_json
-    from kafkaframes.jobs.restore.job import make_id
+    from kafkaframes.jobs.restore.job import make_random_id
     from kafkaframes.jobs.restore.parquet import check_columns, complete_directory
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.restore.settings import RestoreSettings
@@ -72,9 +72,11 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
             raise OptionError("nothing to restore: the DataFrame contains no selected rows")
         ids = dict(restore_settings.topic_ids)
         for topic in sorted({partition_report.topic for partition_report in report.partitions}):
-            report.topic_ids[topic] = ids.get(topic) or make_id()
+            report.topic_ids[topic] = ids.get(topic) or make_random_id()
         _write_topic_ids(directory, report)
-        complete_directory(directory, report, restore_settings, now_ms=time.time_ns() // 1_000_000, new_id=make_id)
+        complete_directory(
+            directory, report, restore_settings, now_ms=time.time_ns() // 1_000_000, new_id=make_random_id
+        )
 
     return run_once(report, write_directory)
 
@@ -175,7 +177,7 @@ class _WriteTask:
                     writer = None
             finally:
                 if writer is not None:
-                    writer.abandon()
+                    writer.discard_unfinished_file()
 
 
 def _split_at_partition_changes(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:

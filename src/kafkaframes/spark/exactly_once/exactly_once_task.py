@@ -23,7 +23,7 @@ from kafkaframes.jobs.driver_process.address import TaskServerAddress
 from kafkaframes.jobs.write_topic.leases import LeaseConnection
 from kafkaframes.jobs.write_topic.packing import BatchFormat, PackedBatches, Packer
 from kafkaframes.jobs.write_topic.producer import DEFAULT_BATCH_BYTES, open_producer
-from kafkaframes.jobs.write_topic.sequences import repetition_error_text
+from kafkaframes.jobs.write_topic.sequences import explain_repetition
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.runtime.worker import freeze_imports
 
@@ -67,7 +67,7 @@ def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
             if context is not None and context.attemptNumber():
                 if work.is_retry:  # rows that failed twice may be invalid; Spark then reports the error
                     deque(rows, maxlen=0)
-                raise LostTaskError(repetition_error_text(task))
+                raise LostTaskError(explain_repetition(task))
             counts = write_rows(work, task, rows)
         except KafkaframesError as error:
             results = [{"failure": str(error), "is_lost": isinstance(error, LostTaskError)}]

@@ -35,9 +35,9 @@ from kafkaframes.jobs.write_topic.sink import (
     SentRecords,
     TopicSink,
     current_time_ms,
+    describe_target,
+    make_transactional_id,
     plan_batch,
-    target_of,
-    transactional_id_of,
 )
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.exactly_once.exactly_once_task import RESULT_COLUMNS, TaskArguments, create_task_function
@@ -90,7 +90,7 @@ def write_frame_exactly_once(
     check_speculation(frame.sparkSession.conf.get(SPECULATION_SETTING, "false"))
     if not frame.isStreaming:
         write_in_transaction(
-            TopicSink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None
+            TopicSink(write_options, make_transactional_id(write_options, str(uuid.uuid4()))), frame, None
         )
         return None
     if checkpoint is None:
@@ -115,8 +115,8 @@ def _skip_to_marker(frame: DataFrame, options: TopicWriteOptions, checkpoint: st
         )
     check_stateless(frame)
     files = HadoopFiles(frame.sparkSession, checkpoint)
-    batch = find_next_batch(files, target_of(options))
-    transactional_id = transactional_id_of(options, batch.query_id)
+    batch = find_next_batch(files, describe_target(options))
+    transactional_id = make_transactional_id(options, batch.query_id)
     with open_producer(options, transactional_id=transactional_id):  # aborts an open transaction of an earlier run
         pass
     create_marker_topic(options)
@@ -145,7 +145,7 @@ class QueryBatches:
     """A writer of the micro-batches of one query run, which writes each exactly once."""
 
     def __init__(self, options: TopicWriteOptions, query_id: str, files: CheckpointFiles) -> None:
-        self._sink = TopicSink(options, transactional_id_of(options, query_id))
+        self._sink = TopicSink(options, make_transactional_id(options, query_id))
         self._query_id = query_id
         self._files = files
 
@@ -166,7 +166,7 @@ def write_in_transaction(sink: TopicSink, frame: DataFrame, batch: StreamBatch |
         try:
             sink.write_batch(batch, partial(send_rows, frame, sink, is_retry=attempts > 1))
         except LostTaskError as error:
-            log.warning("%s is written again: %s", sink.name_of_batch(batch), error)
+            log.warning("%s is written again: %s", sink.format_batch_name(batch), error)
         else:
             return
     sink.write_batch(batch, partial(send_rows, frame, sink, is_retry=True))

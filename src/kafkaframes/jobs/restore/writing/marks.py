@@ -48,11 +48,11 @@ def is_committed(top: Path, batch: StreamBatch) -> bool:
         return False
     reason = explain_conflict(mark, batch)
     if reason is not None:
-        raise LogDirError(_refusal_text(mark, batch, reason), file=str(top / STREAM_MARKS_FILE))
+        raise LogDirError(_explain_rejection(mark, batch, reason), file=str(top / STREAM_MARKS_FILE))
     return mark.batch_id == batch.batch_id
 
 
-def _refusal_text(mark: StreamBatch, batch: StreamBatch, reason: str) -> str:
+def _explain_rejection(mark: StreamBatch, batch: StreamBatch, reason: str) -> str:
     """Return why a micro-batch is not written, and how to continue."""
     offsets = next(list_starting_offsets(mark), "") or "JSON with the offsets after the written records"
     return (

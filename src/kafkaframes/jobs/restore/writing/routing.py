@@ -142,7 +142,7 @@ class Router:
             return [self._settings.topic], np.zeros(rows.num_rows, np.int64)
         column = rows.column("topic")
         if column.null_count:
-            row = _first_set_index(flag_values(column.is_null()))
+            row = _find_first_set_index(flag_values(column.is_null()))
             raise _make_row_error(
                 row, "the row has no topic; set the option topic, or add a column topic without nulls"
             )
@@ -154,7 +154,7 @@ class Router:
                 try:
                     check_topic_name(name)
                 except OptionError as error:
-                    raise _make_row_error(_first_set_index(indices == index), str(error)) from None
+                    raise _make_row_error(_find_first_set_index(indices == index), str(error)) from None
                 self._checked_topics.add(name)
         return names, indices
 
@@ -209,7 +209,7 @@ def _make_row_error(row: int, reason: str) -> EncodeError:
     return EncodeError(reason).within(row)
 
 
-def _first_set_index(flags: npt.NDArray[np.bool_]) -> int:
+def _find_first_set_index(flags: npt.NDArray[np.bool_]) -> int:
     """Return the index of the first flag that is set."""
     return int(np.flatnonzero(flags)[0])
 
