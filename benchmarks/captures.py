@@ -115,7 +115,7 @@ def reassemble_with_dpkt(path: Path) -> int:
 def measure_capture(path: Path) -> list[tuple[str, float, str]]:
     """Return (what, MB/s, remark) for one capture."""
     from kafkaframes.jobs.analyze.proposals import ProposalSettings
-    from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
+    from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, run_comparison_task
     from kafkaframes.jobs.analyze.traffic import TrafficTask
 
     name = str(path)
@@ -130,7 +130,7 @@ def measure_capture(path: Path) -> list[tuple[str, float, str]]:
             "spec propose kip-636",
             lambda: sum(
                 size_totals.messages
-                for group, size_totals in compare_share_sizes(
+                for group, size_totals in run_comparison_task(
                     ComparisonTask(TrafficTask((name,)), ProposalSettings("kip-636"))
                 ).totals_by_group.items()
                 if group.kind != "raised"

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.jobs.analyze.outcome import merge_outcomes
 from kafkaframes.jobs.analyze.proposals import ProposalSettings
-from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, run_comparison_task
 from kafkaframes.jobs.analyze.traffic import TrafficTask, measure_records
 from kafkaframes.spark.runtime.jobs import run_on_spark
 
@@ -34,6 +34,6 @@ def test_shares_measured_by_workers_add_up(spark):
 def test_shares_weighed_by_workers_add_up(spark, name):
     settings = ProposalSettings(name, by=("client",))
     work = [ComparisonTask(TrafficTask(FILES, share, 2), settings) for share in range(2)]
-    whole = compare_share_sizes(ComparisonTask(TrafficTask(FILES), settings))
+    whole = run_comparison_task(ComparisonTask(TrafficTask(FILES), settings))
     assert len(whole.totals_by_group) > 40
-    assert merge_outcomes(run_on_spark(spark, compare_share_sizes, work)) == whole
+    assert merge_outcomes(run_on_spark(spark, run_comparison_task, work)) == whole

@@ -55,9 +55,9 @@ def print_record_sizes(
 
     Exit status: 0, or 1 if a part of a capture could not be read (see standard error).
     """
-    from kafkaframes.jobs.analyze.measure import measure_records, split_sources
+    from kafkaframes.jobs.analyze.measure import measure_records, split_logs_and_captures
 
-    logs, captures = split_sources(sources)
+    logs, captures = split_logs_and_captures(sources)
     if not captures and (ports or specs or on_spark):
         raise OptionError(f"{'--ports' if ports else '--specs' if specs else '--spark'} only applies to captures")
     tasks, share_bytes = split_traffic_tasks(tuple(captures), ports, jobs) if captures else ([], 0)

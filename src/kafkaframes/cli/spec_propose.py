@@ -72,7 +72,7 @@ def command(
     from kafkaframes.capture.streams import parse_ports
     from kafkaframes.jobs.analyze.measure import make_proposal_settings, scale_mix
     from kafkaframes.jobs.analyze.outcome import SizeComparison, merge_outcomes
-    from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
+    from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, run_comparison_task
 
     settings = make_proposal_settings(proposal, before, values, by)
     outcome = SizeComparison()
@@ -80,7 +80,7 @@ def command(
         tasks, share_bytes = split_traffic_tasks(paths, ports, jobs)
         work = [ComparisonTask(task, settings) for task in tasks]
         outcome = merge_outcomes(
-            run_traffic_tasks(compare_share_sizes, work, share_bytes, on_spark=on_spark, jobs=jobs)
+            run_traffic_tasks(run_comparison_task, work, share_bytes, on_spark=on_spark, jobs=jobs)
         )
     rows = scale_mix(mix, outcome, settings, parse_ports(ports)) if mix is not None else []
     if output is not None:
@@ -208,10 +208,10 @@ def _group_totals(outcome: SizeComparison, dimension: str, kind: str) -> Iterato
 def _format_totals(size_totals: SizeTotals, names: Sequence[str]) -> list[str]:
     """Return the cells of a row: counts, sizes before and after, the saved share and the break-even."""
     break_even_text = "" if size_totals.break_even_share is None else f"{100 * size_totals.break_even_share:.0f} %"
-    numbers = (size_totals.messages, size_totals.before, size_totals.after, size_totals.saved)
+    numbers = (size_totals.messages, size_totals.before, size_totals.after, size_totals.saved_bytes)
     return [
         *map(str, numbers),
-        f"{100 * size_totals.share:.2f}",
+        f"{100 * size_totals.saved_share:.2f}",
         *(str(size_totals.counts[name]) for name in names),
         break_even_text,
     ]
@@ -225,15 +225,15 @@ def _format_omissions(outcome: SizeComparison) -> Iterator[str]:
     )
     if outcome.totals_by_group:
         yield f"{count_text(checked_count, 'size')} compared with the recorded bytes, {mismatched_count} differ"
-    if outcome.seconds is not None:
+    if outcome.duration_s is not None:
         for (kind,), size_totals in outcome.sum_totals_by("kind").items():
             if size_totals.messages:
-                before, after = (size / outcome.seconds for size in (size_totals.before, size_totals.after))
+                before, after = (size / outcome.duration_s for size in (size_totals.before, size_totals.after))
                 rates = f"{before:,.0f} bytes per second before, {after:,.0f} after"
-                yield f"{kind}: {rates}, over {outcome.seconds:,.1f} s"
+                yield f"{kind}: {rates}, over {outcome.duration_s:,.1f} s"
     for (kind,), size_totals in outcome.sum_totals_by("kind").items():
-        if size_totals.left_out:
-            yield f"{kind}: {count_text(size_totals.left_out, 'message')}"
+        if size_totals.omitted_count:
+            yield f"{kind}: {count_text(size_totals.omitted_count, 'message')}"
         reasons = Counter(size_totals.reasons)
         yield from (f"  {count} x {reason}" for reason, count in reasons.most_common())
 
@@ -249,7 +249,7 @@ def _print_scaled(rows: Sequence[ByteRate], settings: ProposalSettings) -> None:
             [
                 f"{settings.api_name(row.api_key)} {row.api_version} {row.direction}",
                 f"{row.calls_per_second:g}",
-                *(f"{size:,.0f}" for size in (row.before, row.after, row.saved * SECONDS_PER_DAY)),
+                *(f"{size:,.0f}" for size in (row.before, row.after, row.saved_bytes_per_s * SECONDS_PER_DAY)),
                 row.basis,
             ]
             for row in selection

@@ -53,11 +53,11 @@ def analyze_records(
     from kafkaframes.capture.coverage import summarize_entries
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.streams import parse_ports
-    from kafkaframes.jobs.analyze.measure import measure_records, split_sources
+    from kafkaframes.jobs.analyze.measure import measure_records, split_logs_and_captures
     from kafkaframes.jobs.analyze.traffic import TrafficTask
 
     settings = PartitionSettings(topics=topics, partitions=partitions, key_files=key_files, follow_links=follow_links)
-    logs, captures = split_sources(to_path_list(paths))
+    logs, captures = split_logs_and_captures(to_path_list(paths))
     tasks = [TrafficTask(tuple(find_files(captures)), ports=parse_ports(ports))] if captures else []
     report = measure_records(logs, tasks, settings, specs=specs, run=run_here)
     lines = [_format_record_sizes(name, sizes) for name, sizes in report.sizes.items()]
@@ -129,7 +129,7 @@ def measure_proposal(
     from kafkaframes.capture.streams import parse_ports
     from kafkaframes.jobs.analyze.measure import ProposalSizes, make_proposal_settings, scale_mix
     from kafkaframes.jobs.analyze.outcome import SizeComparison, merge_outcomes
-    from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
+    from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, run_comparison_task
     from kafkaframes.jobs.analyze.traffic import TrafficTask
     from kafkaframes.jobs.report.proposal_page import build_json_rows, build_proposal_page
     from kafkaframes.storage.files.atomic import reject_nested_destination, write_output
@@ -141,7 +141,7 @@ def measure_proposal(
     outcome, port_list = SizeComparison(), parse_ports(ports)
     if path_list:
         task = TrafficTask(tuple(find_files(path_list)), ports=port_list)
-        outcome = merge_outcomes([compare_share_sizes(ComparisonTask(task, settings))])
+        outcome = merge_outcomes([run_comparison_task(ComparisonTask(task, settings))])
     scaled = [] if mix is None else scale_mix(to_path_list(mix)[0], outcome, settings, port_list)
     if to is not None:
         write_output(to, build_proposal_page(settings, outcome, scaled, paths=path_list, version=__version__))

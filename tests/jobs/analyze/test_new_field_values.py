@@ -11,7 +11,7 @@ import pytest
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.added_fields import plan_new_columns
 from kafkaframes.jobs.analyze.proposals import CHANGED, MessageForm, ProposalSettings
-from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, run_comparison_task
 from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog, load_message
@@ -94,7 +94,7 @@ def test_a_header_value_applies_to_the_newest_header_version():
     with pytest.raises(OptionError, match=r"RequestHeader\.Trace: version 2 of the new spec does not have this field"):
         plan_new_columns(("RequestHeader.Trace=x",), form, has_header=True)
     task = TrafficTask((str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst"),))
-    outcome = compare_share_sizes(
+    outcome = run_comparison_task(
         ComparisonTask(
             task, ProposalSettings("header", {"RequestHeader": header}, values=("RequestHeader.TraceId=0af7",))
         )
@@ -102,5 +102,5 @@ def test_a_header_value_applies_to_the_newest_header_version():
     changed_totals = outcome.sum_totals_by(kind=CHANGED)[()]
     assert changed_totals.messages > 0
     assert (
-        changed_totals.saved == -(1 + 1 + 1 + 4) * changed_totals.messages
+        changed_totals.saved_bytes == -(1 + 1 + 1 + 4) * changed_totals.messages
     )  # tag, length of the value, its own length, the text

@@ -16,9 +16,9 @@ def test_outcomes_add_up():
     ]
     total = merge_outcomes(parts)
     assert total.totals_by_group[group] == SizeTotals(3, 30, 33, counts=Counter({"moved": 1}))
-    assert (total.span, total.seconds) == ((2, 9), 7e-6)
-    assert total.sum_totals_by("direction")[("request",)].left_out == 3
-    assert total.sum_totals_by(direction="response")[()].saved == -3
+    assert (total.span, total.duration_s) == ((2, 9), 7e-6)
+    assert total.sum_totals_by("direction")[("request",)].omitted_count == 3
+    assert total.sum_totals_by(direction="response")[()].saved_bytes == -3
 
 
 def test_break_even_is_the_share_of_set_fields_at_which_nothing_is_saved():

@@ -19,7 +19,7 @@ from kafkaframes.jobs.analyze.scale import (
     read_mix,
     scale_outcome,
 )
-from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, run_comparison_task
 from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.protocol.messages.registry import specs_by_name
 from kafkaframes.protocol.spec import catalog
@@ -33,7 +33,12 @@ def test_a_csv_file_of_rates(tmp_path):
     rates = read_mix(str(tmp_path / "mix.csv"))
     assert rates == [CallRate(12, 4, 1000.0), CallRate(1, catalog.find_api(1).versions.highest, 2.5)]
     heartbeat = next(scale_outcome(SizeComparison(), rates, KIP_636))
-    assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE_RATE)
+    assert (heartbeat.before, heartbeat.after, heartbeat.saved_bytes_per_s, heartbeat.basis) == (
+        7000,
+        5000,
+        2000,
+        EXAMPLE_RATE,
+    )
 
 
 def test_an_api_of_the_callers_specs_can_be_in_a_mix(tmp_path):
@@ -57,12 +62,12 @@ def test_an_invalid_mix_is_rejected(tmp_path, text):
 
 
 def test_traffic_scaled_by_its_own_mix_has_its_own_bytes():
-    outcome = compare_share_sizes(ComparisonTask(TrafficTask((CAPTURE,)), KIP_636))
+    outcome = run_comparison_task(ComparisonTask(TrafficTask((CAPTURE,)), KIP_636))
     rates = measure_mix([CAPTURE])
     rows = list(scale_outcome(outcome, rates, KIP_636))
     assert {row.basis for row in rows} == {MEASURED_RATE}
     total = outcome.sum_totals_by(kind="flexible")[()]
-    assert sum(row.saved for row in rows) == pytest.approx(total.saved / outcome.seconds, rel=0.01)
+    assert sum(row.saved_bytes_per_s for row in rows) == pytest.approx(total.saved_bytes / outcome.duration_s, rel=0.01)
 
 
 def test_examples_can_be_read():

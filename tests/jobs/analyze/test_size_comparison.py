@@ -17,7 +17,7 @@ from tests.protocol.messages.values import make_value
 
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, SizeTotals, merge_outcomes
 from kafkaframes.jobs.analyze.proposals import CHANGED, RAISED, SAME, ProposalSettings
-from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, run_comparison_task
 from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.protocol.messages import class_of, message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -61,7 +61,7 @@ ECHO = """{"apiKey": 12, "type": "request", "name": "HeartbeatRequest", "validVe
 )
 def test_figures_equal_those_of_the_earlier_analyses(file, name):
     outcome = merge_outcomes(
-        compare_share_sizes(ComparisonTask(TrafficTask((str(DATA / file),), share, 2), ProposalSettings(name)))
+        run_comparison_task(ComparisonTask(TrafficTask((str(DATA / file),), share, 2), ProposalSettings(name)))
         for share in range(2)
     )
     sums = {}
@@ -79,7 +79,7 @@ def test_figures_equal_those_of_the_earlier_analyses(file, name):
 def test_apiversions_answered_at_version_0_is_measured_at_version_0():
     """KIP-511: a broker answers an unsupported version at version 0; this capture has 24 of these."""
     file = str(DATA / "captures" / "mangled-loss.pcapng.zst")
-    sums = compare_share_sizes(ComparisonTask(TrafficTask((file,)), ProposalSettings("kip-636"))).sum_totals_by(
+    sums = run_comparison_task(ComparisonTask(TrafficTask((file,)), ProposalSettings("kip-636"))).sum_totals_by(
         "api_version", api_key=18
     )
     assert {version: size_totals.messages for (version,), size_totals in sums.items()} == {0: 24, 4: 45}
@@ -90,14 +90,16 @@ def test_figures_of_the_documents_for_offset_commit_and_heartbeat():
     heartbeat = message("HeartbeatResponse")
     size_totals = compare_values("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
     assert (
-        size_totals.saved,
+        size_totals.saved_bytes,
         size_totals.counts["int16"],
         size_totals.counts["int16 set"],
         size_totals.break_even_share,
     ) == (0, 2, 1, 0.5)
     parts = [{"partitionIndex": number, "errorCode": 0} for number in range(100)]
     body = {"throttleTimeMs": 0, "topics": [{"name": "t", "partitions": parts}]}
-    assert compare_values("kip-636", 9, message("OffsetCommitResponse").from_json(body, 9))["flexible"].saved == 200
+    assert (
+        compare_values("kip-636", 9, message("OffsetCommitResponse").from_json(body, 9))["flexible"].saved_bytes == 200
+    )
 
 
 @pytest.mark.parametrize(("partitions", "before", "after"), [(100, 3319, 3019), (1000, 33020, 30020)])
@@ -115,17 +117,17 @@ def test_an_error_message_costs_two_bytes_more_and_three_above_126_bytes(length,
     for text, saved_bytes in ((None, 3), ("x" * length, 2 - more)):  # a code that is 0, and a message
         part = cls.PartitionProduceResponse(error_message=text)
         value = cls(responses=[cls.TopicProduceResponse(partition_responses=[part])])
-        assert compare_values("kip-636", 11, value)["flexible"].saved == saved_bytes
+        assert compare_values("kip-636", 11, value)["flexible"].saved_bytes == saved_bytes
 
 
 def test_a_raised_response_has_the_fields_of_its_target_version():
     """FindCoordinator 0 has its own code. The newest version has one per key. Without keys, no field is moved."""
     kinds = compare_values("kip-636", 1, message("HeartbeatResponse")())
-    assert (kinds["inflexible"].saved, kinds["raised"].saved, kinds["raised"].counts["int16"]) == (0, 2, 1)
+    assert (kinds["inflexible"].saved_bytes, kinds["raised"].saved_bytes, kinds["raised"].counts["int16"]) == (0, 2, 1)
     assert kinds["inflexible"].break_even_share is None
     kinds = compare_values("kip-636", 0, message("FindCoordinatorResponse")())
     assert kinds["raised"].counts["int16"] == 0
-    assert kinds["raised"].saved == 0
+    assert kinds["raised"].saved_bytes == 0
 
 
 def test_responses_that_cannot_be_raised_are_listed_and_the_rest_is_measured():
@@ -133,7 +135,7 @@ def test_responses_that_cannot_be_raised_are_listed_and_the_rest_is_measured():
     kinds = compare_values("kip-636", 0, cls(), cls(node_id=1), cls(), cls(node_id=2))
     assert kinds["raised"].messages == 2
     (reason,) = kinds[NOT_RAISED].reasons
-    assert kinds[NOT_RAISED].left_out == 2
+    assert kinds[NOT_RAISED].omitted_count == 2
     assert (
         reason == "field nodeId: the value is not the default, but version 6 lacks this field; its first version is 0"
     )
@@ -159,7 +161,7 @@ def test_authorized_operations_that_were_not_requested():
 
 def test_tags_that_no_spec_declares_cannot_be_laid_out_without_tags():
     size_totals = compare_values("flexible", 4, message("HeartbeatRequest")(unknown_tags=[(99, b"trace")]))["all"]
-    assert (size_totals.messages, size_totals.left_out) == (0, 1)
+    assert (size_totals.messages, size_totals.omitted_count) == (0, 1)
 
 
 def test_a_pair_of_specs_moves_drops_and_adds_fields():
@@ -173,7 +175,7 @@ def test_a_pair_of_specs_moves_drops_and_adds_fields():
     assert kinds[CHANGED].before - kinds[CHANGED].after == -3
     assert (kinds[CHANGED].checked, kinds[CHANGED].mismatched, kinds[CHANGED].break_even_share) == (1, 0, None)
     kinds = compare_values(ProposalSettings("mine", after), 1, request)
-    assert kinds[RAISED].saved == -3
+    assert kinds[RAISED].saved_bytes == -3
     kinds = compare_values(ProposalSettings("mine", after), 9, message("OffsetCommitResponse")())
     assert kinds.keys() == {SAME}
 
@@ -189,7 +191,7 @@ def test_a_tag_of_existing_versions_is_measured_at_each_of_them():
     request = message(spec.name)(group_id="g")
     assert compare_values(ProposalSettings("mine", after), 3, request).keys() == {SAME}
     for values, more in (((), 0), (("HeartbeatRequest.Owner=5",), 10), (("HeartbeatRequest.Owner=0",), 0)):
-        assert compare_values(ProposalSettings("mine", after, values=values), 4, request)[CHANGED].saved == -more
+        assert compare_values(ProposalSettings("mine", after, values=values), 4, request)[CHANGED].saved_bytes == -more
 
 
 def test_a_message_removed_by_the_new_specs_is_listed():
@@ -240,9 +242,11 @@ def test_the_table_of_kip_636_has_the_output_of_the_command():
     rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `tests/data/")]
     assert len(rows) == 6
     for path, *cells in rows:
-        outcome = compare_share_sizes(ComparisonTask(TrafficTask((str(root / path),)), ProposalSettings("kip-636")))
+        outcome = run_comparison_task(ComparisonTask(TrafficTask((str(root / path),)), ProposalSettings("kip-636")))
         for kind, (count, before, after, share) in (("flexible", cells[:4]), ("raised", cells[4:])):
             size_totals = outcome.sum_totals_by(kind=kind).get((), SizeTotals())
             printed_numbers = [int(cell.replace(",", "") or 0) for cell in (count, before, after)]
             assert [size_totals.messages, size_totals.before, size_totals.after] == printed_numbers, (path, kind)
-            assert share == (f"{100 * size_totals.saved / size_totals.before:.2f} %" if size_totals.before else "")
+            assert share == (
+                f"{100 * size_totals.saved_bytes / size_totals.before:.2f} %" if size_totals.before else ""
+            )

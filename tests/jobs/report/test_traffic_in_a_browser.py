@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.jobs.analyze.proposals import ProposalSettings
-from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, run_comparison_task
 from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.jobs.report.proposal_page import build_proposal_page
 from kafkaframes.jobs.report.traffic import make_traffic_report
@@ -86,7 +86,7 @@ def test_the_page_fits_every_width_and_both_themes(tmp_path):
 def test_a_proposal_is_readable_at_every_width(tmp_path):
     path = str(DATA / "mangled-loss.pcapng.zst")
     settings = ProposalSettings("kip-636", by=("client",))
-    outcome = compare_share_sizes(ComparisonTask(TrafficTask((path,)), settings))
+    outcome = run_comparison_task(ComparisonTask(TrafficTask((path,)), settings))
     page_measures = look(build_proposal_page(settings, outcome, paths=[path], version="0"), tmp_path)
     check(page_measures, cards=8, rows=200)
     assert [measure["clipped"] for measure in page_measures.values()] == [0, 0]

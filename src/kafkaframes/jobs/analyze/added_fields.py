@@ -75,7 +75,7 @@ def _parse_value(text: str) -> MakeColumn:
 
 
 def _load_function(file: str, name: str) -> Callable[[Any], Any]:
-    """Return a function from a Python file."""
+    """Run a Python file, and return the function that it defines under a name."""
     try:
         function = runpy.run_path(file).get(name)
     except OSError as error:
@@ -89,8 +89,8 @@ def _fill_from_function(function: Callable[[Any], Any], structs: pa.StructArray,
     """Return a column with the function's result for each struct; null for a null struct."""
     rows = [{snake_case(name): value for name, value in row.items()} for row in structs.to_pylist() if row is not None]
     values = iter(_convert_value(function(row), field) for row in rows)
-    is_present = structs.is_valid().to_pylist()
-    return _build_array([next(values) if is_there else None for is_there in is_present], field)
+    presence = structs.is_valid().to_pylist()
+    return _build_array([next(values) if is_present else None for is_present in presence], field)
 
 
 def _fill_from_range(low: int, high: int, structs: pa.StructArray, field: FieldPlan) -> pa.Array:

@@ -44,7 +44,7 @@ class RecordAnalysis:
     coverage: Coverage = field(default_factory=Coverage)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a JSON object for each source."""
+        """Yield the sizes of each source as a JSON object."""
         for name, sizes in self.sizes.items():
             yield {"source": name} | dataclasses.asdict(sizes) | {"totals": sizes.totals}
 
@@ -68,7 +68,7 @@ class TagHeaderSizes:
     messages: list[scale.MessageSize]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a row for each header, field and message."""
+        """Yield the sizes of each header, tagged field and message as a JSON object."""
         for kind, rows in (("header", self.headers), ("field", self.fields), ("message", self.messages)):
             for row in rows:
                 yield {"kind": kind, **dataclasses.asdict(row)}
@@ -89,8 +89,8 @@ class ProposalSizes:
     scaled: list[scale.ByteRate]
 
 
-def split_sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the logs and the captures among paths.
+def split_logs_and_captures(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divide paths into logs and captures, and return both lists.
 
     Raises:
         OptionError: a path is a request log, which has no records.
@@ -156,14 +156,14 @@ def _measure_logs(sources: Sequence[str], settings: PartitionSettings) -> Record
 def measure_tag_headers(
     names: Sequence[str], lengths: Sequence[int], tags: Sequence[int], text_bytes: int | None
 ) -> TagHeaderSizes:
-    """Measure tag headers for lengths and tags, and for the newest version of messages."""
+    """Measure tag headers for the given lengths and tags, and for the newest version of the messages ``names``."""
     size = scale.EXAMPLE_TEXT_BYTES if text_bytes is None else text_bytes
     specs = [catalog.load_spec(name) for name in names or catalog.list_names()]
     newest = [(spec, _find_newest_flexible_version(spec, is_required=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
     return TagHeaderSizes(
         scale.list_header_sizes(lengths or scale.EXAMPLE_LENGTHS, tags or scale.EXAMPLE_TAGS),
-        [one for spec, version in flexible for one in scale.find_tagged_fields(spec, version, size)],
+        [field for spec, version in flexible for field in scale.find_tagged_fields(spec, version, size)],
         [scale.compare_message_sizes(spec, version, size) for spec, version in flexible],
     )
 
@@ -181,7 +181,7 @@ def _find_newest_flexible_version(spec: MessageSpec, *, is_required: bool) -> in
 def make_proposal_settings(
     proposal: str, before: str | None, values: Sequence[str], by: Sequence[str]
 ) -> ProposalSettings:
-    """Return the settings of a proposal, which is a built-in proposal or the specs of a source.
+    """Return the settings for measuring a proposal: a built-in one, or message specs that replace the current ones.
 
     Raises:
         OptionError: a source does not exist, or values are given for a proposal without new fields.
@@ -197,7 +197,7 @@ def make_proposal_settings(
 def scale_mix(
     mix: str, outcome: SizeComparison, settings: ProposalSettings, ports: Sequence[int]
 ) -> list[scale.ByteRate]:
-    """Return the bytes per second of a mix of calls, which is a CSV file or traffic."""
+    """Return the bytes per second of a mix of calls, which is read from a CSV file or from recorded traffic."""
     if is_traffic(mix) and not mix.endswith(".csv"):
         rates = scale.measure_mix(find_files((mix,)), ports, settings.apis, outcome.coverage)
     else:

@@ -56,7 +56,7 @@ class SizeTotals:
     lengths: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def add(self, other: SizeTotals) -> None:
-        """Add other totals."""
+        """Add the numbers of other totals."""
         for name in (entry.name for entry in fields(self)):
             own_value, other_value = getattr(self, name), getattr(other, name)
             if isinstance(own_value, Counter):
@@ -65,17 +65,17 @@ class SizeTotals:
                 setattr(self, name, own_value + other_value)
 
     @property
-    def saved(self) -> int:
+    def saved_bytes(self) -> int:
         """The number of bytes saved; negative if the proposal costs bytes."""
         return self.before - self.after
 
     @property
-    def share(self) -> float:
-        """The saved share of the size before; 0 without messages."""
-        return self.saved / self.before if self.before else 0.0
+    def saved_share(self) -> float:
+        """The saved bytes as a fraction of the size before the proposal; 0 without messages."""
+        return self.saved_bytes / self.before if self.before else 0.0
 
     @property
-    def left_out(self) -> int:
+    def omitted_count(self) -> int:
         """The number of messages that could not be decoded or raised to the newest version."""
         return sum(self.reasons.values())
 
@@ -92,7 +92,7 @@ class SizeTotals:
         if not total:
             return None
         bytes_per_field = gained_bytes / (total - is_set) if total > is_set else _HEADER_BYTES
-        cost = (gained_bytes - self.saved) / is_set if is_set else _HEADER_BYTES
+        cost = (gained_bytes - self.saved_bytes) / is_set if is_set else _HEADER_BYTES
         return bytes_per_field / (bytes_per_field + cost) if bytes_per_field + cost > 0 else None
 
 
@@ -121,7 +121,7 @@ class LengthSummary:
 
 
 def summarize_lengths(size_totals: SizeTotals) -> list[LengthSummary]:
-    """Return a summary for each kind of field, arrays first.
+    """Return a summary of the field lengths for each kind of field, arrays first.
 
     >>> summarize_lengths(SizeTotals(lengths=Counter({("arrays", 1): 98, ("arrays", 127): 1, ("arrays", -1): 1})))
     [LengthSummary(kind='arrays', count=100, nulls=1, one_byte=99, hundred=99, median=1, p90=1, p99=127, maximum=127)]
@@ -182,18 +182,18 @@ class SizeComparison:
         self.coverage.update(other.coverage.entries)
 
     def get_or_add_totals(self, group: SizeGroup) -> SizeTotals:
-        """Return the totals of a group, which are created if they are missing."""
+        """Return the totals of a group, after creating them if they are missing."""
         return self.totals_by_group.setdefault(group, SizeTotals())
 
     def extend_span(self, span: tuple[int, int] | None) -> None:
-        """Extend the time range."""
+        """Extend the time range to include ``span``."""
         if span is not None:
             spans = [span, *([] if self.span is None else [self.span])]
             self.span = min(first for first, _ in spans), max(last for _, last in spans)
 
     @property
-    def seconds(self) -> float | None:
-        """The duration of the traffic; None if its messages have no times."""
+    def duration_s(self) -> float | None:
+        """The duration of the traffic in seconds; None if its messages have no times."""
         return None if self.span is None else max((self.span[1] - self.span[0]) / 1e6, 1e-6)
 
     def sum_totals_by(self, *names: str, **selection: Any) -> dict[tuple[Any, ...], SizeTotals]:
@@ -222,8 +222,8 @@ def totals_to_json(size_totals: SizeTotals) -> dict[str, Any]:
         "messages": size_totals.messages,
         "bytesBefore": size_totals.before,
         "bytesAfter": size_totals.after,
-        "saved": size_totals.saved,
-        "savedShare": round(size_totals.share, 6),
+        "saved": size_totals.saved_bytes,
+        "savedShare": round(size_totals.saved_share, 6),
         "breakEven": None if size_totals.break_even_share is None else round(size_totals.break_even_share, 4),
         "counts": dict(size_totals.counts),
         "wireChecked": size_totals.checked,

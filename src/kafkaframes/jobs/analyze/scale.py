@@ -163,7 +163,7 @@ def compute_header_size(length: int, tag: int) -> HeaderSize:
 
 
 def list_header_sizes(lengths: Iterable[int] = EXAMPLE_LENGTHS, tags: Iterable[int] = EXAMPLE_TAGS) -> list[HeaderSize]:
-    """Return the header for each length and tag, ordered by length and then by tag."""
+    """Return the header size for each length and tag, ordered by length and then by tag."""
     tags = tuple(tags)
     return [compute_header_size(length, tag) for length in lengths for tag in tags]
 
@@ -179,7 +179,7 @@ def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = EXAMPL
 
 
 def compare_message_sizes(spec: MessageSpec, version: int, text_bytes: int = EXAMPLE_TEXT_BYTES) -> MessageSize:
-    """Return the size of an example in each scheme. A version without tag sections is rejected."""
+    """Return the size of an example message in each scheme. A version without tagged fields is rejected."""
     if not spec.flexible_versions.contains(version):
         raise OptionError(f"{spec.name} version {version} is not flexible, so it has no tagged fields")
     plan = plan_message(spec, version)
@@ -190,7 +190,9 @@ def compare_message_sizes(spec: MessageSpec, version: int, text_bytes: int = EXA
     array = decode_columns(plan, [example.encode(version) for example in examples])
     adopted_sizes = compute_sizes(plan, array)
     results = {scheme: (adopted_sizes - count_saved_bytes(scheme, plan, array)).tolist() for scheme in SCHEMES}
-    return MessageSize(spec.name, version, *({scheme: each[row] for scheme, each in results.items()} for row in (0, 1)))
+    return MessageSize(
+        spec.name, version, *({scheme: sizes[row] for scheme, sizes in results.items()} for row in (0, 1))
+    )
 
 
 SECONDS_PER_DAY: Final = 86_400
@@ -218,13 +220,13 @@ class ByteRate(NamedTuple):
     basis: str
 
     @property
-    def saved(self) -> float:
+    def saved_bytes_per_s(self) -> float:
         """The number of bytes saved per second."""
         return self.before - self.after
 
 
 def read_mix(path: str, apis: ApiRegistry = CATALOG) -> list[CallRate]:
-    """Return the rates in a CSV file. An unknown API or version raises an ``OptionError``."""
+    """Read call rates from a CSV file. An unknown API or version raises an ``OptionError``."""
     keys = {api.name.lower(): api for api in apis.apis_by_key.values()}
     rates = []
     try:
@@ -272,12 +274,10 @@ def measure_mix(
 
 
 def scale_outcome(outcome: SizeComparison, rates: Sequence[CallRate], settings: ProposalSettings) -> Iterator[ByteRate]:
-    """Yield the bytes per second of a mix. Sizes are those of recorded messages, or of examples if there are none."""
+    """Yield the bytes per second of a mix of calls. Without recorded messages, the sizes are those of examples."""
     measured_totals = outcome.sum_totals_by("api_key", "api_version", "direction", "kind")
     for rate in rates:
-        totals_by_group = {
-            where[2:]: size_totals for where, size_totals in measured_totals.items() if where[:2] == rate[:2]
-        }
+        totals_by_group = {key[2:]: size_totals for key, size_totals in measured_totals.items() if key[:2] == rate[:2]}
         basis = MEASURED_RATE
         if not any(size_totals.messages for size_totals in totals_by_group.values()):
             totals_by_group, basis = _measure_example(settings, rate), EXAMPLE_RATE
@@ -296,10 +296,12 @@ def scale_outcome(outcome: SizeComparison, rates: Sequence[CallRate], settings: 
 
 
 def _measure_example(settings: ProposalSettings, rate: CallRate) -> dict[tuple[str, str], SizeTotals]:
-    """Return the sizes of an example of each message of a call, by direction and kind."""
-    bench = MessageSizeComparer(settings)
-    for direction in bench.proposal.directions:
-        form = bench.get_wire_form(rate.api_key, rate.api_version, direction)
+    """Return the sizes of an example request and response of a call, by direction and kind."""
+    comparer = MessageSizeComparer(settings)
+    for direction in comparer.proposal.directions:
+        form = comparer.get_wire_form(rate.api_key, rate.api_version, direction)
         if form.spec.valid_versions.contains(rate.api_version):
-            bench.compare_messages(make_example_messages(form, direction))
-    return {(group.direction, group.kind): size_totals for group, size_totals in bench.outcome.totals_by_group.items()}
+            comparer.compare_messages(make_example_messages(form, direction))
+    return {
+        (group.direction, group.kind): size_totals for group, size_totals in comparer.outcome.totals_by_group.items()
+    }

@@ -43,14 +43,14 @@ _ROW_POSITION: Final = re.compile(r"row \d+, |\[\d+\]")
 
 
 class ComparisonTask(NamedTuple):
-    """The input of one process or Spark task: its share of the traffic, and the whole proposal to measure."""
+    """The input of one process or Spark task: a share of the traffic, and the proposal whose sizes are measured."""
 
     task: TrafficTask
     settings: ProposalSettings
 
 
-def compare_share_sizes(work: ComparisonTask) -> SizeComparison:
-    """Measure the messages of a task's share of the connections, before and after the change."""
+def run_comparison_task(work: ComparisonTask) -> SizeComparison:
+    """Measure the messages in a task's share of the traffic, before and after the proposed change."""
     comparer = MessageSizeComparer(work.settings)
     settings, coverage = work.settings, comparer.outcome.coverage
     for messages in read_messages(work.task, comparer.proposal.directions, settings.by, settings.apis, coverage):
@@ -83,7 +83,7 @@ class MessageSizeComparer:
         counts_sections = any(layout.tag_header != ADOPTED for layout in layouts)
         for part in messages.split_by_label() if counts_sections else [messages]:
             for number, proposed_form in enumerate(layouts):
-                _LayoutPairComparer(self, part, proposed_form, is_first=number == 0).compare()
+                _LayoutPairComparer(self, part, proposed_form, is_first=number == 0).compare_layouts()
 
     def compute_sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
         """Return the sizes of messages. Sizes of the same array and plan are computed once."""
@@ -92,7 +92,7 @@ class MessageSizeComparer:
         return self._last_sizes[2]
 
     def list_form_pairs(self, key: int, version: int, direction: str) -> list[FormPair]:
-        """Return the layouts to compare for messages of an API, version and direction."""
+        """Return the pairs of layouts to compare for messages of an API, version and direction."""
         message_kind = key, version, direction
         if message_kind not in self._layouts:
             sent_plan = self.get_wire_form(key, version, direction)
@@ -100,13 +100,13 @@ class MessageSizeComparer:
         return self._layouts[message_kind]
 
     def get_wire_form(self, key: int, version: int, direction: str) -> MessageForm:
-        """Return the form of messages on the wire."""
+        """Return the form that messages of an API, version and direction have on the wire."""
         return MessageForm(
             self.settings.apis.find_spec(key, direction, version), version, self.settings.header_spec(direction)
         )
 
     def plan_form(self, form: MessageForm) -> MessagePlan:
-        """Return the plan of a form: of the body, or of header and body if the proposal changes headers."""
+        """Return the encoding plan of a form. It includes the message header if the proposal changes headers."""
         if not self.proposal.has_headers:
             return plan_message(form.spec, form.version)
         form_key = id(form.spec), form.version, id(form.header)
@@ -128,20 +128,26 @@ class MessageSizeComparer:
 class _LayoutPairComparer:
     """Compares the sizes of messages in one pair of layouts. Messages that cannot be encoded are counted by reason."""
 
-    def __init__(self, bench: MessageSizeComparer, messages: ApiMessages, layout: FormPair, *, is_first: bool) -> None:
-        self.comparer, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
-        self.sent_form = bench.get_wire_form(messages.api_key, messages.api_version, messages.direction)
-        self.plans = bench.plan_form(self.sent_form), bench.plan_form(layout.before), bench.plan_form(layout.after)
+    def __init__(
+        self, comparer: MessageSizeComparer, messages: ApiMessages, layout: FormPair, *, is_first: bool
+    ) -> None:
+        self.comparer, self.messages, self.layout, self.is_first = comparer, messages, layout, is_first
+        self.sent_form = comparer.get_wire_form(messages.api_key, messages.api_version, messages.direction)
+        self.plans = (
+            comparer.plan_form(self.sent_form),
+            comparer.plan_form(layout.before),
+            comparer.plan_form(layout.after),
+        )
 
     @property
-    def array(self) -> pa.StructArray:
+    def message_array(self) -> pa.StructArray:
         """The messages, with their headers if the proposal changes headers."""
         frames = self.messages.frames
         return frames if self.comparer.proposal.has_headers else frames.field("body")
 
-    def compare(self) -> None:
+    def compare_layouts(self) -> None:
         """Measure the messages that both layouts can encode."""
-        while len(self.array):
+        while len(self.message_array):
             try:
                 self._compare_all()
             except EncodeError as error:
@@ -150,17 +156,17 @@ class _LayoutPairComparer:
                 return
 
     def _omit_messages(self, error: EncodeError) -> None:
-        """Count the messages that an encoder rejected as omitted, and remove them."""
-        failed_rows = np.array(error.rows or range(len(self.array)), np.int64)
+        """Remove the messages that an encoder rejected, and count them as omitted."""
+        failed_rows = np.array(error.rows or range(len(self.message_array)), np.int64)
         kind = NOT_RAISED if self.layout.kind == RAISED else self.layout.kind
         labels = self.messages.labels[failed_rows].tolist()
         self.comparer.count_omitted(self.messages, kind, Counter((label, str(error)) for label in labels))
-        self.messages = self.messages.select_rows(np.delete(np.arange(len(self.array)), failed_rows))
+        self.messages = self.messages.select_rows(np.delete(np.arange(len(self.message_array)), failed_rows))
 
     def _compare_all(self) -> None:
         """Compute the sizes of all messages in both layouts, and add them to the totals."""
         sent_plan, before_plan, after_plan = self.plans
-        array, counts = self.array, Counter[str]()
+        array, counts = self.message_array, Counter[str]()
         before = after = self.comparer.compute_sizes(before_plan, array)
         sent_sizes = None
         if self.is_first and self.messages.wire_sizes is not None:
@@ -228,7 +234,7 @@ class _LayoutPairComparer:
 
     def _count_lengths(self) -> None:
         """Count the lengths of the arrays, strings and bytes in the messages."""
-        for kind, lengths, rows in iterate_lengths(self.array, self.plans[0].root):
+        for kind, lengths, rows in iterate_lengths(self.message_array, self.plans[0].root):
             if kind != "records" or not any(self.messages.records):  # a request log has the sizes of records instead
                 self._add_lengths(kind, lengths, rows)
         for row, record_sizes in enumerate(self.messages.records):
@@ -244,7 +250,7 @@ class _LayoutPairComparer:
 
     def _count_blank_fields(self) -> None:
         """Count the bytes of mandatory numbers with a certain name and their default value, as in KIP-482's example."""
-        for _, field, values, rows in iterate_fields(self.array, self.plans[0].root):
+        for _, field, values, rows in iterate_fields(self.message_array, self.plans[0].root):
             if field.tag is not None or field.array or field.type != "int32":
                 continue
             if not field.name.endswith(self.layout.blank):

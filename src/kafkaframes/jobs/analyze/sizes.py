@@ -75,7 +75,7 @@ def count_saved_bytes(
 
 
 class _SavingsCalculator:
-    """The savings of a scheme for tagged fields, compared to the adopted scheme."""
+    """A calculator of the bytes that a scheme for tagged fields saves, compared to the adopted scheme."""
 
     def __init__(self, scheme: str, counts: Counter[str]) -> None:
         self.scheme = scheme
@@ -83,7 +83,7 @@ class _SavingsCalculator:
         self.counts = counts
 
     def compute_savings(self, array: pa.StructArray, plan: StructPlan) -> Ints:
-        """Return the savings in each struct. Structs must not be null."""
+        """Return the bytes saved in each struct. Structs must not be null."""
         saved_bytes = np.zeros(len(array), np.int64)
         if not len(array):
             return saved_bytes
@@ -126,7 +126,7 @@ class _SavingsCalculator:
         return saved_bytes
 
     def compute_nested_savings(self, child: pa.Array, field: FieldPlan) -> Ints:
-        """Return the savings in the structs of a field, summed by the parent struct."""
+        """Return the bytes saved in the nested structs of a field, summed by parent struct."""
         if field.struct is None:
             return np.zeros(len(child), np.int64)
         inner, owners = flatten_structs(child, field)
@@ -155,7 +155,7 @@ class _SavingsCalculator:
         return _sum_by_owner(saved_bytes, np.repeat(np.arange(len(array)), counts), len(array))
 
     def compute_header_savings(self, tags: Ints, lengths: Ints, saved_bytes: Ints, *, first: int) -> Ints:
-        """Return the savings in field headers, including the savings in values (``saved_bytes``).
+        """Return the savings in the headers of tagged fields, plus the savings in their values (``saved_bytes``).
 
         Tags begin at ``first``.
         """
@@ -164,7 +164,7 @@ class _SavingsCalculator:
 
 
 def flatten_structs(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
-    """Return the structs of a field, and for each the row of its parent. Null has no structs."""
+    """Return the structs in a field's column, and the row of each struct's parent. Null values have no structs."""
     if field.array:
         counts = child.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         return child.flatten(), np.repeat(np.arange(len(child)), counts)
@@ -175,7 +175,7 @@ def flatten_structs(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, 
 
 
 def _sum_by_owner(values: Ints, owners: Ints, count: int) -> Ints:
-    """Return the sum of the values of each owner, 0 for an owner without values."""
+    """Return the sum of the values for each owner row from 0 to ``count - 1``; 0 for a row without values."""
     sums = np.zeros(count, np.int64)
     np.add.at(sums, owners, values)
     return sums
@@ -294,13 +294,13 @@ def _find_moved_fields(
         The field before, the field after, whether it is the first of its struct, its values, and their message rows.
     """
     tags = {field.json_name: field for field in after.tagged_fields}
-    new, is_lead = map_fields_by_column(after), True
+    fields_after, is_first = map_fields_by_column(after), True
     for field in (*before.fields, *before.tagged_fields):
         name = field.json_name
         if field.tag is None and name in tags:
-            yield field, tags[name], is_lead, array.field(name), rows
-            is_lead = False
-        if field.struct is not None and name in new and (struct := new[name].struct) is not None:
+            yield field, tags[name], is_first, array.field(name), rows
+            is_first = False
+        if field.struct is not None and name in fields_after and (struct := fields_after[name].struct) is not None:
             inner, owners = flatten_structs(array.field(name), field)
             yield from _find_moved_fields(inner, field.struct, struct, rows[owners])
 
@@ -308,7 +308,7 @@ def _find_moved_fields(
 def iterate_fields(
     array: pa.StructArray, plan: StructPlan, rows: Ints | None = None, path: str = ""
 ) -> Iterator[tuple[str, FieldPlan, pa.Array, Ints]]:
-    """Yield (path, values, message row of each value) for each field of messages and of their nested structs."""
+    """Yield (path, field, values, message row of each value) for each field of messages and their nested structs."""
     rows = np.arange(len(array)) if rows is None else rows
     for field in (*plan.fields, *plan.tagged_fields):
         values, field_path = array.field(field.json_name), f"{path}{field.name}"
@@ -350,7 +350,7 @@ def _fill_null_lengths(lengths: pa.Array) -> Ints:
 
 
 def mask_set_values(field: FieldPlan, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which values of a field differ from its default."""
+    """Return a flag for each value of a field: whether it differs from the default."""
     if field.default is None:
         return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
     if isinstance(field.default, int):
@@ -361,14 +361,18 @@ def mask_set_values(field: FieldPlan, values: pa.Array) -> np.ndarray[tuple[int]
 def count_moved_fields(
     array: pa.StructArray, before: StructPlan, after: StructPlan, add: Callable[[str, Ints, Ints], None]
 ) -> None:
-    """Count the moved fields. ``add`` receives a name of a count, message rows, and a number for each row."""
-    for field, field_after, is_lead, values, rows in _find_moved_fields(array, before, after, np.arange(len(array))):
+    """Count the fields that move into tag sections.
+
+    Args:
+        add: receives the name of a count, the rows of messages, and the number to add for each row.
+    """
+    for field, field_after, is_first, values, rows in _find_moved_fields(array, before, after, np.arange(len(array))):
         is_written = mask_set_values(field_after, values)
         one_per_row = np.ones(len(rows), np.int64)
         word = "array" if field.array else field.type
         add(word, rows, one_per_row)
         add(f"{word} set", rows[is_written], one_per_row[is_written])
-        if is_lead:
+        if is_first:
             add(LEAD, rows, one_per_row)
             add(LEAD_SET, rows[is_written], one_per_row[is_written])
         unset = rows[~is_written]

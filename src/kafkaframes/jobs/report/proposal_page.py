@@ -89,9 +89,11 @@ def _build_tiles(outcome: SizeComparison) -> Iterator[tuple[str, str, str, str]]
     for (kind,), size_totals in outcome.sum_totals_by("kind").items():
         if size_totals.messages:
             share = (
-                f"{100 * size_totals.share:.2f} % of {format_size(size_totals.before)}" if size_totals.before else ""
+                f"{100 * size_totals.saved_share:.2f} % of {format_size(size_totals.before)}"
+                if size_totals.before
+                else ""
             )
-            yield f"Saved, {kind}", f"{size_totals.saved:,} B", share, ""
+            yield f"Saved, {kind}", f"{size_totals.saved_bytes:,} B", share, ""
 
 
 def _build_changes_table(settings: ProposalSettings) -> Markup:
@@ -174,8 +176,8 @@ def _build_totals_card(name: str, title: str, rows: Sequence[_TotalsRow]) -> Mar
         _make_number_column("Count", "messages"),
         _make_number_column("Before, bytes", "before"),
         _make_number_column("After", "after"),
-        _make_number_column("Saved", "saved"),
-        TableColumn("%", _format_saved_share, lambda row: row.size_totals.share),
+        _make_number_column("Saved", "saved_bytes"),
+        TableColumn("%", _format_saved_share, lambda row: row.size_totals.saved_share),
         TableColumn("Break-even", _format_break_even, lambda row: row.size_totals.break_even_share or -1.0),
     ]
     return build_card(
@@ -220,7 +222,7 @@ def _make_number_column(name: str, attribute: str) -> TableColumn:
 
 def _format_saved_share(row: _TotalsRow) -> str:
     """Return the saved share in percent."""
-    return f"{100 * row.size_totals.share:.2f}" if row.size_totals.before else NO_VALUE_TEXT
+    return f"{100 * row.size_totals.saved_share:.2f}" if row.size_totals.before else NO_VALUE_TEXT
 
 
 def _format_break_even(row: _TotalsRow) -> str:
@@ -242,7 +244,11 @@ def _build_scale_card(settings: ProposalSettings, rows: Sequence[ByteRate]) -> d
         TableColumn("Calls/s", lambda row: f"{row.calls_per_second:g}", lambda row: row.calls_per_second),
         TableColumn("Bytes/s before", lambda row: f"{row.before:,.0f}", lambda row: row.before),
         TableColumn("After", lambda row: f"{row.after:,.0f}", lambda row: row.after),
-        TableColumn("Saved a day", lambda row: f"{row.saved * SECONDS_PER_DAY:,.0f}", lambda row: row.saved),
+        TableColumn(
+            "Saved a day",
+            lambda row: f"{row.saved_bytes_per_s * SECONDS_PER_DAY:,.0f}",
+            lambda row: row.saved_bytes_per_s,
+        ),
         TableColumn("Basis", lambda row: row.basis),
     ]
     note = (

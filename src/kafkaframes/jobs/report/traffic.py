@@ -16,7 +16,7 @@ from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traf
 from kafkaframes.errors import ErrorCode
 from kafkaframes.jobs.analyze.outcome import SizeComparison
 from kafkaframes.jobs.analyze.proposals import ProposalSettings
-from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, run_comparison_task
 from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.jobs.audit.audit import ALL, NOTHING, PART, Audit, UsageSummary, audit_uses
 from kafkaframes.jobs.audit.uses import count_uses
@@ -159,7 +159,7 @@ def make_traffic_report(
         options = CaptureOptions(table=table, columns=columns, ports=tuple(ports), apis=settings.apis)
         for batch in CaptureBatches(captures, options, is_alone=len(files) == 1) if captures else ():
             counter.update(batch.column(1).filter(batch.column(0).is_valid()).to_pylist())
-    report.kip_636 = compare_share_sizes(ComparisonTask(TrafficTask(tuple(files), ports=tuple(ports)), settings))
+    report.kip_636 = run_comparison_task(ComparisonTask(TrafficTask(tuple(files), ports=tuple(ports)), settings))
     uses = UsageSummary()
     count_uses(files, find_release(target), uses, ports=ports, apis=settings.apis)
     report.audit = audit_uses(uses, find_release(target), settings.apis)

@@ -400,7 +400,7 @@ def _draw_kip_636(report: TrafficReport) -> Markup:
         TableColumn("Count", lambda row: f"{row[1].messages:,}", lambda row: float(row[1].messages)),
         TableColumn("Before", lambda row: format_size(row[1].before), lambda row: float(row[1].before), True),
         TableColumn("After", lambda row: format_size(row[1].after), lambda row: float(row[1].after)),
-        TableColumn("Saved", lambda row: f"{row[1].saved:,} B", lambda row: float(row[1].saved)),
+        TableColumn("Saved", lambda row: f"{row[1].saved_bytes:,} B", lambda row: float(row[1].saved_bytes)),
     ]
     note = "KIP-636 makes error codes and messages tagged fields. Each response was encoded again in that form."
     return build_card("kip-636", "What KIP-636 would save", make_table(rows, fields, name="KIP-636"), note=note)
