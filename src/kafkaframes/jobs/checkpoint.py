@@ -81,7 +81,7 @@ class Checkpoint(ReprAsText):
         """``startingOffsets`` by source number if the first micro-batch is in flight, else an empty dict."""
         if not self.is_first_batch_in_flight:
             return {}
-        return {one.number: json.dumps(one.begins) for one in self.sources if one.begins is not None}
+        return {source.number: json.dumps(source.begins) for source in self.sources if source.begins is not None}
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class Checkpoint(ReprAsText):
             f"source {number}, if kafka-topic reads it next: set startingOffsets={text} until that micro-batch is done"
             for number, text in self.starting_offsets.items()
         ]
-        if len(lines) < len([one for one in self.sources if one.planned_offsets is not None]):
+        if len(lines) < len([source for source in self.sources if source.planned_offsets is not None]):
             lines.append(
                 "the query's first micro-batch is in flight, and its start offsets are not "
                 "stored: set startingOffsets to offsets in JSON"
@@ -102,8 +102,13 @@ class Checkpoint(ReprAsText):
     def to_dict(self) -> dict[str, Any]:
         """Return the contents as JSON values."""
         sources = [
-            {"number": one.number, "begins": one.begins, "planned": one.planned_offsets, "done": one.committed_offsets}
-            for one in self.sources
+            {
+                "number": source.number,
+                "begins": source.begins,
+                "planned": source.planned_offsets,
+                "done": source.committed_offsets,
+            }
+            for source in self.sources
         ]
         return {
             "queryId": self.query_id,
@@ -200,9 +205,9 @@ def convert_checkpoint(
     notes = {source.number: (begins or {}).get(source.number, source.begins) for source in checkpoint.sources}
     if target == "kafka" and checkpoint.is_first_batch_in_flight:
         missing = [
-            str(one.number)
-            for one in checkpoint.sources
-            if one.planned_offsets is not None and notes[one.number] is None
+            str(source.number)
+            for source in checkpoint.sources
+            if source.planned_offsets is not None and notes[source.number] is None
         ]
         if missing:
             raise OptionError(

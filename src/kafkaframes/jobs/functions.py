@@ -182,15 +182,15 @@ def describe_log(
             segments = [look(directory.filesystem, segment) for segment in partition.segments]
             summaries.append(summary.summarize_partition(partition, segments, is_deep=settings.deep))
     lines = [
-        f"{one.topic}-{one.partition}: offsets {one.log_start_offset:,} to {one.log_end_offset:,}, "
-        f"{count_text(len(one.segments), 'segment')}, {count_text(one.size_bytes, 'byte')}, "
-        f"{' '.join(one.sum_by_name('codecs'))}"
-        for one in summaries
+        f"{summary.topic}-{summary.partition}: offsets {summary.log_start_offset:,} to {summary.log_end_offset:,}, "
+        f"{count_text(len(summary.segments), 'segment')}, {count_text(summary.size_bytes, 'byte')}, "
+        f"{' '.join(summary.sum_by_name('codecs'))}"
+        for summary in summaries
     ]
     notes = [*_limit_lines(unreadable), *_limit_lines(decisions)]
     if reason is not None:
         notes.append(f"not merged: {reason}")
-    values: dict[str, Any] = {"partitions": [one.as_json() for one in summaries]}
+    values: dict[str, Any] = {"partitions": [summary.as_json() for summary in summaries]}
     if unreadable:
         values["unreadable"] = [finding.as_json() for finding in unreadable]
     if decisions:

@@ -301,7 +301,7 @@ def _build_frame_value(
 
 PRODUCED, FETCHED = "produced", "fetched"
 _GROUP_KEYS: Final = {
-    direction: frozenset(key for key, one in APIS_WITH_RECORDS if one == direction)
+    direction: frozenset(key for key, api_direction in APIS_WITH_RECORDS if api_direction == direction)
     for _, direction in APIS_WITH_RECORDS
 }
 

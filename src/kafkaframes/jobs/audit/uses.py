@@ -182,7 +182,7 @@ def is_log(path: str) -> bool:
     """Return whether a path is a log, not traffic: a directory with partitions, a partition, or a segment."""
     location = Path(path)
     if location.is_dir():
-        return any(one.is_dir() or one.suffix in (".index", ".timeindex") for one in location.iterdir())
+        return any(entry.is_dir() or entry.suffix in (".index", ".timeindex") for entry in location.iterdir())
     return location.suffix == ".log" and location.stem.isdecimal()
 
 

@@ -128,7 +128,9 @@ def write_converted_log(
     """Write the partitions that have a range to an empty directory. Without a selection, copy everything else too."""
     tasks: list[tuple[ConvertedPartition, SegmentTask]] = []
     keeps_transactions = settings.record_format in (None, 2)
-    selected_partitions = [one for one in log.rewritten_partitions if one.directory in ranges]
+    selected_partitions = [
+        live_partition for live_partition in log.rewritten_partitions if live_partition.directory in ranges
+    ]
     for result in selected_partitions:
         offsets = ranges[result.directory]
         filesystem, partition = split_partition(log.filesystem, result)
@@ -152,7 +154,7 @@ def write_converted_log(
             keeps_offsets = keeps_transactions and not offsets.is_limited
             _copy_small_files(log.filesystem, partition, target, report, keep_snapshots=keeps_offsets)
     if settings.is_limited:
-        log.copy_identity(directory, {one.directory for one in selected_partitions}, report)
+        log.copy_identity(directory, {live_partition.directory for live_partition in selected_partitions}, report)
     else:
         log.copy_other_entries(directory, report)
     for (entry, _), segment_result in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):

@@ -148,10 +148,10 @@ def sort_by_scala_hash(partitions: list[tuple[str, int]]) -> list[tuple[str, int
 def _compute_java_hash(topic: str, partition: int) -> int:
     """Return ``TopicPartition.hashCode`` as an unsigned number."""
     text = np.frombuffer(topic.encode("utf-16-be"), ">u2").tolist()
-    of_topic = 0
-    for unit in text:
-        of_topic = (31 * of_topic + unit) & 0xFFFFFFFF
-    return (31 * (31 + partition) + of_topic) & 0xFFFFFFFF
+    topic_hash = 0
+    for code_unit in text:
+        topic_hash = (31 * topic_hash + code_unit) & 0xFFFFFFFF
+    return (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
 
 
 # ------------------------------------------------------------------------------ group offsets as text, 2.8

@@ -245,19 +245,19 @@ def _digest_large_values(chunk: DecodedBatches, is_large: npt.NDArray[np.bool_])
 
 def _build_control_fields(chunk: DecodedBatches) -> tuple[pa.Array, dict[int, tuple[int, CorruptRecordError]]]:
     """Return the additional fields of control records, and by batch the first unreadable record with its error."""
-    of_control = chunk.batches.is_control[chunk.owners]
-    if not of_control.any():
-        return pa.nulls(len(of_control), pa.binary()), {}
-    fields: list[bytes | None] = [None] * len(of_control)
+    is_control = chunk.batches.is_control[chunk.owners]
+    if not is_control.any():
+        return pa.nulls(len(is_control), pa.binary()), {}
+    fields: list[bytes | None] = [None] * len(is_control)
     unreadable_records: dict[int, tuple[int, CorruptRecordError]] = {}
     keys, values = keys_of(chunk), values_of(chunk)
-    for row in np.flatnonzero(of_control).tolist():
+    for row in np.flatnonzero(is_control).tolist():
         try:
             kind = parse_control_type(keys.value_at(row))
-            fields_of_record: dict[str, Any] = {"control_type": kind}
+            record_fields: dict[str, Any] = {"control_type": kind}
             if kind in END_MARKER_TYPES:
-                fields_of_record["coordinator_epoch"] = parse_coordinator_epoch(values.value_at(row))
-            fields[row] = b"," + _encode_json(fields_of_record)[1:-1]
+                record_fields["coordinator_epoch"] = parse_coordinator_epoch(values.value_at(row))
+            fields[row] = b"," + _encode_json(record_fields)[1:-1]
         except CorruptRecordError as error:
             unreadable_records.setdefault(int(chunk.owners[row]), (row, error))
     return pa.array(fields, pa.binary()), unreadable_records

@@ -90,7 +90,7 @@ _FORMATTERS_BY_RECORD_TYPE: Mapping[int, Callable[[Any, bool], str]] = {
 
 def _format_common_segment_fields(result: Any, with_index: bool) -> dict[str, object]:
     """Return the texts of the fields that segments and snapshots have in common, by name."""
-    epochs = dict(sorted((one.leader_epoch, one.offset) for one in result.segment_leader_epochs))
+    epochs = dict(sorted((entry.leader_epoch, entry.offset) for entry in result.segment_leader_epochs))
     texts = {
         "segmentLeaderEpochs": f"{{{', '.join(f'{epoch}={start}' for epoch, start in epochs.items())}}}",
         "segmentSizeInBytes": result.segment_size_in_bytes,

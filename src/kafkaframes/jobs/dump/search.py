@@ -89,7 +89,7 @@ def _may_match_anywhere(column: pa.Array, plain: bytes) -> bool:
 def matching(batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = SEARCHED_FIELDS) -> pa.RecordBatch:
     """Return the rows whose key, value, header names or header values match, as ``fields`` selects."""
     result = np.zeros(batch.num_rows, np.bool_)
-    for name in (one for one in (KEY, VALUE) if one in fields):
+    for name in (payload_name for payload_name in (KEY, VALUE) if payload_name in fields):
         result |= pattern.rows_of(batch.column(name))
     if HEADERS in fields:
         result |= _match_headers(batch.column(HEADERS), pattern)

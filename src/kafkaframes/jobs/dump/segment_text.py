@@ -84,14 +84,14 @@ def _build_text_columns(
 ) -> dict[str, Any]:
     """Return the columns of the record lines, and those of their batches."""
     columns = build_record_columns(chunk)
-    of_control = chunk.batches.is_control[chunk.owners]
+    is_control = chunk.batches.is_control[chunk.owners]
     keys, values = decode(chunk) if decode else (columns["key"], columns["value"])
-    has_text = ~of_control & options.has_contents
+    has_text = ~is_control & options.has_contents
     columns |= {
         "key_text": keys.null_unless(has_text),
         "value_text": values.null_unless(has_text),
         "header_keys": render_header_keys(chunk),
-        "control_text": _format_control_records(chunk, of_control, style),
+        "control_text": _format_control_records(chunk, is_control, style),
     }
     if not chunk.batches.is_v2.all():
         columns |= _read_message_crcs(chunk) | _read_sizes(chunk, columns)
@@ -123,12 +123,12 @@ def _read_message_crcs(chunk: DecodedBatches) -> dict[str, Any]:
     return {"record_crc": crcs, "record_valid": valid}
 
 
-def _format_control_records(chunk: DecodedBatches, of_control: npt.NDArray[np.bool_], style: OutputStyle) -> pa.Array:
+def _format_control_records(chunk: DecodedBatches, is_control: npt.NDArray[np.bool_], style: OutputStyle) -> pa.Array:
     """Return the text of each control record, and null for other records."""
-    if not of_control.any():
-        return pa.nulls(len(of_control), pa.binary())
-    texts: list[bytes | None] = [None] * len(of_control)
-    for row in np.flatnonzero(of_control).tolist():
+    if not is_control.any():
+        return pa.nulls(len(is_control), pa.binary())
+    texts: list[bytes | None] = [None] * len(is_control)
+    for row in np.flatnonzero(is_control).tolist():
         texts[row] = control_text(keys_of(chunk).value_at(row), values_of(chunk).value_at(row), style).encode(
             "utf-8", "replace"
         )

@@ -111,7 +111,7 @@ def _add_units(values: dict[str, Any]) -> dict[str, Any]:
 
 def _fields_to_dict(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
     """Return the fields of a summary by name."""
-    return {one.name: getattr(value, one.name) for one in fields(value)}
+    return {entry.name: getattr(value, entry.name) for entry in fields(value)}
 
 
 def find_time_range(segments: Iterable[SegmentSummary]) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def find_time_range(segments: Iterable[SegmentSummary]) -> tuple[int, int]:
 def summarize_partition(partition: Partition, segments: list[SegmentSummary], *, is_deep: bool) -> PartitionSummary:
     """Return the summary of a partition from the summaries of its segments."""
     start = partition.log_start_offset
-    end = max((one.last_offset + 1 for one in segments if one.last_offset >= 0), default=start)
+    end = max((summary.last_offset + 1 for summary in segments if summary.last_offset >= 0), default=start)
     base_offsets = [segment.base_offset for segment in partition.segments]
     return PartitionSummary(
         topic=partition.topic,
@@ -186,9 +186,9 @@ def _read_first_and_last(filesystem: FileSystem, segment: Segment, read_at: Read
     for header in outer_batches:
         _add_codec_and_format(summary, header)
     summary.first_timestamp = min(
-        (one.base_timestamp for one in outer_batches if one.base_timestamp >= 0), default=UNKNOWN_VALUE
+        (batch.base_timestamp for batch in outer_batches if batch.base_timestamp >= 0), default=UNKNOWN_VALUE
     )
-    summary.last_timestamp = max(one.max_timestamp for one in outer_batches)
+    summary.last_timestamp = max(batch.max_timestamp for batch in outer_batches)
     summary.tail_bytes = segment.size_bytes - tail_walk.position
 
 

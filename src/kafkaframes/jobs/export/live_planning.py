@@ -55,20 +55,33 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TOPIC_T
     def plan(positions: Positions | None) -> IncrementPlan:
         with TopicLookups(options) as lookups, Consumer(**options.client) as consumer:
             all_partitions = lookups.find_partitions()
-            partitions = [one for one in all_partitions if options.row_filter.has_partition(one.topic, one.partition)]
+            partitions = [
+                partition
+                for partition in all_partitions
+                if options.row_filter.has_partition(partition.topic, partition.partition)
+            ]
             if not initial_partitions:
                 initial_partitions.update(all_partitions)
-            ids = _read_topic_ids(sorted({one.topic for one in partitions}), options.client)
+            ids = _read_topic_ids(sorted({partition.topic for partition in partitions}), options.client)
             for topic, topic_id in ids.items():
                 check_same_topic(topic, topic_id, positions, destination)
             ends = consumer.end_offsets(partitions)
             requested = lookups.find_start_offsets(all_partitions)
             starts, gaps = _resolve_start_offsets(
-                lookups, {one: requested[one] for one in partitions}, ends, positions, initial_partitions, destination
+                lookups,
+                {partition: requested[partition] for partition in partitions},
+                ends,
+                positions,
+                initial_partitions,
+                destination,
             )
             stops = _resolve_end_offsets(lookups, all_partitions, starts, ends)
             check_identity(
-                [(one.topic, one.partition) for one in partitions if starts[one] < stops[one]],
+                [
+                    (partition.topic, partition.partition)
+                    for partition in partitions
+                    if starts[partition] < stops[partition]
+                ],
                 positions,
                 make_topic_lookup(consumer, MAX_SILENCE_MS),
                 topic_ids=ids,
@@ -76,12 +89,12 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TOPIC_T
                 acceptance=acceptance_of(options.fail_on_data_loss),
             )
             tasks = [
-                replace(task, topic_id=ids.get(one.topic, ""))
-                for one in partitions
-                for task in _make_tasks(consumer, one, starts[one], stops[one], options.client)
+                replace(task, topic_id=ids.get(partition.topic, ""))
+                for partition in partitions
+                for task in _make_tasks(consumer, partition, starts[partition], stops[partition], options.client)
             ]
-        first_offsets = {(one.topic, one.partition): starts[one] for one in partitions}
-        hiding = {one: end for one, end in ends.items() if stops[one] == end}
+        first_offsets = {(partition.topic, partition.partition): starts[partition] for partition in partitions}
+        hiding = {partition: end for partition, end in ends.items() if stops[partition] == end}
         notes = LogNotes(_describe_open_transactions(hiding, options.client, destination))
         return IncrementPlan(tuple(tasks), first_offsets, ids, gaps, notes=notes)
 
@@ -104,27 +117,29 @@ def _resolve_start_offsets(
     options, partitions = lookups.options, list(requested)
     firsts = lookups.find_earliest_offsets(partitions)
     known_ends = {
-        one: None if positions is None else positions.end_of((one.topic, one.partition)) for one in partitions
+        partition: None if positions is None else positions.end_of((partition.topic, partition.partition))
+        for partition in partitions
     }
     if isinstance(options.start, GroupBound):
-        requested |= {one: end for one, end in known_ends.items() if end is not None}
+        requested |= {partition: end for partition, end in known_ends.items() if end is not None}
     if options.start != EARLIEST:
         requested |= lookups.check_retained_offsets(
-            {one: at for one, at in requested.items() if known_ends[one] is None}, ends
+            {partition: at for partition, at in requested.items() if known_ends[partition] is None}, ends
         )
     expected = {
-        one: (0 if options.start == EARLIEST else requested[one])
-        if end is None and one not in initial_partitions
+        partition: (0 if options.start == EARLIEST else requested[partition])
+        if end is None and partition not in initial_partitions
         else end
-        for one, end in known_ends.items()
+        for partition, end in known_ends.items()
     }
-    begins = {one: max(firsts[one], requested[one]) for one in partitions}
+    begins = {partition: max(firsts[partition], requested[partition]) for partition in partitions}
     gaps = tuple(
         _find_gaps(expected, begins, firsts, ends, allow_loss=not options.fail_on_data_loss, destination=destination)
     )
     row_filter = options.row_filter
     return {
-        one: row_filter.limit_range(max(begins[one], known_ends[one] or 0), ends[one])[0] for one in partitions
+        partition: row_filter.limit_range(max(begins[partition], known_ends[partition] or 0), ends[partition])[0]
+        for partition in partitions
     }, gaps
 
 
@@ -141,15 +156,17 @@ def _resolve_end_offsets(
     """
     options = lookups.options
     if options.end == LATEST:
-        bounds = {one: (starts[one], end) for one, end in ends.items()}
+        bounds = {partition: (starts[partition], end) for partition, end in ends.items()}
     else:
         requested = lookups.find_end_offsets(all_partitions)
-        bounds = lookups.limit_to_stable({one: (start, requested[one]) for one, start in starts.items()})
+        bounds = lookups.limit_to_stable(
+            {partition: (start, requested[partition]) for partition, start in starts.items()}
+        )
     stops = {}
-    for one, (start, end) in bounds.items():
-        if end > ends[one]:
-            report_loss(describe_offset_beyond_end(one, end, ends[one]), fail=options.fail_on_data_loss)
-        stops[one] = options.row_filter.limit_range(start, min(end, ends[one]))[1]
+    for partition, (start, end) in bounds.items():
+        if end > ends[partition]:
+            report_loss(describe_offset_beyond_end(partition, end, ends[partition]), fail=options.fail_on_data_loss)
+        stops[partition] = options.row_filter.limit_range(start, min(end, ends[partition]))[1]
     return stops
 
 

@@ -353,17 +353,17 @@ def sum_results(
     results: Sequence[SegmentResult], internal_topics: tuple[str, ...], output: str, seconds: float
 ) -> ExportSummary:
     """Return the totals of the segments' counts."""
-    of_topic: dict[str, list[SegmentResult]] = defaultdict(list)
+    results_by_topic: dict[str, list[SegmentResult]] = defaultdict(list)
     codecs: dict[str, RecordCounts] = defaultdict(RecordCounts)
     dropped: dict[str, RecordCounts] = defaultdict(RecordCounts)
     for result in results:
-        of_topic[result.task.topic].append(result)
+        results_by_topic[result.task.topic].append(result)
         for name, counts in result.tally.codecs.items():
             codecs[name].add_counts(counts)
         for name, counts in result.tally.dropped.items():
             dropped[name].add_counts(counts)
     return ExportSummary(
-        topics=tuple(_summarize_topic(name, topic_results) for name, topic_results in sorted(of_topic.items())),
+        topics=tuple(_summarize_topic(name, topic_results) for name, topic_results in sorted(results_by_topic.items())),
         codecs=tuple(
             CodecSummary(
                 name,

@@ -233,7 +233,7 @@ def _iterate_records(columns: Any) -> Iterator[tuple[int, ComparedRecord]]:
     for offset, timestamp, kind, key, value, headers in zip(
         *(values[name].to_pylist() for name in _COMPARED_COLUMNS), strict=True
     ):
-        pairs = tuple((one["key"], one["value"]) for one in headers or ())
+        pairs = tuple((header["key"], header["value"]) for header in headers or ())
         time_ms = timestamp if timestamp is not None and timestamp >= 0 else None
         yield offset, ComparedRecord(time_ms, kind == _LOG_APPEND_TIME, key, value, pairs)
 

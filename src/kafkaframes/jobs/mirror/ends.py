@@ -298,7 +298,9 @@ async def read_source_commits(
         if group.type.lower() in _COPIED_GROUP_TYPES and group.protocol_type in _COPIED_PROTOCOLS:
             committed_offsets = await admin.group_offsets(group.group_id)
             partition_offsets = {
-                partition: one for partition, one in committed_offsets.items() if partition in partitions
+                partition: committed_offset
+                for partition, committed_offset in committed_offsets.items()
+                if partition in partitions
             }
             if partition_offsets:
                 commits[group.group_id] = partition_offsets

@@ -158,9 +158,9 @@ class _MirrorRun:
         writer = None if target is None else self._make_writer(stack, target, keeps_offsets)
         if target is not None:
             reading["max.partition.fetch.bytes"] = MAX_FETCH_BYTES
-            of_source = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
-            of_copy = AsyncConsumer(**{**reading, **target, "isolation.level": "read_uncommitted"})
-            self.readers = await stack.enter_async_context(of_source), await stack.enter_async_context(of_copy)
+            source_reader = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
+            copy_reader = AsyncConsumer(**{**reading, **target, "isolation.level": "read_uncommitted"})
+            self.readers = await stack.enter_async_context(source_reader), await stack.enter_async_context(copy_reader)
         if isinstance(writer, OffsetMappingWriter) and is_directory(self.source):
             names = [topic.name for topic in selected_topics]
             states, notes = await asyncio.to_thread(replay_transactions, self.source, names)
@@ -259,7 +259,11 @@ class _MirrorRun:
         partitions = self._partitions_of(selected_topics)
         starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
         if isinstance(writer, OffsetMappingWriter):
-            stable = {one: state.last_stable_offset for one, state in writer.transactions.items() if state.open}
+            stable = {
+                topic_partition: state.last_stable_offset
+                for topic_partition, state in writer.transactions.items()
+                if state.open
+            }
             ends = {partition: min(end, stable.get(partition, end)) for partition, end in ends.items()}
         for topic in selected_topics:
             self._set_size_limits(topic, writer)
@@ -545,7 +549,9 @@ class _MirrorRun:
         topic_id = UUID(topic.topic_id)
         if self.source_ids.get(topic.name, topic_id) == topic_id:
             return
-        for partition in [one for one in self.reports if one.topic == topic.name]:
+        for partition in [
+            copied_partition for copied_partition in self.reports if copied_partition.topic == topic.name
+        ]:
             if (task := self.writing.get(partition)) is not None:
                 await task
             await self._compare_again(partition, consumer, writer)
@@ -574,7 +580,9 @@ class _MirrorRun:
         partitions = dict.fromkeys(self.reports, EARLIEST)
         starts = await admin.list_offsets(partitions)
         starts |= {
-            one: max(starts[one], report.from_offset) for one, report in self.reports.items() if not report.resumed
+            topic_partition: max(starts[topic_partition], report.from_offset)
+            for topic_partition, report in self.reports.items()
+            if not report.resumed
         }
         for partition, report in self.reports.items():
             if report.until_offset >= self.ends[partition]:

@@ -49,22 +49,28 @@ async def resolve_ranges(
     ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
     if isinstance(start, GroupBound):
         commits = await admin.group_offsets(start.group_id, partitions)
-        first_offsets = {one: commits[one].offset if one in commits else NO_START for one in partitions}
+        first_offsets = {
+            partition: commits[partition].offset if partition in commits else NO_START for partition in partitions
+        }
     else:
         first_offsets = await _resolve_offsets(admin, "start", start, partitions, ends)
-        first_offsets = {one: NO_START if at == ranges.EARLIEST else at for one, at in first_offsets.items()}
+        first_offsets = {
+            partition: NO_START if offset == ranges.EARLIEST else offset for partition, offset in first_offsets.items()
+        }
     end_offsets = dict.fromkeys(partitions, NO_END)
     if end != ranges.LATEST:
         end_offsets |= await _resolve_offsets(admin, "end", end, partitions, dict.fromkeys(partitions, NO_END))
     is_shared = isinstance(start, int | TimeBound | GroupBound) and isinstance(end, int | TimeBound)
     result = {}
-    for one in partitions:
+    for partition in partitions:
         # One offset applies to all partitions, and this one is empty: it has lost no records.
-        if is_shared and firsts[one] == ends[one]:
-            result[one] = ALL_OFFSETS
+        if is_shared and firsts[partition] == ends[partition]:
+            result[partition] = ALL_OFFSETS
             continue
-        _check_loss(_name_of(one), first_offsets[one], end_offsets[one], firsts[one], ends[one])
-        result[one] = OffsetRange(first_offsets[one], end_offsets[one])
+        _check_loss(
+            _name_of(partition), first_offsets[partition], end_offsets[partition], firsts[partition], ends[partition]
+        )
+        result[partition] = OffsetRange(first_offsets[partition], end_offsets[partition])
     return result
 
 
@@ -76,7 +82,7 @@ async def _resolve_offsets(
     latest: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """Return the offset of a bound in each partition. A time is looked up in the source."""
-    names = [_name_of(one) for one in partitions]
+    names = [_name_of(partition) for partition in partitions]
     times = ranges.expand_bound(setting, bound, names) if isinstance(bound, TimeBound) else {}
     found_offsets = (
         await admin.list_offsets({TopicPartition(*name): time for name, time in times.items()}) if times else {}
@@ -145,4 +151,4 @@ def check_partition_numbers(numbers: frozenset[int] | None, partitions: Collecti
         OptionError: no topic has a partition with this number.
     """
     if numbers is not None:
-        ranges.check_partitions(numbers, {one.partition for one in partitions})
+        ranges.check_partitions(numbers, {partition.partition for partition in partitions})

@@ -90,7 +90,7 @@ def draw_transactions(report: LogReport) -> Markup:
     if not result.count:
         return build_card("transactions", title, format_empty_text("No batch belongs to a transaction."), wide=True)
     topics = sorted(
-        (one for one in report.topics if one.transactions.count),
+        (topic_report for topic_report in report.topics if topic_report.transactions.count),
         key=lambda entry: (-entry.transactions.count, entry.name),
     )
     kinds = (("committed", "good"), ("aborted", "warn"), ("open", "bad"))
@@ -222,9 +222,12 @@ def draw_replicas(report: LogReport) -> Markup:
     for entry in report.copies:
         groups.setdefault((entry.topic, entry.partition), []).append(entry)
     shown_copies = [
-        one for group in groups.values() if any(copy.verdict != copies.SAME for copy in group) for one in group
+        copy_report
+        for group in groups.values()
+        if any(copy.verdict != copies.SAME for copy in group)
+        for copy_report in group
     ]
-    verdict_counts = Counter(one.verdict for one in report.copies)
+    verdict_counts = Counter(copy_report.verdict for copy_report in report.copies)
     parts = [
         ChartPart(color, verdict_counts[verdict], words)
         for verdict, (color, words) in _VERDICT_BADGES.items()

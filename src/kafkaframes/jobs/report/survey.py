@@ -286,22 +286,22 @@ def _survey_segments(directories: list[LogDirectory], measured_logs: list[Measur
     several copies.
     """
     survey = SurveyResult()
-    single_logs = {one.partition.directory: one for one in measured_logs if one.merged_log is None}
-    partitions = [one for directory in directories for one in directory.partitions]
-    views = [one for one in measured_logs if one.merged_log is not None]
-    merged_tasks = [MeasureTask(one.filesystem, segment) for one in views for segment in one.partition.segments]
+    single_logs = {item.partition.directory: item for item in measured_logs if item.merged_log is None}
+    partitions = [item for directory in directories for item in directory.partitions]
+    views = [item for item in measured_logs if item.merged_log is not None]
+    merged_tasks = [MeasureTask(item.filesystem, segment) for item in views for segment in item.partition.segments]
     results: Iterator[Measured] = iter(())
 
     def measure_tasks(_: object, verify_tasks: Iterable[verify.VerifyTask]) -> Iterator[SegmentFacts]:
         nonlocal results
         is_measured = (
-            one.directory in single_logs and index < len(one.segments)
-            for one in partitions
-            for index in range(len(one.segments) + len(one.kraft_snapshots))
+            item.directory in single_logs and index < len(item.segments)
+            for item in partitions
+            for index in range(len(item.segments) + len(item.kraft_snapshots))
         )
         tasks = [
-            MeasureTask(filesystem, one, want)
-            for (filesystem, one, *_), want in zip(verify_tasks, is_measured, strict=True)
+            MeasureTask(filesystem, item, want)
+            for (filesystem, item, *_), want in zip(verify_tasks, is_measured, strict=True)
         ]
         results = iter(run(measure_segment, tasks + merged_tasks))
         for partition in partitions:
@@ -311,13 +311,13 @@ def _survey_segments(directories: list[LogDirectory], measured_logs: list[Measur
             yield from (facts for facts, _ in result)
 
     survey.findings = verify.verify(directories, run=measure_tasks).findings
-    positions = {(one.file, one.position) for one in survey.findings}
+    positions = {(item.file, item.position) for item in survey.findings}
     survey.findings += [
         _make_loss_finding(loss) for loss in survey.losses if (loss.file, loss.position) not in positions
     ]
     for entry in views:
         _add_result(survey, entry, [next(results) for _ in entry.partition.segments])
-    survey.findings += [finding for one in measured_logs for finding in one.findings]
+    survey.findings += [finding for item in measured_logs for finding in item.findings]
     _count_errors(survey)
     return survey
 

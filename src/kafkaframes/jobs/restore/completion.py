@@ -78,7 +78,9 @@ class DirectoryCompleter:
         Raises:
             LogDirError: a file cannot be written.
         """
-        logs = {TopicPartition(one.topic, one.partition): one.log_offsets for one in self._report.partitions}
+        logs = {
+            TopicPartition(report.topic, report.partition): report.log_offsets for report in self._report.partitions
+        }
         if self._settings.bootstrap != KRAFT:
             if commits:
                 write_files(directory, iter([(GROUP_OFFSETS_CSV, format_csv(commits).encode())]))

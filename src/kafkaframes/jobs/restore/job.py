@@ -125,7 +125,7 @@ def restore_segments(
     if dry_run:
         _RestoreRun(directories, settings, report, now_ms, new_id, storage).fill_preview()
         return report
-    atomic.reject_nested_destination(target, [*source_paths, *(one.path for one in directories)])
+    atomic.reject_nested_destination(target, [*source_paths, *(directory.path for directory in directories)])
     return run_once(
         report,
         lambda directory: _RestoreRun(directories, settings, report, now_ms, new_id, storage).write_output(

@@ -276,9 +276,9 @@ def _choose_topic_ids(
     """
     by_topic: dict[str, dict[str, str]] = {}
     for source, (_, partition) in copies.items():
-        of_topic = by_topic.setdefault(source.topic, {})
+        directories_of_topic = by_topic.setdefault(source.topic, {})
         if partition.metadata is not None:
-            of_topic.setdefault(partition.metadata.topic_id, partition.directory)
+            directories_of_topic.setdefault(partition.metadata.topic_id, partition.directory)
     topic_ids = dict(settings.topic_ids)
     if unknown := topic_ids.keys() - {settings.new_name(topic) for topic in by_topic}:
         raise OptionError(f"`topic_ids` has an id for {', '.join(sorted(unknown))}, which is not restored")

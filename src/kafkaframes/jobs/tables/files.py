@@ -263,7 +263,9 @@ def _add_partition_columns(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.Re
         "topic": pa.DictionaryArray.from_arrays(is_present, pa.array([name[0]], pa.string())),
         "partition": pa.repeat(pa.scalar(name[1], pa.int32()), rows.num_rows),
     }
-    return pa.RecordBatch.from_pydict(columns | {one: rows.column(one) for one in rows.schema.names})
+    return pa.RecordBatch.from_pydict(
+        columns | {column_name: rows.column(column_name) for column_name in rows.schema.names}
+    )
 
 
 def _read_bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
