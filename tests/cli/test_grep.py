@@ -21,7 +21,7 @@ import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.names import SEARCHED_FIELDS
-from kafkaframes.jobs.dump.search import Pattern, matching
+from kafkaframes.jobs.dump.search import Pattern, select_matching_rows
 
 SHOP = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -58,7 +58,11 @@ def test_the_rows_are_those_of_a_search_in_plain_python(rows, text, ignores_case
         searched_parts += [part for k, v in headers for part in (k.encode(), v)] if "headers" in places else []
         return any(part is not None and pattern.search(part) for part in searched_parts)
 
-    matching_rows = matching(batch, Pattern.of(text, ignores_case=ignores_case), places).column("row").to_pylist()
+    matching_rows = (
+        select_matching_rows(batch, Pattern.from_text(text, ignores_case=ignores_case), places)
+        .column("row")
+        .to_pylist()
+    )
     assert matching_rows == [number for number, row in enumerate(rows) if number >= skip and has(row)]
 
 
@@ -105,7 +109,7 @@ def test_lines_are_printable_and_limits_hold(log):
 
 def test_mistakes_and_damage_are_told(log):
     with pytest.raises(OptionError, match="not a regular expression"):
-        Pattern.of("(")
+        Pattern.from_text("(")
     path = log / "t-0" / f"{0:020}.log"
     raw = bytearray(path.read_bytes())
     raw[-3] ^= 1

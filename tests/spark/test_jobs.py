@@ -9,7 +9,7 @@ import pytest
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.compact.key_search import prove_gone
+from kafkaframes.jobs.compact.key_search import search_for_key
 from kafkaframes.jobs.compact.stages import SecondPassTask
 from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
@@ -43,7 +43,7 @@ def test_conversion_and_compaction_equal_those_of_one_process(spark, tmp_path):
     there = compact(str(tmp_path / "here"), tmp_path / "compact-there", settings, topics=["*"], run=run)
     assert there.partitions == here.partitions
     assert contents(tmp_path / "compact-there") == contents(tmp_path / "compact-here")
-    assert prove_gone(str(tmp_path / "here"), b"no such key", run=run).is_gone
+    assert search_for_key(str(tmp_path / "here"), b"no such key", run=run).is_gone
 
 
 @pytest.mark.parametrize("as_kafka", [False, True])

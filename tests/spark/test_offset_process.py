@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from kafkaframes.client import TopicPartition
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.driver_process import control
-from kafkaframes.jobs.driver_process.serving import is_running
+from kafkaframes.jobs.driver_process.serving import is_process_running
 from kafkaframes.scan.topic.shares import PartitionRange, divide_among_tasks
 from kafkaframes.spark.options import parse_topic_options
 from kafkaframes.spark.sources import execution_offsets, offset_process
@@ -219,6 +219,6 @@ def test_an_unused_service_ends(monkeypatch):
         assert service.should_exit()
         service.handle_request({"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False})
         assert not service.should_exit()
-        assert is_running(os.getpid())
+        assert is_process_running(os.getpid())
     finally:
         service.close()

@@ -266,7 +266,7 @@ def compact_command(
                     storage=settings.storage,
                 )
         if prove_gone is not None:
-            proof = key_search.prove_gone(
+            proof = key_search.search_for_key(
                 to or choose_source(sources), _parse_key(prove_gone), run=run, storage=settings.storage
             )
     _print_compaction_result(report, proof, as_json=as_json)

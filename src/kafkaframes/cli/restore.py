@@ -100,7 +100,7 @@ def _add_topic_ids_from_file(path: str, settings: RestoreSettings) -> RestoreSet
     ids = read_topic_ids(text, file=path)
     old_names = {new_name: old_name for old_name, new_name in settings.topic_map}
     topics = settings.topic_names or tuple(old_names.get(name, name) for name in ids)
-    topics_to_restore = {settings.new_name(name) for name in topics}
+    topics_to_restore = {settings.rename_topic(name) for name in topics}
     selected_ids = tuple((name, topic_id) for name, topic_id in ids.items() if name in topics_to_restore)
     return replace(settings, topics=topics, topic_ids=(*selected_ids, *settings.topic_ids))
 

@@ -201,7 +201,7 @@ def grep_log(
 
     check_choice("isolation", isolation, ISOLATIONS)
     settings = GrepSettings(
-        pattern=Pattern.of(pattern, is_plain=fixed_strings, ignores_case=ignore_case),
+        pattern=Pattern.from_text(pattern, is_plain=fixed_strings, ignores_case=ignore_case),
         fields=(fields,) if isinstance(fields, str) else tuple(fields),
         max_count=max_count,
         selection=Selection(
@@ -245,7 +245,7 @@ def prove_key_gone(
         LogDirError: a path does not exist or does not contain a log.
         OptionError: ``paths`` is empty, or the key is not bytes.
     """
-    from kafkaframes.jobs.compact.key_search import prove_gone
+    from kafkaframes.jobs.compact.key_search import search_for_key
     from kafkaframes.storage.files.filesystem import storage_options
 
     if not isinstance(key, bytes):
@@ -254,5 +254,5 @@ def prove_key_gone(
     if not path_list:
         raise OptionError("`paths` is empty; expected logs")
     source = path_list[0] if len(path_list) == 1 else path_list
-    report = prove_gone(source, key, storage=storage_options(key_files, follow_links=follow_links))
+    report = search_for_key(source, key, storage=storage_options(key_files, follow_links=follow_links))
     return JobResult(report, report.to_dict(), tuple(map(escape_unprintable, report.lines)))

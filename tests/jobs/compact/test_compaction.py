@@ -7,7 +7,7 @@ import pytest
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.compact.key_search import prove_gone
+from kafkaframes.jobs.compact.key_search import search_for_key
 from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.cleaner import CleanerSettings
@@ -98,16 +98,16 @@ def test_a_damaged_log_leaves_no_output(source, tmp_path):
     with pytest.raises(LogDirError, match="CRC"):
         compact(str(source), tmp_path / "out", SETTINGS)
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
-    proof = prove_gone(str(source), b"nowhere")
+    proof = search_for_key(str(source), b"nowhere")
     assert not proof.is_gone
     assert [(path, position) for path, position, _ in proof.unread] == [(str(file), 0)]
 
 
 def test_a_key_is_found_or_proven_gone(source, tmp_path):
-    proof = prove_gone(str(source), b"b")
+    proof = search_for_key(str(source), b"b")
     assert [(Path(file).name, offset) for file, offset in proof.records] == [(f"{0:020}.log", 1), (f"{3:020}.log", 3)]
-    proof = prove_gone(str(source), b"bb")
+    proof = search_for_key(str(source), b"bb")
     assert proof.is_gone
     assert proof.files == 5
     (source / "users-0" / f"{9:020}.log.deleted").write_bytes(build_records({"key": [b"bb"], "value": [b""]}))
-    assert prove_gone(str(source), b"bb").records == ((str(source / "users-0" / f"{9:020}.log.deleted"), 0),)
+    assert search_for_key(str(source), b"bb").records == ((str(source / "users-0" / f"{9:020}.log.deleted"), 0),)

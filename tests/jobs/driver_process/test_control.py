@@ -22,26 +22,26 @@ def top(monkeypatch, tmp_path_factory):
 
 
 def test_a_folder_that_other_users_can_enter_is_skipped(top):
-    first = control.socket_path("a").parent
+    first = control.make_socket_path("a").parent
     assert first.name == f"kafkaframes-{os.getuid()}"
     assert first.stat().st_mode & 0o777 == 0o700
     first.chmod(0o755)  # like one that another user has created before
-    second = control.socket_path("a").parent
-    assert (second, control.socket_path("a")) == (top / f"{first.name}-1", control.socket_path("a"))
+    second = control.make_socket_path("a").parent
+    assert (second, control.make_socket_path("a")) == (top / f"{first.name}-1", control.make_socket_path("a"))
     second.rmdir()
     second.symlink_to(top)  # not followed
-    third = control.socket_path("a").parent
+    third = control.make_socket_path("a").parent
     assert third == top / f"{first.name}-2"
     third.rmdir()
     third.write_text("a file")
-    assert control.socket_path("a").parent == top / f"{first.name}-3"
+    assert control.make_socket_path("a").parent == top / f"{first.name}-3"
 
 
 def test_no_usable_folder_is_an_error_that_names_them(top):
     for n in range(10):
         (top / (f"kafkaframes-{os.getuid()}" + (f"-{n}" if n else ""))).mkdir(mode=0o755)
     with pytest.raises(KafkaframesError, match=r"none of .*kafkaframes-\d+ to .*-9 is a directory that only user"):
-        control.socket_path("a")
+        control.make_socket_path("a")
 
 
 @pytest.mark.parametrize("length", [60, 61])
@@ -55,7 +55,7 @@ def test_a_temporary_directory_with_a_long_path_is_an_error_that_names_tmpdir(mo
     )
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(KafkaframesError, match=message):
-        control.socket_path("a")
+        control.make_socket_path("a")
 
 
 def refuse(*_, **__):
@@ -63,11 +63,13 @@ def refuse(*_, **__):
 
 
 def test_a_lock_that_is_never_released_is_an_error_that_names_its_process(top, monkeypatch):
-    path = control.socket_path("a")
+    path = control.make_socket_path("a")
     monkeypatch.setattr(control, "LOCK_TIMEOUT_S", 0.2)
     with (
         control.hold_lock(path),
-        pytest.raises(KafkaframesError, match=rf"process {os.getpid()} has held the lock {control.lock_path(path)}"),
+        pytest.raises(
+            KafkaframesError, match=rf"process {os.getpid()} has held the lock {control.make_lock_path(path)}"
+        ),
         control.hold_lock(path),
     ):
         pass
@@ -99,7 +101,7 @@ class Slow:
 def test_a_slow_process_is_waited_for_and_errors_are_returned(top, monkeypatch):
     monkeypatch.setattr(serving, "CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(control, "HEARTBEAT_INTERVAL_S", 0.05)
-    path, ready, answering = control.socket_path("slow"), threading.Event(), Slow(2.2)
+    path, ready, answering = control.make_socket_path("slow"), threading.Event(), Slow(2.2)
     with ThreadPoolExecutor() as pool:
         serving_thread = pool.submit(serving.serve, path, answering, ready.set)
         assert ready.wait(60)

@@ -255,8 +255,8 @@ def test_a_plan_of_an_interrupted_journal_line_is_skipped(tmp_path):
         '{"plan": {"starts": {"t": {"0": 3}}, "topic_ids": {}, "gaps": []}}\n{"plan": {"st'
     )
     contents = topic_export.read_contents(str(tmp_path))
-    assert contents.end_of(("t", 0)) == 3
-    assert contents.end_of(("t", 1)) is None
+    assert contents.find_end(("t", 0)) == 3
+    assert contents.find_end(("t", 1)) is None
 
 
 def run_command(*arguments):

@@ -29,5 +29,5 @@ def test_a_column_added_by_another_writer_is_a_race(tmp_path, latest):
     with pytest.raises(CommitConflictError):
         table.commit_files(wider, state)
     table.commit_files(wider, table.read_state())
-    assert table.read_state().end_of(("t", 0)) == 9
+    assert table.read_state().find_end(("t", 0)) == 9
     assert table.has_committed("two", since=None)

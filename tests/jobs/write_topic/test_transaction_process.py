@@ -28,9 +28,9 @@ from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.driver_process import control as driver_control
 from kafkaframes.jobs.driver_process import serving
 from kafkaframes.jobs.driver_process.control import hold_lock
-from kafkaframes.jobs.driver_process.serving import is_running, serve
+from kafkaframes.jobs.driver_process.serving import is_process_running, serve
 from kafkaframes.jobs.write_topic import process_control, transaction_process
-from kafkaframes.jobs.write_topic.process_control import TransactionProcess, compute_options_digest, socket_path
+from kafkaframes.jobs.write_topic.process_control import TransactionProcess, compute_options_digest, make_socket_path
 from kafkaframes.jobs.write_topic.transaction_process import AttemptRunner
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
 from kafkaframes.spark.options import parse_topic_write_options
@@ -71,7 +71,7 @@ def make_transaction(broker, tmp_path):
 @contextmanager
 def serve_on_threads(control):
     """Serve on threads of this process, until the end of the block."""
-    path = socket_path(control.checkpoint)
+    path = make_socket_path(control.checkpoint)
     with AttemptRunner(control) as holder:
         ready, should_exit = threading.Event(), threading.Event()
         holder.should_exit = should_exit.is_set
@@ -232,11 +232,11 @@ def mine():
 def wait_until_gone(pids):
     """Wait until processes have ended."""
     deadline = time.monotonic() + 60
-    while any(map(is_running, pids)) and time.monotonic() < deadline:
+    while any(map(is_process_running, pids)) and time.monotonic() < deadline:
         for process in driver_control._STARTED_PROCESSES:
             process.poll()
         time.sleep(0.02)
-    return not any(map(is_running, pids))
+    return not any(map(is_process_running, pids))
 
 
 def test_the_process_is_started_once_and_leaves_no_visible_rows_if_killed(control, monkeypatch):
@@ -259,7 +259,7 @@ def test_the_process_is_started_once_and_leaves_no_visible_rows_if_killed(contro
     [holder] = mine()
     parent.communicate(b"\n")  # as after Spark has ended
     assert wait_until_gone([holder])
-    assert not socket_path(control.checkpoint).exists()
+    assert not make_socket_path(control.checkpoint).exists()
 
 
 def test_other_options_for_the_same_checkpoint_end_the_process_and_its_open_transaction(control, monkeypatch):
@@ -276,12 +276,12 @@ def test_other_options_for_the_same_checkpoint_end_the_process_and_its_open_tran
     assert values(control) == WANTED
     parent.communicate(b"\n")
     assert wait_until_gone([holder])
-    assert not list(socket_path(control.checkpoint).parent.iterdir())
+    assert not list(make_socket_path(control.checkpoint).parent.iterdir())
 
 
 def test_a_sink_that_waits_for_its_cluster_does_not_delay_other_sinks(control, broker, tmp_path):
     other = replace(control, checkpoint=f"{control.checkpoint}2")
-    with hold_lock(socket_path(control.checkpoint)), serve_on_threads(other):
+    with hold_lock(make_socket_path(control.checkpoint)), serve_on_threads(other):
         other.announce_tasks("one")
 
 
@@ -320,7 +320,7 @@ def test_a_process_without_its_socket_ends_and_releases_its_port(control, monkey
     sink = replace(control, options=replace(control.options, driver_port=free_port()))
     counts = plain(write_rows(work_of(sink, "one"), 0, iter([ROWS])))
     [first] = mine()
-    for file in socket_path(sink.checkpoint).parent.iterdir():  # like systemd-tmpfiles
+    for file in make_socket_path(sink.checkpoint).parent.iterdir():  # like systemd-tmpfiles
         file.unlink()
     write(sink, "two")
     assert wait_until_gone([first])

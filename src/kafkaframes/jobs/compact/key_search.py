@@ -67,7 +67,7 @@ class KeySearchResult:
         return [*records, *unread, f"{verdict}; {files}"]
 
 
-def prove_gone(
+def search_for_key(
     path: Source, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None
 ) -> KeySearchResult:
     """Search for a key in every record below ``path``, including snapshots, temporary files and renamed segments.

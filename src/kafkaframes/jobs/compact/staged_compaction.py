@@ -23,7 +23,7 @@ import numpy as np
 
 from kafkaframes.jobs.compact.stages import (
     AssembleTask,
-    CollectFactsTask,
+    CollectTransactionsTask,
     CompactionPlanTask,
     CopyTask,
     FirstPassResult,
@@ -143,12 +143,12 @@ class StagedCompaction:
     fits: bool = True
     tally: CleaningStatistics = field(default_factory=CleaningStatistics)
     _chunks: list[LogChunk] = field(default_factory=list)
-    _has_facts: list[bool] = field(default_factory=list)
+    _has_transactions: list[bool] = field(default_factory=list)
     _states: list[CleanedTransactions] = field(default_factory=list)
 
     @property
     def is_splittable(self) -> bool:
-        """Whether many workers can clean the partition, according to the steps that are finished."""
+        """Whether many workers can clean the partition, as far as the finished steps show."""
         return self.rises and self.fits
 
     @property
@@ -179,20 +179,20 @@ class StagedCompaction:
         """Yield the tasks of each step, and receive their results. End early if the partition cannot be split."""
         sources = yield from self._divide_segments()
         yield from self._split_into_chunks(sources)
-        walks = yield from self._run_first_pass()
+        first_pass_results = yield from self._run_first_pass()
         if self.rises:
-            verdicts = yield from self._select_remaining_entries(walks)
-            yield from self._rewrite(walks, verdicts)
+            verdicts = yield from self._select_remaining_entries(first_pass_results)
+            yield from self._rewrite(first_pass_results, verdicts)
 
     def _divide_segments(self) -> Steps[list[SourceSegment]]:
         """Divide segments that are larger than a task's share, at batch boundaries."""
         sources = make_segment_sources(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
         size = choose_part_bytes(sources, self._count_shares(sources))
         large_segments = [source for source in sources if is_too_large(source, size)]
-        answers = yield [DivideTask(self.job.filesystem, source.segment, size) for source in large_segments]
+        task_results = yield [DivideTask(self.job.filesystem, source.segment, size) for source in large_segments]
         boundaries = {
             source.segment.path: task_boundaries
-            for source, task_boundaries in zip(large_segments, answers, strict=True)
+            for source, task_boundaries in zip(large_segments, task_results, strict=True)
         }
         return [part for source in sources for part in divide_segment(source, boundaries.get(source.segment.path, ()))]
 
@@ -205,22 +205,34 @@ class StagedCompaction:
             for number, (run, end) in enumerate(zip(runs, ends, strict=True))
         ]
         aborted_transactions = self._aborted_transactions
-        self._has_facts = yield [CollectFactsTask(chunk) for chunk in self._chunks] if aborted_transactions else []
-        track_task = TrackTransactionsTask(tuple(self._chunks), tuple(self._has_facts), aborted_transactions)
+        self._has_transactions = (
+            yield [CollectTransactionsTask(chunk) for chunk in self._chunks] if aborted_transactions else []
+        )
+        track_task = TrackTransactionsTask(tuple(self._chunks), tuple(self._has_transactions), aborted_transactions)
         states_list = yield [track_task] if aborted_transactions else []
         self._states = states_list[0] if states_list else [CleanedTransactions() for _ in self._chunks]
 
     def _run_first_pass(self) -> Steps[list[FirstPassResult]]:
         """Run the first pass over the chunks, and check that offsets increase."""
-        first_dirty, collects, work_split = self.plan.first_dirty_offset, not self._aborted_transactions, self.limits
+        first_dirty, collects_headers, work_split = (
+            self.plan.first_dirty_offset,
+            not self._aborted_transactions,
+            self.limits,
+        )
         chunk_results: list[FirstPassResult] = yield [
             FirstPassTask(
-                chunk, first_dirty, state, collects, work_split.secret, self._bucket_count, work_split.run_entries
+                chunk,
+                first_dirty,
+                state,
+                collects_headers,
+                work_split.secret,
+                self._bucket_count,
+                work_split.run_entries,
             )
             for chunk, state in zip(self._chunks, self._states, strict=True)
         ]
-        if collects:
-            self._has_facts = [one.has_facts for one in chunk_results]
+        if collects_headers:
+            self._has_transactions = [chunk_result.has_transactions for chunk_result in chunk_results]
         last = -1
         for chunk, chunk_result in zip(self._chunks, chunk_results, strict=True):
             is_ascending = chunk_result.first_offset > last or chunk_result.first_offset < 0
@@ -230,41 +242,44 @@ class StagedCompaction:
             last = max(last, chunk_result.last_offset)
         return chunk_results
 
-    def _select_remaining_entries(self, walks: list[FirstPassResult]) -> Steps[Verdicts]:
-        """Decide which entries remain, by ranges of buckets, and track the transactions of the whole partition."""
+    def _select_remaining_entries(self, first_pass_results: list[FirstPassResult]) -> Steps[Verdicts]:
+        """Decide which entries remain, a task for each range of buckets, and track the partition's transactions."""
         entries = tuple(
-            (str(chunk.path_of("entries")), walk.runs) for chunk, walk in zip(self._chunks, walks, strict=True)
+            (str(chunk.path_of("entries")), chunk_result.runs)
+            for chunk, chunk_result in zip(self._chunks, first_pass_results, strict=True)
         )
         total = sum(sum(runs) for _, runs in entries)
         count = min(self._bucket_count, self.limits.count_tasks(total, self.limits.judge_entries))
-        bounds = [self._bucket_count * number // count for number in range(count + 1)]
-        verdicts = tuple((str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bounds))
+        bucket_bounds = [self._bucket_count * number // count for number in range(count + 1)]
+        verdicts = tuple(
+            (str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bucket_bounds)
+        )
         size = total * _LOG_BYTES_PER_ENTRY // count
         tasks: list[StageTask] = [
             JudgeTask(entries, path, self._bucket_count, first, end, size) for path, first, end in verdicts
         ]
-        if any(self._has_facts):
-            tasks.append(TrackTransactionsTask(tuple(self._chunks), tuple(self._has_facts), None))
-        answers = yield tasks
-        self._states = answers[-1] or [CleanedTransactions() for _ in self._chunks]
+        if any(self._has_transactions):
+            tasks.append(TrackTransactionsTask(tuple(self._chunks), tuple(self._has_transactions), None))
+        task_results = yield tasks
+        self._states = task_results[-1] or [CleanedTransactions() for _ in self._chunks]
         return verdicts
 
-    def _rewrite(self, walks: list[FirstPassResult], verdicts: Verdicts) -> Steps[None]:
+    def _rewrite(self, first_pass_results: list[FirstPassResult], verdicts: Verdicts) -> Steps[None]:
         """Write the remaining records of the chunks, copy unchanged segments, and join the parts."""
         groups = group_segments(self.plan.segments_between(0, self.end_offset), self.settings, self.end_offset)
         group_base_offsets = {
             segment.base_offset: segment_group[0].base_offset for segment_group in groups for segment in segment_group
         }
-        tasks = list(self._list_rewrite_tasks(group_base_offsets, walks, verdicts))
+        tasks = list(self._list_rewrite_tasks(group_base_offsets, first_pass_results, verdicts))
         rewrite_results: list[SecondPassResult | None] = (
             yield [*tasks, self._make_copy_task(group_base_offsets)] if self.job.writes else tasks
         )
         parts: dict[int, list[OutputPart]] = {}
-        for rewritten_segment in filter(None, rewrite_results):
-            for part in rewritten_segment.parts:
+        for chunk_result in filter(None, rewrite_results):
+            for part in chunk_result.parts:
                 parts.setdefault(part.base_offset, []).append(part)
-            self.tally.add(rewritten_segment.tally)
-            self.fits = self.fits and not rewritten_segment.overflows
+            self.tally.add(chunk_result.tally)
+            self.fits = self.fits and not chunk_result.overflows
         if self.fits and self.job.writes:
             sizes: list[int] = yield [
                 AssembleTask(
@@ -280,17 +295,21 @@ class StagedCompaction:
             self.tally.bytes_written += sum(sizes)
 
     def _list_rewrite_tasks(
-        self, group_of: Mapping[int, int], walks: list[FirstPassResult], verdicts: Verdicts
+        self, new_base_offsets: Mapping[int, int], first_pass_results: list[FirstPassResult], verdicts: Verdicts
     ) -> Iterator[StageTask]:
-        """Yield the tasks of the second pass. ``group_of``: the new segment's base offset by the old one."""
-        for chunk, state, walk in zip(self._chunks, self._states, walks, strict=True):
-            bases = (group_of.get(source.segment.base_offset) for source in chunk.sources)
+        """Yield the tasks of the second pass.
+
+        Args:
+            new_base_offsets: base offset of the new segment, by the base offset of the old one.
+        """
+        for chunk, state, chunk_result in zip(self._chunks, self._states, first_pass_results, strict=True):
+            bases = (new_base_offsets.get(source.segment.base_offset) for source in chunk.sources)
             counts = Counter(base for base in bases if base is not None)
             if counts:
                 yield SecondPassTask(
                     chunk,
                     tuple(counts.items()),
-                    walk.runs,
+                    chunk_result.runs,
                     verdicts,
                     self._bucket_count,
                     self.end_offset,
@@ -300,9 +319,9 @@ class StagedCompaction:
                     self.job.writes,
                 )
 
-    def _make_copy_task(self, group_of: Mapping[int, int]) -> StageTask:
+    def _make_copy_task(self, new_base_offsets: Mapping[int, int]) -> StageTask:
         """Return the task that copies the files of segments that the cleaning does not change."""
-        job, old_bases, rewritten_bases = self.job, frozenset(group_of), frozenset(group_of.values())
+        job, old_bases, rewritten_bases = self.job, frozenset(new_base_offsets), frozenset(new_base_offsets.values())
         size = sum(segment.size_bytes for segment in job.partition.segments if segment.base_offset not in old_bases)
         return CopyTask(job.filesystem, self.plan, str(job.target), old_bases - rewritten_bases, rewritten_bases, size)
 

@@ -47,9 +47,9 @@ from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.producers import Producers
 
 Ints = npt.NDArray[np.int64]
-_CONTROL_KINDS = (None, ABORT, COMMIT, "another")  # kinds of control batches by their number in the facts
+_CONTROL_KINDS = (None, ABORT, COMMIT, "another")  # kinds of control batches by their number in the stored headers
 _DATA_BATCH = -1
-_LOG_BYTES_PER_FACT_BYTE = 100  # assumed number of log bytes for each byte of facts
+_LOG_BYTES_PER_HEADER_BYTE = 100  # assumed number of log bytes for each byte of stored batch headers
 
 
 class StageTask(Protocol):
@@ -117,23 +117,23 @@ class CompactionPlanTask:
         return self.partition.size_bytes
 
     def execute(self) -> CleaningPlan:
-        """Return the plan."""
+        """Plan the cleaning, and return the plan."""
         return plan_round(self.filesystem, self.partition, self.settings)
 
 
-# --------------------------------------------------------------------------------------------- transactions: facts
+# --------------------------------------------------------------------------------------------- transactions: headers
 
 
-class TransactionFacts:
-    """The headers of a chunk's transactional batches, from which one task tracks the transactions of the whole
-    partition.
+class TransactionHeaders:
+    """The batch headers of a chunk's transactional batches and markers. They are stored in a file, from which one task
+    tracks the transactions of the whole partition.
     """
 
     def __init__(self) -> None:
         self._tables: list[Ints] = []
 
     def add_window(self, index: int, window: DecodedBatches) -> None:
-        """Add a window of the chunk's segment number ``index``."""
+        """Add the headers in a window of the chunk's segment number ``index``."""
         batches = find_transactional_batches(window)
         if not batches:
             return
@@ -146,7 +146,7 @@ class TransactionFacts:
         self._tables.append(table)
 
     def write(self, path: Path) -> bool:
-        """Write the facts if there are any, and return whether there are."""
+        """Write the headers to a file if there are any, and return whether there are."""
         if self._tables:
             with atomic.new_file(path, durable=False) as out:
                 np.save(out, np.concatenate(self._tables, axis=1))
@@ -154,7 +154,7 @@ class TransactionFacts:
 
 
 def _encode_batch_kind(window: DecodedBatches, batch: int) -> int:
-    """Return the number of a batch's kind in the transaction facts."""
+    """Return the number by which the stored headers specify whether a batch is data, a commit or an abort marker."""
     if not make_batch_header(window, batch).is_control:
         return _DATA_BATCH
     kind = control_type(window, batch)
@@ -174,15 +174,15 @@ class _ChunkTask:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectFactsTask(_ChunkTask):
-    """A task that writes the transaction facts of a chunk to a file. The result is whether the chunk has any."""
+class CollectTransactionsTask(_ChunkTask):
+    """A task that writes the headers of a chunk's transactional batches to a file."""
 
     def execute(self) -> bool:
-        """Write the facts, and return whether there are any."""
-        facts = TransactionFacts()
+        """Write the headers, and return whether the chunk has transactional batches."""
+        headers = TransactionHeaders()
         for index, _, window in self.chunk.read_windows():
-            facts.add_window(index, window)
-        return facts.write(self.chunk.path_of("facts"))
+            headers.add_window(index, window)
+        return headers.write(self.chunk.path_of("headers"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,32 +195,36 @@ class TrackTransactionsTask:
     """
 
     chunks: tuple[LogChunk, ...]
-    has_facts: tuple[bool, ...]
+    has_transactions: tuple[bool, ...]
     aborted_transactions: tuple[AbortedTransaction, ...] | None
 
     @property
     def size_bytes(self) -> int:
-        """The estimated size of the facts: 136 bytes for each batch."""
-        return sum(chunk.size_bytes for chunk in self.chunks) // _LOG_BYTES_PER_FACT_BYTE
+        """The estimated size of the stored headers, which take 136 bytes for each batch."""
+        return sum(chunk.size_bytes for chunk in self.chunks) // _LOG_BYTES_PER_HEADER_BYTE
 
     def execute(self) -> list[CleanedTransactions]:
         """Return the state of transactions at the start of each chunk."""
         transactions, states = CleanedTransactions(), []
         transactions.add_aborted_transactions(self.aborted_transactions or ())
-        for chunk, has_facts in zip(self.chunks, self.has_facts, strict=True):
+        for chunk, has_transactions in zip(self.chunks, self.has_transactions, strict=True):
             states.append(transactions.snapshot(chunk.end_offset))
-            facts = np.load(chunk.path_of("facts")) if has_facts else np.empty((len(BATCH_COLUMNS) + 2, 0), np.int64)
+            headers = (
+                np.load(chunk.path_of("headers"))
+                if has_transactions
+                else np.empty((len(BATCH_COLUMNS) + 2, 0), np.int64)
+            )
             for index, source in enumerate(chunk.sources):
-                self._track_segment(source, facts[:, facts[-2] == index], transactions)
+                self._track_segment(source, headers[:, headers[-2] == index], transactions)
         return states
 
-    def _track_segment(self, source: SourceSegment, facts: Ints, transactions: CleanedTransactions) -> None:
+    def _track_segment(self, source: SourceSegment, headers: Ints, transactions: CleanedTransactions) -> None:
         """Process a segment's transactional batches and markers in order."""
         if self.aborted_transactions is None:
             transactions.add_aborted_transactions(source.aborted_transactions)
         elif not source.is_dirty:
             return
-        for *values, _, kind in facts.T.tolist():
+        for *values, _, kind in headers.T.tolist():
             header = BatchHeader(*values)
             if kind == _DATA_BATCH:
                 transactions.process_data(header)
@@ -239,15 +243,15 @@ class FirstPassResult:
     Attributes:
         runs: sorted runs of the chunk's entries.
         first_offset, last_offset: range of the offsets of records and batches; -1 for an empty chunk.
-        rises: whether each record's offset is greater than the previous one.
-        has_facts: whether the chunk has transactional batches.
+        rises: whether each record has a greater offset than the record before it.
+        has_transactions: whether the chunk has transactional batches.
     """
 
     runs: tuple[int, ...] = ()
     first_offset: int = -1
     last_offset: int = -1
     rises: bool = True
-    has_facts: bool = False
+    has_transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +260,7 @@ class FirstPassTask(_ChunkTask):
 
     Attributes:
         transactions: state of transactions at the start of the chunk.
-        collects: whether to collect the transaction facts too.
+        collects: whether to write the headers of transactional batches too.
     """
 
     first_dirty_offset: int
@@ -267,9 +271,9 @@ class FirstPassTask(_ChunkTask):
     run_entries: int
 
     def execute(self) -> FirstPassResult:
-        """Write the entries, and the ledger of record positions."""
-        chunk, facts = self.chunk, TransactionFacts()
-        first = last = -1
+        """Write the entries of the chunk's keys, and the ledger of record positions."""
+        chunk, headers = self.chunk, TransactionHeaders()
+        first_offset = last_offset = -1
         rises = True
         with (
             atomic.new_file(chunk.path_of("entries"), durable=False) as entries,
@@ -280,16 +284,18 @@ class FirstPassTask(_ChunkTask):
             )
             for index, source, window in chunk.read_windows():
                 if self.collects:
-                    facts.add_window(index, window)
+                    headers.add_window(index, window)
                 writer.add_window(window, self._mask_selected_records(source, window))
                 ends = int(window.batches.column("last_offset").max(initial=-1))
                 offsets = window.index.offsets
                 if len(offsets):
-                    rises = rises and bool((np.diff(offsets, prepend=last) > 0).all())
-                    first = int(offsets[0]) if first < 0 else first
-                    last = max(int(offsets[-1]), ends)
+                    rises = rises and bool((np.diff(offsets, prepend=last_offset) > 0).all())
+                    first_offset = int(offsets[0]) if first_offset < 0 else first_offset
+                    last_offset = max(int(offsets[-1]), ends)
             writer.finish_run()
-        return FirstPassResult(tuple(writer.runs), first, last, rises, facts.write(chunk.path_of("facts")))
+        return FirstPassResult(
+            tuple(writer.runs), first_offset, last_offset, rises, headers.write(chunk.path_of("headers"))
+        )
 
     def _mask_selected_records(self, source: SourceSegment, window: DecodedBatches) -> npt.NDArray[np.bool_]:
         """Return a flag for each record: whether it takes part in the search for the last record of each key."""
@@ -310,7 +316,7 @@ class JudgeTask:
     size_bytes: int
 
     def execute(self) -> None:
-        """Write the verdicts."""
+        """Decide which entries are the last of their key, and write the verdicts to a file."""
         entries = [(Path(path), runs) for path, runs in self.entries]
         with atomic.new_file(Path(self.verdicts), durable=False) as out:
             judge_buckets(
@@ -365,7 +371,7 @@ class SecondPassTask(_ChunkTask):
     writes: bool
 
     def execute(self) -> SecondPassResult:
-        """Write the parts. If nothing is written, the tally has the bytes that would be written."""
+        """Write the chunk's parts of the new segments, or only count their bytes."""
         result, filter_ = SecondPassResult(), self._make_filter()
         remaining = iter(self.chunk.sources)
         for base, count in self.groups:
@@ -421,7 +427,7 @@ class AssembleTask:
     size_bytes: int
 
     def execute(self) -> int:
-        """Return the new segment's size in bytes."""
+        """Write the new segment and its indexes, and return the size of the segment in bytes."""
         path = Path(self.directory) / names.segment_file_name(self.base_offset, "log")
         tables = [np.load(Path(part.path).with_suffix(".npy")) for part in self.parts]
         position = 0
@@ -450,7 +456,7 @@ def _append_file(path: Path, target: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """A task that copies the files that the cleaning does not change."""
+    """A task that copies the files of a partition that the cleaning does not change."""
 
     filesystem: FileSystem
     plan: CleaningPlan
@@ -460,7 +466,7 @@ class CopyTask:
     size_bytes: int
 
     def execute(self) -> None:
-        """Copy the files."""
+        """Copy the files to the new directory."""
         target = Path(self.directory)
         with atomic.name_path_in_errors(target):
             copy_unchanged_files(

@@ -54,7 +54,7 @@ class SilentProcessError(OSError):
     """A process listens but does not answer, because it is stopped or hangs."""
 
 
-def socket_path(*identity: object) -> Path:
+def make_socket_path(*identity: object) -> Path:
     """Return the path of a process's socket.
 
     Args:
@@ -110,7 +110,7 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
     Raises:
         KafkaframesError: another process has held the lock for ``LOCK_TIMEOUT_S``.
     """
-    name, deadline = lock_path(path), time.monotonic() + LOCK_TIMEOUT_S
+    name, deadline = make_lock_path(path), time.monotonic() + LOCK_TIMEOUT_S
     while True:
         with name.open("ab") as file:
             try:
@@ -134,7 +134,7 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
         time.sleep(_RETRY_INTERVAL_S)
 
 
-def lock_path(path: Path) -> Path:
+def make_lock_path(path: Path) -> Path:
     """Return the lock file of a socket.
 
     Each process has its own, so a slow process does not delay the other processes.

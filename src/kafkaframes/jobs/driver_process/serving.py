@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process import control
-from kafkaframes.jobs.driver_process.control import READY_LINE, hold_lock, lock_path
+from kafkaframes.jobs.driver_process.control import READY_LINE, hold_lock, make_lock_path
 
 CHECK_INTERVAL_S: Final = 1.0
 log = logging.getLogger("kafkaframes.jobs")
@@ -109,7 +109,7 @@ def serve(path: Path, handler: RequestHandler, ready: Callable[[], None] = lambd
                 if is_ours and handler.should_exit():
                     handler.close()
                     path.unlink(missing_ok=True)
-                    lock_path(path).unlink()
+                    make_lock_path(path).unlink()
                     break
         sockets.shutdown()
 
@@ -131,7 +131,7 @@ def announce_ready() -> None:
     os.close(devnull)
 
 
-def is_running(pid: int) -> bool:
+def is_process_running(pid: int) -> bool:
     """Return whether a process exists."""
     try:
         os.kill(pid, 0)

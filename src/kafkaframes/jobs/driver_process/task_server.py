@@ -131,7 +131,7 @@ class TaskConnection:
         self._socket = socket.create_connection((address.host, address.port), timeout=GREETING_TIMEOUT_S)
         self._stream: BinaryIO = self._socket.makefile("rb")
 
-    def greet(self, *, answer_timeout_s: float) -> None:
+    def authenticate(self, *, answer_timeout_s: float) -> None:
         """Exchange the proofs. After that, each read waits for at most ``answer_timeout_s`` seconds."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         self._socket.sendall(_compute_proof(self._secret, _TASK, self._read_exactly(_NONCE_BYTES)) + nonce)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.jobs.dump.chunks import SegmentOrigin, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import SegmentOrigin, get_keys, get_values
 from kafkaframes.jobs.dump.columns import build_record_columns, index_headers
 from kafkaframes.jobs.dump.lines import Base64Part, BytesSlices, CompiledLine, plan_line, view_binary_array
 from kafkaframes.records.decoded import DecodedBatches
@@ -50,8 +50,8 @@ def make_tables(chunk: DecodedBatches, origin: SegmentOrigin) -> Iterator[pa.Rec
         count = len(part.index.offsets)
         yield pa.RecordBatch.from_arrays(
             [
-                _to_binary_array(keys_of(part)),
-                _to_binary_array(values_of(part)),
+                _to_binary_array(get_keys(part)),
+                _to_binary_array(get_values(part)),
                 pa.repeat(pa.scalar(origin.topic, pa.string()), count),
                 pa.repeat(pa.scalar(origin.partition, pa.int32()), count),
                 pa.array(columns["offset"]),

@@ -81,12 +81,12 @@ def _remove_damage(run: DecodedBatches) -> DecodedBatches:
     return run
 
 
-def keys_of(chunk: DecodedBatches) -> BytesSlices:
+def get_keys(chunk: DecodedBatches) -> BytesSlices:
     """Return the key of each record."""
     return BytesSlices(chunk.sections.buf, chunk.index.key_at, chunk.index.key_size)
 
 
-def values_of(chunk: DecodedBatches) -> BytesSlices:
+def get_values(chunk: DecodedBatches) -> BytesSlices:
     """Return the value of each record."""
     return BytesSlices(chunk.sections.buf, chunk.index.value_at, chunk.index.value_size)
 
@@ -258,7 +258,7 @@ class LimitedSelection:
 
 def _filter_by_key(chunk: DecodedBatches, keep: Flags, is_selected: Callable[[bytes], bool]) -> None:
     """Clear the flag of each row with a key that is not selected. Records without a key are never selected."""
-    keys = keys_of(chunk)
+    keys = get_keys(chunk)
     for row in np.flatnonzero(keep).tolist():
         key = keys.value_at(row)
         keep[row] = key is not None and is_selected(key)

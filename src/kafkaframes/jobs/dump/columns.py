@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.jobs.dump.chunks import keys_of, values_of
+from kafkaframes.jobs.dump.chunks import get_keys, get_values
 from kafkaframes.jobs.dump.lines import (
     Base64Part,
     BytesPart,
@@ -81,8 +81,8 @@ def build_record_columns(chunk: DecodedBatches) -> dict[str, Any]:
         "timestamp": index.timestamps,
         "ts_type": types[chunk.owners],
         "sequence": np.where(base_sequences >= 0, add_sequence_deltas(base_sequences, sequence_deltas), NO_SEQUENCE),
-        "key": keys_of(chunk),
-        "value": values_of(chunk),
+        "key": get_keys(chunk),
+        "value": get_values(chunk),
         "key_size": np.maximum(index.key_size, -1),
         "value_size": np.maximum(index.value_size, -1),
     }

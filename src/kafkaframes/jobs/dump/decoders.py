@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import DecodeError, OptionError
-from kafkaframes.jobs.dump.chunks import keys_of, values_of
+from kafkaframes.jobs.dump.chunks import get_keys, get_values
 from kafkaframes.jobs.dump.lines import BytesSlices, view_binary_array
-from kafkaframes.jobs.dump.remote_log_metadata import Decoder, Texts, remote_log_metadata
+from kafkaframes.jobs.dump.remote_log_metadata import Decoder, Texts, make_remote_log_metadata_decoder
 from kafkaframes.jobs.dump.styles import OutputStyle
 from kafkaframes.records.decoded import DecodedBatches
 
@@ -42,7 +42,7 @@ def find_decoder(name: str, style: OutputStyle) -> Callable[[DecodedBatches], tu
     decode = DECODERS[name](style)
 
     def decode_chunk(chunk: DecodedBatches) -> tuple[BytesSlices, BytesSlices]:
-        keys, values = keys_of(chunk), values_of(chunk)
+        keys, values = get_keys(chunk), get_values(chunk)
         offsets, control = chunk.index.offsets.tolist(), chunk.batches.is_control[chunk.owners].tolist()
         no_text: Texts = (None, None)
         texts = [
@@ -251,6 +251,6 @@ DECODERS: Mapping[str, Callable[[OutputStyle], Decoder]] = {
         "__transaction_state", _format_as_json if style.json_transactions else _format_transaction
     ),
     "cluster-metadata": lambda style: _decode_metadata_record,
-    "remote-log-metadata": lambda style: remote_log_metadata(with_index=style.remote_transaction_index),
+    "remote-log-metadata": lambda style: make_remote_log_metadata_decoder(with_index=style.remote_transaction_index),
     "share-group-state": lambda style: _decode_coordinator_records("__share_group_state", _format_as_json),
 }

@@ -26,10 +26,10 @@ from kafkaframes.jobs.dump.chunks import (
     ChunkReader,
     RecordSelection,
     SegmentOrigin,
-    keys_of,
+    get_keys,
+    get_values,
     map_errors_by_batch,
     split_to_fit_memory,
-    values_of,
 )
 from kafkaframes.jobs.dump.columns import (
     add_sequence_deltas,
@@ -250,7 +250,7 @@ def _build_control_fields(chunk: DecodedBatches) -> tuple[pa.Array, dict[int, tu
         return pa.nulls(len(is_control), pa.binary()), {}
     fields: list[bytes | None] = [None] * len(is_control)
     unreadable_records: dict[int, tuple[int, CorruptRecordError]] = {}
-    keys, values = keys_of(chunk), values_of(chunk)
+    keys, values = get_keys(chunk), get_values(chunk)
     for row in np.flatnonzero(is_control).tolist():
         try:
             kind = parse_control_type(keys.value_at(row))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.chunks import SegmentOrigin, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import SegmentOrigin, get_keys, get_values
 from kafkaframes.jobs.dump.columns import build_record_columns, index_headers, render_header_pairs
 from kafkaframes.jobs.dump.lines import (
     BytesPart,
@@ -130,8 +130,8 @@ def plan_envelope(origin: SegmentOrigin) -> CompiledLine:
 def render_envelopes(chunk: DecodedBatches, line: CompiledLine) -> memoryview:
     """Return a chunk's records in JSON envelopes. Invalid UTF-8 is replaced, as in kcat."""
     columns = build_record_columns(chunk)
-    columns["key_json"] = _to_json_column(keys_of(chunk))
-    columns["value_json"] = _to_json_column(values_of(chunk))
+    columns["key_json"] = _to_json_column(get_keys(chunk))
+    columns["value_json"] = _to_json_column(get_values(chunk))
     columns["headers_json"] = _build_header_members(chunk)
     return line.render_lines(columns, len(chunk.index.offsets)).data.data
 

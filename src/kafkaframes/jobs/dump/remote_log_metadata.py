@@ -14,7 +14,7 @@ _COPY_STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT
 _DELETE_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 
 
-def remote_log_metadata(*, with_index: bool) -> Decoder:
+def make_remote_log_metadata_decoder(*, with_index: bool) -> Decoder:
     """Return the decoder of ``__remote_log_metadata``. Its records have no key.
 
     If ``with_index``, the text of a segment has ``txnIdxEmpty``, as since Kafka 4.0.

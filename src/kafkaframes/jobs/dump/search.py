@@ -50,10 +50,10 @@ class Pattern:
     ignores_case: bool = False
 
     @classmethod
-    def of(cls, text: str, *, is_plain: bool = False, ignores_case: bool = False) -> Pattern:
+    def from_text(cls, text: str, *, is_plain: bool = False, ignores_case: bool = False) -> Pattern:
         """Return a pattern. A text without special characters is a plain pattern.
 
-        >>> Pattern.of("order-17").is_plain
+        >>> Pattern.from_text("order-17").is_plain
         True
 
         Raises:
@@ -61,12 +61,12 @@ class Pattern:
         """
         pattern = cls(text, is_plain or _REGEX_CHARACTERS.search(text) is None, ignores_case)
         try:
-            pattern.rows_of(pa.array([b""]))
+            pattern.match_rows(pa.array([b""]))
         except pa.ArrowInvalid as error:
             raise OptionError(f"not a regular expression: {text!r} ({error})") from None
         return pattern
 
-    def rows_of(self, column: pa.Array) -> Flags:
+    def match_rows(self, column: pa.Array) -> Flags:
         """Return a flag for each row of a binary column: whether it matches. Nulls do not match."""
         if self.is_plain and not self.ignores_case and not _may_match_anywhere(column, self.text.encode()):
             return np.zeros(len(column), np.bool_)
@@ -86,11 +86,13 @@ def _may_match_anywhere(column: pa.Array, plain: bytes) -> bool:
     return bool(data.slice(first, last - first).to_pybytes().find(plain) >= 0)
 
 
-def matching(batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = SEARCHED_FIELDS) -> pa.RecordBatch:
+def select_matching_rows(
+    batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = SEARCHED_FIELDS
+) -> pa.RecordBatch:
     """Return the rows whose key, value, header names or header values match, as ``fields`` selects."""
     result = np.zeros(batch.num_rows, np.bool_)
     for name in (payload_name for payload_name in (KEY, VALUE) if payload_name in fields):
-        result |= pattern.rows_of(batch.column(name))
+        result |= pattern.match_rows(batch.column(name))
     if HEADERS in fields:
         result |= _match_headers(batch.column(HEADERS), pattern)
     return batch if result.all() else batch.filter(pa.array(result))
@@ -104,7 +106,7 @@ def _match_headers(column: Any, pattern: Pattern) -> Flags:
         return flags
     owners = pc.list_parent_indices(column).to_numpy()
     names, values = entries.flatten()
-    hit = pattern.rows_of(names.cast(pa.binary())) | pattern.rows_of(values)
+    hit = pattern.match_rows(names.cast(pa.binary())) | pattern.match_rows(values)
     flags[owners[hit]] = True
     return flags
 
@@ -197,7 +199,7 @@ def _select_matches(
     remaining = settings.max_count
     fields = settings.fields or SEARCHED_FIELDS
     for batch in batches:
-        rows = matching(batch, settings.pattern, fields)
+        rows = select_matching_rows(batch, settings.pattern, fields)
         if remaining is not None:
             rows = rows.slice(0, remaining)
             remaining -= rows.num_rows

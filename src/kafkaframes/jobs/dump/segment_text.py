@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError
-from kafkaframes.jobs.dump.chunks import NO_FILTER, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import NO_FILTER, get_keys, get_values
 from kafkaframes.jobs.dump.columns import build_batch_columns, build_record_columns, render_header_keys, slice_rows
 from kafkaframes.jobs.dump.decoders import format_control_record
 from kafkaframes.jobs.dump.lines import RenderedLines
@@ -129,13 +129,13 @@ def _format_control_records(chunk: DecodedBatches, is_control: npt.NDArray[np.bo
         return pa.nulls(len(is_control), pa.binary())
     texts: list[bytes | None] = [None] * len(is_control)
     for row in np.flatnonzero(is_control).tolist():
-        texts[row] = control_text(keys_of(chunk).value_at(row), values_of(chunk).value_at(row), style).encode(
+        texts[row] = format_control_text(get_keys(chunk).value_at(row), get_values(chunk).value_at(row), style).encode(
             "utf-8", "replace"
         )
     return pa.array(texts, pa.binary())
 
 
-def control_text(key: bytes | None, value: bytes | None, style: OutputStyle) -> str:
+def format_control_text(key: bytes | None, value: bytes | None, style: OutputStyle) -> str:
     """Return the text of a control record. If it is unreadable, the text has the reason."""
     try:
         kind = parse_control_type(key)

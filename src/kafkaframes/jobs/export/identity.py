@@ -49,7 +49,7 @@ def check_identity(
     """
     if positions is None:
         return
-    resumed_ends = {name: end for name in names if (end := positions.end_of(name))}
+    resumed_ends = {name: end for name in names if (end := positions.find_end(name))}
     expected_fingerprints = {name: positions.fingerprints.get(name, ()) for name in resumed_ends}
     source = read_fingerprints({name: rows for name, rows in expected_fingerprints.items() if rows})
     for name, rows in expected_fingerprints.items():
@@ -62,7 +62,7 @@ def check_identity(
                 f"{row.offset}, {destination.name} has a record with {row}, but the log has a record with "
                 f"{actual_fingerprint}. {destination.new}"
             )
-        has_same_id = name[0] in topic_ids and positions.topic_number_of(name[0]) is not None
+        has_same_id = name[0] in topic_ids and positions.find_topic_number(name[0]) is not None
         if acceptance is not None and not has_same_id and not any(row.offset in there for row in rows):
             raise OptionError(
                 f"{format_partition(name)}: this may not be the log that {destination.name} was filled from: there "
@@ -71,7 +71,7 @@ def check_identity(
             )
 
 
-def acceptance_of(fail_on_data_loss: bool) -> str | None:
+def describe_acceptance(fail_on_data_loss: bool) -> str | None:
     """Return the setting that continues without a comparison of records; None if it is set."""
     return "`fail_on_data_loss`=false continues without a comparison" if fail_on_data_loss else None
 

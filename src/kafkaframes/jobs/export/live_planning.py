@@ -13,7 +13,7 @@ from kafkaframes.client import Admin, Consumer, TopicPartition
 from kafkaframes.client.range_reader import fetch_sample
 from kafkaframes.client.settings import select_client_options
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.identity import acceptance_of, check_identity, make_topic_lookup
+from kafkaframes.jobs.export.identity import check_identity, describe_acceptance, make_topic_lookup
 from kafkaframes.jobs.export.positions import (
     TOPIC_TABLE_DESTINATION,
     Destination,
@@ -86,7 +86,7 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TOPIC_T
                 make_topic_lookup(consumer, MAX_SILENCE_MS),
                 topic_ids=ids,
                 destination=destination,
-                acceptance=acceptance_of(options.fail_on_data_loss),
+                acceptance=describe_acceptance(options.fail_on_data_loss),
             )
             tasks = [
                 replace(task, topic_id=ids.get(partition.topic, ""))
@@ -117,7 +117,7 @@ def _resolve_start_offsets(
     options, partitions = lookups.options, list(requested)
     firsts = lookups.find_earliest_offsets(partitions)
     known_ends = {
-        partition: None if positions is None else positions.end_of((partition.topic, partition.partition))
+        partition: None if positions is None else positions.find_end((partition.topic, partition.partition))
         for partition in partitions
     }
     if isinstance(options.start, GroupBound):

@@ -38,11 +38,11 @@ class Positions(Protocol):
     """The positions that a destination has stored."""
 
     @property
-    def end_of(self) -> Callable[[TopicPartition], int | None]:
+    def find_end(self) -> Callable[[TopicPartition], int | None]:
         """A function that returns the end offset of a topic partition; None if the destination does not have it."""
 
     @property
-    def topic_number_of(self) -> Callable[[str], int | None]:
+    def find_topic_number(self) -> Callable[[str], int | None]:
         """A function that returns ``topic_id_to_int`` of a topic's stored id; None if it is unknown."""
 
     @property
@@ -109,7 +109,7 @@ def check_same_topic(topic: str, topic_id: str, positions: Positions | None, des
     Raises:
         OptionError: the topic was created again since, so that its offsets refer to other records.
     """
-    number = None if positions is None else positions.topic_number_of(topic)
+    number = None if positions is None else positions.find_topic_number(topic)
     if number is not None and number != topic_id_to_int(topic_id):
         raise OptionError(
             f"topic {topic} has the id {topic_id}, but {destination.name} was filled from a topic with another id: "

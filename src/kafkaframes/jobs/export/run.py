@@ -439,7 +439,7 @@ def export_to_single_file(
                     write = partial(_write_rows, output, task, settings.headers)
                     task.copy_records(results[-1], settings, write, memory=memory)
             check_file_rows(output.rows, results, where=str(final_path))
-            if not output.is_begun:
+            if not output.is_created:
                 raise OptionError(
                     f"nothing to export: the selected range of {count_text(len(tasks), 'segment')} has no records"
                 )

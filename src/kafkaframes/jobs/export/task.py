@@ -336,7 +336,7 @@ def export_file(
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        if output.is_begun:
+        if output.is_created:
             final_path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(temporary, final_path)
             size_bytes = final_path.stat().st_size

@@ -96,7 +96,7 @@ class TopicExport:
         selected_results = [
             result for result in contents.results if (result.task.topic, result.task.partition) in plan.starts
         ]
-        selected_tasks = sorted([*(result.task for result in selected_results), *tasks], key=_sort_key_of)
+        selected_tasks = sorted([*(result.task for result in selected_results), *tasks], key=_make_sort_key)
         outputs = frozenset(result.output for result in done.values() if result.output is not None)
         return RemainingWork(
             [task.name for task in selected_tasks],
@@ -123,18 +123,18 @@ class DestinationContents:
     gaps: Sequence[Gap]
 
     @property
-    def end_of(self) -> Callable[[TopicPartition], int | None]:
+    def find_end(self) -> Callable[[TopicPartition], int | None]:
         """A function that returns the offset up to which a topic partition is complete; None if it is new."""
         return self._ends.get
 
     @property
-    def topic_number_of(self) -> Callable[[str], int | None]:
+    def find_topic_number(self) -> Callable[[str], int | None]:
         """A function that returns ``topic_id_to_int`` of a topic's stored id; None if it is unknown."""
         return lambda topic: topic_id_to_int(self.topic_ids[topic]) if topic in self.topic_ids else None
 
     @property
     def fingerprints(self) -> Fingerprints:
-        """The fingerprints of the last records of topic partitions, up to the offset of ``end_of``."""
+        """The fingerprints of the last records of topic partitions, up to the offset of ``find_end``."""
         ends = self._ends
         rows: dict[TopicPartition, list[Any]] = defaultdict(list)
         for result in self.results:
@@ -182,7 +182,7 @@ def read_contents(to: str) -> DestinationContents:
                 starts |= {(topic, int(partition)): start for partition, start in partitions.items()}
             topic_ids |= plan["topic_ids"]
             gaps += [Gap(*gap) for gap in plan["gaps"]]
-    return DestinationContents(sorted(results, key=lambda result: _sort_key_of(result.task)), starts, topic_ids, gaps)
+    return DestinationContents(sorted(results, key=lambda result: _make_sort_key(result.task)), starts, topic_ids, gaps)
 
 
 def _select_new_facts(plan: IncrementPlan, contents: DestinationContents) -> dict[str, Any] | None:
@@ -208,7 +208,7 @@ def _interval_of(task: ExportTask) -> Interval:
     return task.first_offset or 0, task.end_offset or 0
 
 
-def _sort_key_of(task: ExportTask) -> tuple[str, int, int]:
+def _make_sort_key(task: ExportTask) -> tuple[str, int, int]:
     return task.topic, task.partition, task.first_offset or 0
 
 

@@ -303,7 +303,7 @@ class OutputFile:
         return self._rows if self.footer is None else int(self.footer.num_rows)
 
     @property
-    def is_begun(self) -> bool:
+    def is_created(self) -> bool:
         """Whether the file has been created."""
         return self._writer is not None
 

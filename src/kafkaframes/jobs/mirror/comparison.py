@@ -220,9 +220,9 @@ class MappedSide:
             return FetchedWindow({}, end)
         window = await self.inner.read_window(first, last)
         records = {
-            self.mapping.source_offset_of(target_offset): record for target_offset, record in window.records.items()
+            self.mapping.find_source_offset(target_offset): record for target_offset, record in window.records.items()
         }
-        next_offset = end if window.next_offset >= last else self.mapping.source_offset_of(window.next_offset)
+        next_offset = end if window.next_offset >= last else self.mapping.find_source_offset(window.next_offset)
         return FetchedWindow(records, next_offset, window.size_bytes)
 
 

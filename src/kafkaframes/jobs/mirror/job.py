@@ -395,7 +395,7 @@ class _MirrorRun:
             mapping = writer.get_mapping(partition)
             if mapping.first_source_offset is None:
                 return 0
-            copy, start_offsets = MappedSide(copied_side, mapping), mapping.source_offset_of(start_offsets)
+            copy, start_offsets = MappedSide(copied_side, mapping), mapping.find_source_offset(start_offsets)
         comparison = PartitionComparison(
             partition, source, copy, max(start, start_offsets), end, is_complete=self._compares_all_records
         )

@@ -91,11 +91,11 @@ class OffsetMapping:
         source, target, count = self.runs[index].tolist()
         return int(target + min(offset - source, count))
 
-    def source_offset_of(self, offset: int) -> int:
+    def find_source_offset(self, offset: int) -> int:
         """Return the source offset of the copy's offset. For the copy's end offset, return the next source offset.
 
         >>> mapping = OffsetMapping(np.array([[10, 0, 5], [20, 5, 2], [30, 7, 0]]))
-        >>> [mapping.source_offset_of(offset) for offset in (0, 4, 5, 6, 7)]
+        >>> [mapping.find_source_offset(offset) for offset in (0, 4, 5, 6, 7)]
         [10, 14, 20, 21, 30]
         """
         self._merge_runs()

@@ -59,7 +59,7 @@ class BatchParcel:
     expected_offset: int | None = None
     as_set: bool = False
 
-    def position_of(self, index: int) -> int:
+    def get_position(self, index: int) -> int:
         """Return the position of a batch in ``data``."""
         return self.ends[index - 1] if index else 0
 
@@ -71,7 +71,7 @@ class BatchParcel:
 
     def split_batch(self, index: int) -> BatchParcel | None:
         """Return a parcel in which a batch is replaced with smaller batches; None if the batch has a single record."""
-        start, end = self.position_of(index), self.ends[index]
+        start, end = self.get_position(index), self.ends[index]
         batch = bytes(self.data[start:end])
         header = scan_all(batch)
         if not header.is_v2[0] or header.is_control[0]:
@@ -102,7 +102,7 @@ class BatchParcel:
         """Return the number of the batch after those that fit into one request."""
         if not self.as_set:
             return index + 1
-        return max(bisect_right(self.ends, self.position_of(index) + request_bytes), index + 1)
+        return max(bisect_right(self.ends, self.get_position(index) + request_bytes), index + 1)
 
 
 class DivisionCounts(NamedTuple):
@@ -171,7 +171,7 @@ async def _send_request(
     if index == len(parcel.ends):
         return index
     stop = parcel.find_request_end(index, request_bytes)
-    part = parcel.data[parcel.position_of(index) : parcel.ends[stop - 1]]
+    part = parcel.data[parcel.get_position(index) : parcel.ends[stop - 1]]
     base = await produce_raw(cluster, partition, part, as_set=parcel.as_set)
     _check_base_offset(partition, base, parcel.expected_base_offset(index))
     return stop

@@ -123,7 +123,8 @@ class DirectoryCompleter:
         }
         configs = self._collect_configs()
         counts = {
-            settings.new_name(name): topic_settings.partitions for name, topic_settings in self._metadata.topics.items()
+            settings.rename_topic(name): topic_settings.partitions
+            for name, topic_settings in self._metadata.topics.items()
         }
         layouts = make_layouts(dict.fromkeys(logs, 0) | epochs, report.topic_ids, configs, counts)
         report.held = sorted(
@@ -146,7 +147,8 @@ class DirectoryCompleter:
     def _collect_configs(self) -> dict[str, dict[str, str]]:
         """Return each topic's settings: those of the source, unlimited retention, and those that the user specified."""
         sources = {
-            self._settings.new_name(topic): topic_settings for topic, topic_settings in self._metadata.topics.items()
+            self._settings.rename_topic(topic): topic_settings
+            for topic, topic_settings in self._metadata.topics.items()
         }
         configs = {topic: self._build_topic_configs(topic, sources.get(topic)) for topic in self._report.topic_ids}
         if self._settings.groups:

@@ -96,7 +96,7 @@ def restore_parquet(
     """
     table = _ParquetSource(source if "://" in source else str(Path(source).absolute()), settings)
     targets = {
-        topic_partition: TopicPartition(settings.new_name(topic_partition.topic), topic_partition.partition)
+        topic_partition: TopicPartition(settings.rename_topic(topic_partition.topic), topic_partition.partition)
         for topic_partition in sorted(table.by_partition)
         if settings.selects_topic(topic_partition.topic, is_internal=topic_partition.topic.startswith("__"))
         and (not settings.partition_numbers or topic_partition.partition in settings.partition_numbers)

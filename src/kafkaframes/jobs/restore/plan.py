@@ -112,7 +112,7 @@ def plan_restore(
     _check_new_names(copies, settings)
     _check_range(copies, settings)
     for source, (directory, partition) in sorted(copies.items()):
-        target = replace(source, topic=settings.new_name(source.topic))
+        target = replace(source, topic=settings.rename_topic(source.topic))
         plan.partitions.append(_plan_partition(target, directory, partition))
     if not plan.partitions:
         raise OptionError("nothing to restore: no live partition of the sources is selected")
@@ -197,12 +197,12 @@ def _check_new_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSe
     """Check the names of topics after the restore."""
     topics = {topic_partition.topic for topic_partition in copies}
     for topic in sorted(topics):
-        if settings.new_name(topic) == topic:  # existing topics may have names that Kafka no longer allows
+        if settings.rename_topic(topic) == topic:  # existing topics may have names that Kafka no longer allows
             names.check_topic_name(topic)
     for old_name, new_name in settings.topic_map:
         if old_name not in topics:
             raise OptionError(f"`topic_map` contains topic {old_name}, which is not restored")
-        if new_name in topics and settings.new_name(new_name) == new_name:
+        if new_name in topics and settings.rename_topic(new_name) == new_name:
             raise OptionError(f"`topic_map` gives two topics the name {new_name}")
         check_topic_name(new_name)
 
@@ -280,11 +280,11 @@ def _choose_topic_ids(
         if partition.metadata is not None:
             directories_of_topic.setdefault(partition.metadata.topic_id, partition.directory)
     topic_ids = dict(settings.topic_ids)
-    if unknown := topic_ids.keys() - {settings.new_name(topic) for topic in by_topic}:
+    if unknown := topic_ids.keys() - {settings.rename_topic(topic) for topic in by_topic}:
         raise OptionError(f"`topic_ids` has an id for {', '.join(sorted(unknown))}, which is not restored")
     ids: dict[str, str] = {}
     for topic, directories_by_id in sorted(by_topic.items()):
-        name = settings.new_name(topic)
+        name = settings.rename_topic(topic)
         if name not in topic_ids and len(directories_by_id) > 1:
             ids_text = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in directories_by_id.items())
             raise LogDirError(f"{topic} has two ids ({ids_text}); specify a single source, or set `topic_ids`")

@@ -214,7 +214,7 @@ class RestoreSettings(RangeSettings):
             fnmatchcase(topic, pattern) and (not is_internal or pattern.startswith("__")) for pattern in self.topics
         )
 
-    def new_name(self, topic: str) -> str:
+    def rename_topic(self, topic: str) -> str:
         """Return the name of a topic after the restore."""
         return dict(self.topic_map).get(topic, topic)
 

@@ -233,7 +233,7 @@ class TableCommitter:
     def _reload_state(self, commit: TableCommit) -> TableState | None:
         state = self._table.read_state()
         if not commit.matches_state(state):
-            name = next(name for name in commit.before if (state and state.end_of(name)) != commit.before[name])
+            name = next(name for name in commit.before if (state and state.find_end(name)) != commit.before[name])
             raise OptionError(
                 f"{self._table.shown}: another export has added offsets of {name[0]}-{name[1]} in the meantime, so "
                 "this run added nothing; run again with `incremental`"
@@ -339,7 +339,7 @@ class DeadLetters:
 
     def directory_for_partition(self, name: TopicPartition) -> DeadLetterDirectory:
         """Return the directory for a task's bad records of a topic partition, and the first offset that is new."""
-        end = None if self._state is None else self._state.end_of(name)
+        end = None if self._state is None else self._state.find_end(name)
         return DeadLetterDirectory(self._table.data_directory(name), end or 0, self._table.names_inside)
 
     def commit_dead_letters(self, of_table: TableCommit, files: Iterable[DataFile]) -> None:
@@ -352,7 +352,7 @@ class DeadLetters:
         if not result:
             return
         names = {data_file.job.topic_partition for data_file in result}
-        state_before = {name: None if self._state is None else self._state.end_of(name) for name in names}
+        state_before = {name: None if self._state is None else self._state.find_end(name) for name in names}
         own_files = replace(
             of_table,
             before=state_before,

@@ -95,8 +95,8 @@ class DeltaTable:
             earlier_note = self._build_state(stored_version)
             offsets = dict.fromkeys(flatten_partitions((note or {}).get("offsets")), REMOVED_PARTITION_VERSION)
             return TableState(
-                earlier_note.end_of,
-                earlier_note.topic_number_of,
+                earlier_note.find_end,
+                earlier_note.find_topic_number,
                 offsets | dict(earlier_note.ends),
                 earlier_note.settings,
                 table.version(),

@@ -181,7 +181,7 @@ class _OutputFiles:
                 f"{rejected_rows.column(REASON_COLUMN)[0]}"
             )
         new_rows = rejected_rows.filter(pc.greater_equal(rejected_rows.column("offset"), job.dead.first_offset))
-        if new_rows.num_rows and not self.dead.is_begun:
+        if new_rows.num_rows and not self.dead.is_created:
             _make_directory(job.dead.directory)
         self.dead.write_rows(
             _add_partition_columns(new_rows, job.topic_partition) if job.dead.names_inside else new_rows

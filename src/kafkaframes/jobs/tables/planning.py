@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.export.identity import acceptance_of, check_identity, make_log_lookup
+from kafkaframes.jobs.export.identity import check_identity, describe_acceptance, make_log_lookup
 from kafkaframes.jobs.export.planning import make_task
 from kafkaframes.jobs.export.positions import (
     LOG_TABLE_DESTINATION,
@@ -76,7 +76,7 @@ def _plan_log_tasks(
     options = resolve_offsets(options, logs)
     requested_starts = expand_bound("start", options.start, logs)
     new_starts = {
-        name: start_offset if state is None or state.end_of(name) is None else EARLIEST
+        name: start_offset if state is None or state.find_end(name) is None else EARLIEST
         for name, start_offset in requested_starts.items()
     }
     check_loss(replace(options, start=new_starts), logs)
@@ -86,10 +86,10 @@ def _plan_log_tasks(
         if (metadata := entry.partition.metadata) is not None:
             check_same_topic(name[0], metadata.topic_id, state, LOG_TABLE_DESTINATION)
         first, _ = options.row_filter.limit_range(first, NO_END)
-        starts[name], gap = find_start_offset(name, entry, first, None if state is None else state.end_of(name))
+        starts[name], gap = find_start_offset(name, entry, first, None if state is None else state.find_end(name))
         if (
             name not in initial_partitions
-            and (state is None or state.end_of(name) is None)
+            and (state is None or state.find_end(name) is None)
             and starts[name] > max(first, 0)
         ):
             gap = Gap(*name, max(first, 0), starts[name])
@@ -110,7 +110,7 @@ def _plan_log_tasks(
         make_log_lookup(part.segments, logs, options),
         topic_ids=topic_ids,
         destination=LOG_TABLE_DESTINATION,
-        acceptance=acceptance_of(options.fail_on_data_loss),
+        acceptance=describe_acceptance(options.fail_on_data_loss),
     )
     return IncrementPlan(tasks, starts, topic_ids, tuple(gaps), internal_topics, notes)
 

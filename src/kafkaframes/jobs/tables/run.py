@@ -189,7 +189,7 @@ class TableRun:
         if replaces and self._broken_partitions:
             reason = next(result.failed for file in files for result in file.results if result.failed)
             raise OptionError(f"{self._table.shown}: the content was not replaced: {reason}")
-        ends_before = {name: None if state is None else state.end_of(name) for name in ends}
+        ends_before = {name: None if state is None else state.find_end(name) for name in ends}
         ends_after = {
             name: end for name, end in ends.items() if replaces or (old := ends_before[name]) is None or end > old
         }

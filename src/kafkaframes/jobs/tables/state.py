@@ -36,8 +36,8 @@ class TableState:
     """The state of a table at one version.
 
     Attributes:
-        end_of: returns the end offset of a topic partition; None if the table does not have the partition.
-        topic_number_of: returns ``topic_id_to_int`` of the topic id at the last commit; None if unknown.
+        find_end: returns the end offset of a topic partition; None if the table does not have the partition.
+        find_topic_number: returns ``topic_id_to_int`` of the topic id at the last commit; None if unknown.
         ends: end offsets of all topic partitions in our last commit.
         settings: selection of the records in the table; None if another program created the table.
         version: version of a Delta table, snapshot id of an Iceberg table; None before the first commit.
@@ -46,8 +46,8 @@ class TableState:
         fingerprints: fingerprints of the last records of topic partitions, in offset order.
     """
 
-    end_of: Callable[[TopicPartition], int | None]
-    topic_number_of: Callable[[str], int | None]
+    find_end: Callable[[TopicPartition], int | None]
+    find_topic_number: Callable[[str], int | None]
     ends: Ends
     settings: Mapping[str, Any] | None
     version: int | None
@@ -141,7 +141,7 @@ class TableCommit:
 
     def matches_state(self, state: TableState | None) -> bool:
         """Return whether the table still has the end offsets on which this commit is based."""
-        return all((None if state is None else state.end_of(name)) == end for name, end in self.before.items())
+        return all((None if state is None else state.find_end(name)) == end for name, end in self.before.items())
 
 
 class CommitConflictError(Exception):

@@ -186,7 +186,7 @@ class LeaseConnection:
             self._connection = TaskConnection(address)
         try:
             with self._explain_errors("does not answer at"):
-                self._connection.greet(answer_timeout_s=_ANSWER_TIMEOUT_S)
+                self._connection.authenticate(answer_timeout_s=_ANSWER_TIMEOUT_S)
             answer = self._ask_server({"task": task, "batch": dict(batch)})
             self.transaction = (
                 None if "written" in answer else TaskTransaction(answer["id"], ProducerIdentity(*answer["producer"]))

@@ -66,7 +66,7 @@ class TransactionProcess:
         Raises:
             KafkaframesError: the process cannot be started, or the port in the options is in use.
         """
-        path = socket_path(self.checkpoint)
+        path = make_socket_path(self.checkpoint)
         request = {"announce": attempt, "watch": os.getppid(), "options": compute_options_digest(self.options)}
         answer = control.send_request_or_start(path, request, lambda: self._start(path))
         return TaskServerAddress(answer["host"], answer["port"], bytes.fromhex(answer["secret"]))
@@ -97,7 +97,7 @@ class TransactionProcess:
 
     def _send_request(self, request: Mapping[str, Any]) -> None:
         try:
-            control.send_request(socket_path(self.checkpoint), request)
+            control.send_request(make_socket_path(self.checkpoint), request)
         except control.SilentProcessError as error:
             raise KafkaframesError(
                 f"the process that held the transaction of this micro-batch was stopped or hung: {error}; the "
@@ -117,6 +117,6 @@ def compute_options_digest(options: TopicWriteOptions) -> str:
     return hashlib.sha256(json.dumps(asdict(options), sort_keys=True, default=str).encode()).hexdigest()
 
 
-def socket_path(checkpoint: str) -> Path:
-    """Return the socket path of the process for a checkpoint's sink. Raises the errors of ``control.socket_path``."""
-    return control.socket_path("transactions", __file__, Path(__file__).stat().st_mtime_ns, checkpoint)
+def make_socket_path(checkpoint: str) -> Path:
+    """Return the socket path of the process for a checkpoint's sink. Raises as ``control.make_socket_path`` does."""
+    return control.make_socket_path("transactions", __file__, Path(__file__).stat().st_mtime_ns, checkpoint)

@@ -27,7 +27,7 @@ from typing import Any, Final, Self
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import KafkaframesError, LostTaskError
-from kafkaframes.jobs.driver_process.serving import announce_ready, is_running, serve
+from kafkaframes.jobs.driver_process.serving import announce_ready, is_process_running, serve
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.leases import LeaseServer, SharedTransaction
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, compute_options_digest
@@ -152,7 +152,7 @@ class AttemptRunner:
     def should_exit(self) -> bool:
         """Return whether the process was replaced, Spark's process has ended, or the process is idle for too long."""
         with self._lock:
-            if self._is_replaced or (self._watched_pid and not is_running(self._watched_pid)):
+            if self._is_replaced or (self._watched_pid and not is_process_running(self._watched_pid)):
                 return True
             if self._announced_attempt or (self._attempt is not None and not self._attempt.end.done()):
                 self._since = time.monotonic()

@@ -166,7 +166,7 @@ class _WriteTask:
                         if writer is not None:
                             yield finish_partition(writer)
                             attempts.close()
-                        target = TopicPartition(self.settings.new_name(source.topic), source.partition)
+                        target = TopicPartition(self.settings.rename_topic(source.topic), source.partition)
                         check_topic_name(target.topic)
                         directory = attempts.enter_context(begin_attempt(self.directory, str(target)))
                         writer, current = RowsWriter(directory, target, self.settings, source=source), source

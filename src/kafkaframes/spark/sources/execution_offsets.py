@@ -122,7 +122,7 @@ def _query_first_reachable(addresses: Sequence[TaskServerAddress], request: Mapp
         connection: TaskConnection | None = None
         try:
             connection = TaskConnection(address)
-            connection.greet(answer_timeout_s=RESPONSE_TIMEOUT_SECONDS)
+            connection.authenticate(answer_timeout_s=RESPONSE_TIMEOUT_SECONDS)
             return connection.send_request(request)
         except CONNECTION_ERRORS as error:
             problems.append(f"{address.host}:{address.port} ({error})")
@@ -144,7 +144,7 @@ def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[De
     """
     host = options.driver_host or _find_own_address()
     pid = _find_jvm_process()
-    path = control.socket_path("offsets", __file__, Path(__file__).stat().st_mtime_ns, *identify_process(pid))
+    path = control.make_socket_path("offsets", __file__, Path(__file__).stat().st_mtime_ns, *identify_process(pid))
     request = {"watch": pid, "host": host, "port": options.driver_port, "required": options.driver_host is not None}
     answer = control.send_request_or_start(
         path, request, lambda: control.start_process(_PROCESS_MODULE, path, b"", purpose=_PROCESS_PURPOSE)

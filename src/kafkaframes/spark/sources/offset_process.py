@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.driver_process.serving import announce_ready, is_running, serve
+from kafkaframes.jobs.driver_process.serving import announce_ready, is_process_running, serve
 from kafkaframes.jobs.driver_process.task_server import GREETING_TIMEOUT_S, SECRET_BYTES, TaskServer, send_last_answer
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import resolve_topic
@@ -152,7 +152,7 @@ class OffsetService:
         """Return whether all JVMs that use this process have ended. The first JVM has a minute to send its request."""
         with self._lock:
             self._watched_queries = {
-                jvm for jvm in self._watched_queries if is_running(jvm[0]) and identify_process(jvm[0]) == jvm
+                jvm for jvm in self._watched_queries if is_process_running(jvm[0]) and identify_process(jvm[0]) == jvm
             }
             return not self._watched_queries and time.monotonic() > self._ends_not_before
 

@@ -80,10 +80,10 @@ class WriteSettings:
             raise EncodeError(f"zstd requires record format 2, not {self.record_format}").within("codec")
         if self.topic is not None:
             names.check_topic_name(self.topic)
-        _ = self.segments
+        _ = self.segment_settings
 
     @property
-    def segments(self) -> SegmentSettings:
+    def segment_settings(self) -> SegmentSettings:
         """The segment settings of partitions."""
         return SegmentSettings(segment_bytes=self.segment_bytes, index_interval_bytes=self.index_interval_bytes)
 

@@ -258,7 +258,7 @@ def write_partition(task: PartitionTask) -> WrittenPartition:
     with PartitionWriter(
         task.directory,
         start_offset=task.start_offset,
-        settings=task.settings.segments,
+        settings=task.settings.segment_settings,
         topic_id=task.topic_id,
         epochs=task.epochs,
         producers=task.producers,
