@@ -56,7 +56,7 @@ def test_what_is_wanted(log_dir, arguments, offsets):
         ([], "the files are missing"),
         (["/no/such/place"], "no such file"),
         ([str(LOGS), "-f", "%q"], "unknown '%q'"),
-        ([str(LOGS), "--offset", "later"], "no offset"),
+        ([str(LOGS), "--offset", "later"], "invalid offset"),
         ([str(LOGS), "--start", "soon"], "not a time"),
         ([str(LOGS), "--key-regex", "("], "not a regular expression"),
         ([str(LOGS), "-J", "--format", "csv"], "--format, -f and -J cannot be combined"),

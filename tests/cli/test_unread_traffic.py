@@ -82,12 +82,14 @@ def test_an_audit_of_nothing_is_never_fine(name, tmp_path):
     assert as_json.stdout.splitlines()[1] == ' "judged": "nothing",'
     text = ask("audit", path)
     assert text.exit_code == 5
-    assert text.stdout.splitlines()[0].startswith("Judged: nothing. No request or record of the input could be read")
+    assert text.stdout.splitlines()[0].startswith(
+        "Nothing was checked: no request or record of the input could be read"
+    )
     assert "fine" not in text.stdout
     page = tmp_path / "x.html"
     assert ask("audit", path, "-o", page).exit_code == 5
-    assert "Judged: nothing." in page.read_text()
-    assert page.read_text().index("Judged: nothing.") < page.read_text().index("<h2>Clients")
+    assert "Nothing was checked: " in page.read_text()
+    assert page.read_text().index("Nothing was checked: ") < page.read_text().index("<h2>Clients")
 
 
 @pytest.mark.parametrize("name", NOTHING)
@@ -98,8 +100,8 @@ def test_redact_and_report_of_nothing_have_the_status_of_damage(name, tmp_path):
     assert "the input has no Kafka calls" in redact_result.stderr
     report_result = ask("report", path, "-o", page)
     assert report_result.exit_code == 1
-    assert "Judged: nothing." in report_result.stdout
-    assert "Judged: nothing." in page.read_text()
+    assert "Nothing was checked: " in report_result.stdout
+    assert "Nothing was checked: " in page.read_text()
 
 
 @pytest.mark.parametrize("name", PART)
@@ -111,10 +113,10 @@ def test_what_is_judged_in_part_says_so_first(name, tmp_path):
     assert report["unread"]
     assert ask("audit", path, "--strict").exit_code == 5
     text = ask("audit", path)
-    assert text.stdout.startswith("Judged: part. Not read: ")
+    assert text.stdout.startswith("Part of the input was checked. Not read: ")
     page = tmp_path / "x.html"
     ask("audit", path, "-o", page)
-    assert "Judged: part. Not read: " in page.read_text()
+    assert "Part of the input was checked. Not read: " in page.read_text()
 
 
 @pytest.mark.parametrize("name", PART)
@@ -127,7 +129,7 @@ def test_redact_and_report_in_part_have_the_status_of_damage(name, tmp_path):
     report = json.loads(report_result.stdout)
     assert (report_result.exit_code, report["judged"], bool(report["unread"])) == (1, "part", True)
     assert next(iter(report)) == "judged"
-    assert "Judged: part. Not read: " in report_result.stderr
+    assert "Part of the input was checked. Not read: " in report_result.stderr
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -169,7 +171,7 @@ LINES = gzip.decompress((LOGS / "broker-3.9.1-trace-old-clients.log.gz").read_by
 def test_a_request_log_of_which_nothing_can_be_read_is_not_fine(raw, name, words, tmp_path):
     result = ask("audit", write(tmp_path, raw, name))
     assert result.exit_code == 5
-    assert "Judged: nothing." in result.stdout
+    assert "Nothing was checked: " in result.stdout
     assert words in result.stdout
 
 

@@ -114,7 +114,7 @@ def test_a_dump_is_limited_to_a_selection(two_partitions, settings, offsets):
         ({"format": "csv", "pattern": "%k"}, "`pattern` is a format of its own"),
         ({"pattern": "%x"}, "unknown '%x' in the format"),
         ({"offsets": ["5"], "start": 1}, "`offsets` cannot be combined with `start` and `end`"),
-        ({"offsets": ["x"]}, "no offset: 'x'"),
+        ({"offsets": ["x"]}, "invalid offset 'x'"),
         ({"decoder": "offset"}, "`decoder` must be one of offsets, transaction-log"),
         ({"kinds": ["logs"]}, "`kinds` is 'logs'; expected log or checkpoint"),
         ({"style": "old"}, "'old' is not a Kafka version"),

@@ -30,13 +30,13 @@ def change_mark(**values) -> StreamBatch:
         ({"batch_id": 9, "begins": (line(p0=20, p1=7, p2=0),), "ends": (line(p0=30),)}, None),
         ({"query_id": "new", "batch_id": 0}, "query q has written micro-batch 4 from the same checkpoint"),
         ({"batch_id": 3}, "micro-batch 4 was written after it"),
-        ({"ends": (line(p0=25, p1=7),)}, r"ends at other offsets \(in-0: offset 20, and 25 in this run\)"),
-        ({"ends": (line(p0=20),)}, r"ends at other offsets \(in-1: offset 7, and none in this run\)"),
+        ({"ends": (line(p0=25, p1=7),)}, r"ends at other offsets \(in-0: offset 20, but 25 in this run\)"),
+        ({"ends": (line(p0=20),)}, r"ends at other offsets \(in-1: offset 7, but none in this run\)"),
         ({"begins": (line(p0=11),)}, "begins at other offsets"),
         ({"ends": (*MARK.ends, line(p0=1))}, "ends at other offsets"),
         ({"ends": None}, "are unknown"),
         ({"sink": "sink, topic other"}, "was written to sink, topic out, but this one is for sink, topic other"),
-        ({"batch_id": 5, "begins": (line(p0=19, p1=7),)}, "begins in in-0 at offset 19, .* up to 20"),
+        ({"batch_id": 5, "begins": (line(p0=19, p1=7),)}, "begins at offset 19 of in-0, .* up to offset 20"),
     ],
 )
 def test_micro_batches_are_compared_with_a_stored_mark(values, reason):
@@ -82,5 +82,5 @@ def test_offsets_are_compared_regardless_of_whitespace():
 
 @pytest.mark.parametrize("stored_value", [None, "7", [], {}, {"batchId": "7"}, {"batchId": 7, "ends": [5]}])
 def test_invalid_marks_are_rejected(stored_value):
-    with pytest.raises(ValueError, match="no mark"):
+    with pytest.raises(ValueError, match="not the mark"):
         StreamBatch.from_json("q", stored_value)

@@ -205,7 +205,7 @@ def test_the_marker_stores_how_long_the_last_batch_took(options, monkeypatch, ca
 def test_a_timeout_above_the_limit_of_the_broker_is_rejected_before_anything_is_written(impatient, monkeypatch):
     options = options_of(impatient.bootstrap_servers, **{"kafka.transaction.timeout.ms": "60001"})
     with pytest.raises(
-        OptionError, match=r"is 60001, which exceeds the brokers' transaction\.max\.timeout\.ms, 60000; nothing was"
+        OptionError, match=r"is 60001, which exceeds the brokers' transaction\.max\.timeout\.ms of 60000; nothing was"
     ):
         TransactionTimeouts.from_options(options)
     # without permission to describe settings

@@ -66,7 +66,7 @@ class StreamBatch:
         if isinstance(note, int):
             return cls(query_id, note)
         if not isinstance(note, dict) or not isinstance(note.get("batchId"), int):
-            raise ValueError("no mark of a micro-batch")
+            raise ValueError("the value is not the mark of a micro-batch")
         begins, ends = (_parse_lines(note.get(name)) for name in ("begins", "ends"))
         checkpoint, sink = (str(note.get(name, "")) for name in ("checkpoint", "sink"))
         return cls(query_id, note["batchId"], checkpoint, sink, begins, ends)
@@ -76,7 +76,7 @@ def _parse_lines(note: Any) -> Lines | None:
     if note is None:
         return None
     if not isinstance(note, list) or not all(isinstance(line, str) for line in note):
-        raise ValueError("no mark of a micro-batch")
+        raise ValueError("the value is not the mark of a micro-batch")
     return tuple(note)
 
 
@@ -204,7 +204,7 @@ def _describe_offset_difference(mark_line: str, batch_line: str) -> str:
         marked_offset, planned_offset = mark_offsets.get(name), batch_offsets.get(name)
         if marked_offset != planned_offset:
             texts = ("none" if offset is None else offset for offset in (marked_offset, planned_offset))
-            return " ({}-{}: offset {}, and {} in this run)".format(*name, *texts)
+            return " ({}-{}: offset {}, but {} in this run)".format(*name, *texts)
     return ""
 
 
@@ -214,10 +214,10 @@ def _describe_rewind(mark: StreamBatch, batch: StreamBatch) -> str | None:
         end, begin = flatten_topics(parse_offsets(mark_line) or {}), flatten_topics(parse_offsets(batch_line) or {})
         for topic, partition in sorted(end.keys() & begin.keys()):
             if begin[topic, partition] < end[topic, partition]:
-                place_text = (
-                    f"{topic}-{partition} at offset {begin[topic, partition]}, but micro-batch {mark.batch_id} has "
+                return (
+                    f"it begins at offset {begin[topic, partition]} of {topic}-{partition}, but micro-batch "
+                    f"{mark.batch_id} was written up to offset {end[topic, partition]}: the checkpoint was copied"
                 )
-                return f"it begins in {place_text}written up to {end[topic, partition]}: the checkpoint was copied"
     return None
 
 

@@ -75,7 +75,7 @@ class _Writer:
             return self._write_log_table(scan, scan.source, to, values, decoding)
         read = replace(_topic_source(scan).options, row_filter=scan.conditions)
         settings = TopicTableSettings(**values)
-        job = plan_topic_table(lambda: read, (), to, settings, _DecodedValues.of(settings, decoding))
+        job = plan_topic_table(lambda: read, (), to, settings, _DecodedValues.from_decoding(settings, decoding))
         return run_table(job)
 
     def _write_log_table(
@@ -85,7 +85,7 @@ class _Writer:
         read = replace(
             source.options, row_filter=scan.conditions, isolation=settings.isolation, include_headers=settings.headers
         )
-        job: TableJob = plan_log_table(read, (), to, settings, _DecodedValues.of(settings, decoding))
+        job: TableJob = plan_log_table(read, (), to, settings, _DecodedValues.from_decoding(settings, decoding))
         with limit_budget(read.budget_bytes):
             return run_table(job)
 
@@ -100,20 +100,20 @@ class _DecodedValues(ValueSettings):
     decoding: DecodingOptions | None = None
 
     @classmethod
-    def of(cls, settings: TopicTableSettings, decoding: DecodingOptions | None) -> _DecodedValues:
+    def from_decoding(cls, settings: TopicTableSettings, decoding: DecodingOptions | None) -> _DecodedValues:
         """Return the values of a scan with this decoding."""
         return cls(settings, None, {}, "", decoding)
 
     @property
     def is_inferred(self) -> bool:
-        """False: the scan has inferred the schema."""
+        """Always false, because the scan has already inferred the schema."""
         return False
 
     def check_early(self) -> None:
         """Do nothing: the scan has checked the schema."""
 
     def choose_content(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> TableContent:
-        """Return the kind of rows."""
+        """Return the content of the table: its decoded columns, and whether it has one row per key."""
         return TableContent(self.decoding, self.settings.is_latest)
 
 

@@ -403,8 +403,8 @@ class CompactSettings(PartitionSettings):
     """
 
     broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Compact by the rules of this release.")
-    delete_retention_ms: int = setting(86_400_000, "Value of the topic setting of this name.", minimum=0)
-    min_compaction_lag_ms: int = setting(0, "Value of the topic setting of this name.", minimum=0)
+    delete_retention_ms: int = setting(86_400_000, "Value of the topic setting delete.retention.ms.", minimum=0)
+    min_compaction_lag_ms: int = setting(0, "Value of the topic setting min.compaction.lag.ms.", minimum=0)
 
     def cleaner(self, now_ms: int) -> CleanerSettings:
         """Return the cleaner settings for one cleaning run."""

@@ -104,7 +104,7 @@ def test_a_segment_of_another_log_with_another_size_is_rejected(tmp_path):
     write_log(log, old)
     export()
     write_log(log, [(n, f"new {n}") for n in range(9)])
-    with pytest.raises(OptionError, match="it has at least the earlier size, but begins with another batch"):
+    with pytest.raises(OptionError, match="it is larger, but begins with another batch"):
         export()
     write_log(log, [*old[:3], *((n, f"new {n}") for n in range(3, 9))])
     with pytest.raises(

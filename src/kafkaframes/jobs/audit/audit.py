@@ -10,7 +10,7 @@ Three cases need care:
   known to be above the range (kafka-clients 4 with brokers before 2.1).
 * ApiVersions requests may have any version, because brokers also answer unknown versions (KIP-511).
 
-Brokers and controllers that send requests to each other are not judged: the upgrade replaces them.
+Brokers and controllers that send requests to each other are not checked: the upgrade replaces them.
 
 Before ApiVersions 3 (KIP-511), clients did not send the name of their library. It is then guessed, and reported with
 the evidence. A guess never changes a verdict. There are two kinds of evidence: a client id in the form of a library's
@@ -213,7 +213,7 @@ class ClientAudit:
 
     @property
     def is_broker(self) -> bool:
-        """Whether it is a broker or controller of the cluster."""
+        """Whether the client is a broker or controller of the cluster."""
         if self.guess is not None and self.guess.library == BROKER:
             return True
         return any(is_between_brokers(finding.api_key) for finding in self.findings if finding.api_key is not None)
@@ -245,14 +245,14 @@ class Audit:
 
     @property
     def judged(self) -> str:
-        """How much of the input was judged: ``all``, ``part`` or ``nothing``."""
+        """The part of the input that the audit could assess: ``all``, ``part`` or ``nothing``."""
         if not self.clients and not self.brokers and not self.disk:
             return NOTHING
         return PART if self.unread else ALL
 
     @property
     def verdict(self) -> str:
-        """The most severe of all verdicts; ``unknown`` if nothing was judged."""
+        """The most severe of all verdicts; ``unknown`` if the audit could not assess any input."""
         if self.judged == NOTHING:
             return UNKNOWN
         return find_worst_verdict(
@@ -261,7 +261,7 @@ class Audit:
 
     @property
     def exit_status(self) -> int:
-        """0 if the upgrade is safe, 3 if a use is deprecated, 4 if one is removed, 5 if too little was judged."""
+        """0 if the upgrade is safe, 3 if a use is deprecated, 4 if one is removed, 5 if too little was checked."""
         if self.judged == NOTHING or (self.judged == PART and self.is_strict):
             return EXIT_NOT_JUDGED
         return EXIT_STATUS[self.verdict]
@@ -299,7 +299,7 @@ def find_release(name: str | None) -> Release:
 
 
 def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG, *, is_strict: bool = False) -> Audit:
-    """Judge all uses against a release. If ``is_strict``, the exit status is 5 if parts of the input are unread."""
+    """Return the audit of all uses against a release. With ``is_strict``, unread input sets the exit status to 5."""
     findings_by_client: dict[ClientIdentity, list[AuditVerdict]] = {}
     versions: dict[ClientIdentity, dict[int, set[int]]] = {}
     for use, occurrences in uses.apis.items():
@@ -347,14 +347,14 @@ def _make_sort_key(finding: AuditVerdict) -> tuple[Any, ...]:
 
 
 def _list_notes(uses: UsageSummary) -> Iterator[str]:
-    """Yield notes about the parts of the input that cannot be judged."""
+    """Yield notes about the parts of the input that an audit cannot assess."""
     yield from uses.notes
     if uses.without_api:
-        yield f"{uses.without_api} requests are not judged, because the input does not have their API keys"
+        yield f"{uses.without_api} requests were not checked, because the input does not have their API keys"
 
 
 def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: ApiRegistry = CATALOG) -> AuditVerdict:
-    """Judge one version of one API.
+    """Return the verdict on a client's use of one API version.
 
     >>> judge_api_use(ApiUse(ClientIdentity("a", None, None, None), 1, 3), UseCounts(1), find_release("4.0.1")).verdict
     'removed'
@@ -442,7 +442,10 @@ def _find_java_release(client: ClientIdentity) -> Release | None:
 
 
 def judge_format_use(use: FormatUse, occurrences: UseCounts, target: Release) -> AuditVerdict:
-    """Judge a record format. Brokers since 4.0 read formats 0 and 1 from disk, and do not write them (KIP-724)."""
+    """Return the verdict on the use of a record format.
+
+    Brokers since 4.0 read formats 0 and 1 from disk, and do not write them (KIP-724).
+    """
     subject = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
     verdict = DEPRECATED
     if use.magic >= _NEWEST_FORMAT:

@@ -133,7 +133,7 @@ _MAX_NAMES: Final = 3
 def format_audit(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
     """Yield an audit as lines: one for each client that is not fine. ``verbose`` adds other clients and all findings.
 
-    If parts of the input were not judged, the first line describes them.
+    If parts of the input were not checked, the first line describes them.
     """
     if audit.judged != ALL:
         yield describe_coverage(audit)
@@ -154,19 +154,20 @@ def format_audit(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
 
 
 def describe_coverage(audit: Audit) -> str:
-    """Return how much of the input was judged, with a summary of the unread parts."""
+    """Return how much of the input was assessed as a sentence, with a summary of the unread parts."""
     unread = summarize_entries(audit.unread)
     if audit.judged == ALL:
-        return "Judged: all."
+        return "All of the input was checked."
     if audit.judged == NOTHING:
-        return f"Judged: nothing. No request or record of the input could be read{': ' + unread if unread else ''}."
-    return f"Judged: part. Not read: {unread}."
+        details = f" ({unread})" if unread else ""
+        return f"Nothing was checked: no request or record of the input could be read{details}."
+    return f"Part of the input was checked. Not read: {unread}."
 
 
 def list_notes(audit: Audit) -> list[str]:
-    """Return the limits of the verdicts as sentences. The first names the brokers that are not judged."""
+    """Return the limits of the verdicts as sentences. The first names the brokers, which get no verdict."""
     names = ", ".join(sorted({format_client(client_audit.client) for client_audit in audit.brokers}))
-    brokers = [f"brokers of the cluster, which the upgrade replaces, are not judged: {names}"] if names else []
+    brokers = [f"brokers of the cluster, which the upgrade replaces, are not checked: {names}"] if names else []
     unaffected_clients = (
         [f"not read, because the verdict does not depend on it: {summarize_entries(audit.harmless)}"]
         if audit.harmless
@@ -193,7 +194,7 @@ def _format_details(client_audit: ClientAudit) -> Iterator[str]:
 def _format_verdict_counts(audit: Audit) -> str:
     """Return the number of clients with each verdict as text."""
     if audit.judged == NOTHING:
-        return "the input had nothing to judge"
+        return "the input had nothing to check"
     counts = {
         verdict: sum(client_audit.verdict == verdict for client_audit in audit.clients)
         for verdict in (REMOVED, DEPRECATED, UNKNOWN, FINE)

@@ -66,7 +66,7 @@ def count_uses(
     _, logs = split_traffic(files)
     if logs:
         uses.notes.append(
-            "request logs do not have records, so record formats were not judged; a request log at level INFO only "
+            "request logs do not have records, so record formats were not checked; a request log at level INFO only "
             f"has deprecated calls ({', '.join(logs)})"
         )
 
@@ -204,15 +204,15 @@ def count_log_formats(paths: Sequence[str], uses: UsageSummary) -> None:
                     uses.coverage.add(UnreadData(DAMAGED, getattr(error, "reason", str(error)), segment.path))
                     continue
                 aggregates = [("max_timestamp", "min"), ("max_timestamp", "max"), ("magic", "count")]
-                for row in _add_times(table).group_by("magic").aggregate(aggregates).to_pylist():
+                for row in _keep_known_timestamps(table).group_by("magic").aggregate(aggregates).to_pylist():
                     use = FormatUse(None, "disk", row["magic"], partition.topic)
                     times = (_microseconds(row[f"max_timestamp_{min_count}"]) for min_count in ("min", "max"))
                     uses.add_format_use(use, row["magic_count"], *times)
                 _add_unread_tail(segment, table.schema.metadata or {}, uses.coverage)
 
 
-def _add_times(table: pa.Table) -> pa.Table:
-    """Return the formats of batches and their largest record timestamps, null for batches without timestamps."""
+def _keep_known_timestamps(table: pa.Table) -> pa.Table:
+    """Return the format and the largest timestamp of each batch, with null for batches without timestamps."""
     times = table.column("max_timestamp")
     has_time = pc.greater_equal(times.cast(pa.int64()), 0)
     return pa.table({"magic": table.column("magic"), "max_timestamp": pc.if_else(has_time, times, None)})

@@ -132,7 +132,7 @@ class TaskConnection:
         self._stream: BinaryIO = self._socket.makefile("rb")
 
     def authenticate(self, *, answer_timeout_s: float) -> None:
-        """Exchange the proofs. After that, each read waits for at most ``answer_timeout_s`` seconds."""
+        """Prove to the server that this task has the secret, and check the server's proof. Later reads time out."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         self._socket.sendall(_compute_proof(self._secret, _TASK, self._read_exactly(_NONCE_BYTES)) + nonce)
         if not hmac.compare_digest(self._read_exactly(_NONCE_BYTES), _compute_proof(self._secret, _DRIVER, nonce)):

@@ -56,7 +56,7 @@ class SegmentOrigin:
 def split_to_fit_memory(
     chunk: DecodedBatches, max_records: int = MAX_RENDERED_RECORDS
 ) -> Iterator[tuple[DecodedBatches, bool]]:
-    """Split a chunk into parts whose printed lines fit into memory. The flags are whether a part continues a batch.
+    """Split a chunk into parts whose printed lines fit into memory, each with a flag: whether it continues a batch.
 
     A larger chunk is split into batches, and these into runs of records. Damage is reported with the last run.
     """
@@ -76,23 +76,23 @@ def split_to_fit_memory(
 
 
 def _remove_damage(run: DecodedBatches) -> DecodedBatches:
-    """Remove the damage from a run of a batch's records, because it belongs to the last run."""
+    """Remove the report of damage from a run of a batch's records, because only the last run reports it."""
     run.index, run.sections = run.index._replace(statuses=np.zeros(1, np.int64)), run.sections._replace(problems={})
     return run
 
 
 def get_keys(chunk: DecodedBatches) -> BytesSlices:
-    """Return the key of each record."""
+    """Return the keys of a chunk's records as slices of its data."""
     return BytesSlices(chunk.sections.buf, chunk.index.key_at, chunk.index.key_size)
 
 
 def get_values(chunk: DecodedBatches) -> BytesSlices:
-    """Return the value of each record."""
+    """Return the values of a chunk's records as slices of its data."""
     return BytesSlices(chunk.sections.buf, chunk.index.value_at, chunk.index.value_size)
 
 
 def map_errors_by_batch(chunk: DecodedBatches) -> dict[int, DecodeError]:
-    """Return the errors by batch number, with file and position."""
+    """Return the decoding errors of a chunk by batch number, with file and position."""
     result = ((batch, chunk.to_error(batch)) for batch in chunk.problems)
     return {batch: error for batch, error in result if error is not None}
 
@@ -273,4 +273,4 @@ def compile_key_pattern(text: str) -> re.Pattern[bytes]:
     try:
         return re.compile(text.encode())
     except re.error as error:
-        raise OptionError(f"not a regular expression: {text!r} ({error})") from None
+        raise OptionError(f"{text!r} is not a regular expression ({error})") from None

@@ -191,7 +191,7 @@ def parse_offsets(texts: tuple[str, ...]) -> KcatOffsetRange:
         elif text == "end":
             result = replace(result, start_offset=_MAX_OFFSET)
         elif match is None or (match[1] and match[2].startswith("-")):
-            raise OptionError(f"no offset: {text!r} (known: beginning, end, N, -N, s@MS, e@MS)")
+            raise OptionError(f"invalid offset {text!r}; expected beginning, end, N, -N, s@MS or e@MS")
         else:
             name = {"s@": "start_timestamp", "e@": "end_timestamp"}.get(match[1] or "", "start_offset")
             result = replace(result, **{name: int(match[2])})

@@ -251,7 +251,9 @@ def plan_line(*parts: Part) -> CompiledLine:
     for part in parts:
         plan.add_part(part)
     if len(plan.bytes_columns) > kernels.MAX_BYTES_COLUMNS:
-        raise ValueError(f"a line may use {kernels.MAX_BYTES_COLUMNS} bytes columns, not {len(plan.bytes_columns)}")
+        raise ValueError(
+            f"a line may use at most {kernels.MAX_BYTES_COLUMNS} bytes columns, not {len(plan.bytes_columns)}"
+        )
     return CompiledLine(
         np.array(plan.program, np.int64).reshape(-1, 4),
         np.frombuffer(bytes(plan.pool), np.uint8),
@@ -288,7 +290,7 @@ def view_binary_array(column: pa.Array) -> BytesSlices:
     """
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     if not wide and not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
-        raise TypeError(f"a bytes column is binary or string, not {column.type}")
+        raise TypeError(f"a bytes column must be binary or string, not {column.type}")
     validity, offset_buffer, data_buffer = column.buffers()
     data = _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     if offset_buffer is None or len(column) == 0:

@@ -63,7 +63,7 @@ class Pattern:
         try:
             pattern.match_rows(pa.array([b""]))
         except pa.ArrowInvalid as error:
-            raise OptionError(f"not a regular expression: {text!r} ({error})") from None
+            raise OptionError(f"{text!r} is not a regular expression ({error})") from None
         return pattern
 
     def match_rows(self, column: pa.Array) -> Flags:

@@ -12,7 +12,7 @@ the mismatches until it has printed all files, and then writes them to standard 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kafkaframes.errors import KafkaframesError, OptionError
@@ -43,21 +43,26 @@ _FLAG_TEXTS: Mapping[str, tuple[bytes, ...]] = {
 
 # An item is `label:column`, or `column` if both are equal, or `label=text`. The label `*` is the timestamp type.
 _BATCH_TEMPLATE = (
-    "baseOffset:base_offset lastOffset:last_offset count baseSequence:base_sequence lastSequence:last_sequence "
-    "producerId:producer_id producerEpoch:producer_epoch partitionLeaderEpoch:leader_epoch "
-    "isTransactional:transactional isControl:control deleteHorizonMs:delete_horizon position *:max_ts size magic "
-    "compresscodec:codec crc isvalid:valid"
+    *("baseOffset:base_offset", "lastOffset:last_offset", "count"),
+    *("baseSequence:base_sequence", "lastSequence:last_sequence"),
+    *("producerId:producer_id", "producerEpoch:producer_epoch", "partitionLeaderEpoch:leader_epoch"),
+    *("isTransactional:transactional", "isControl:control", "deleteHorizonMs:delete_horizon"),
+    *("position", "*:max_ts", "size", "magic", "compresscodec:codec", "crc", "isvalid:valid"),
 )
-_MESSAGE_TEMPLATE = "offset:last_offset position *:max_ts size magic compresscodec:codec crc isvalid:valid"
-_RECORD_TEMPLATE = "offset *:timestamp keySize:key_size valueSize:value_size"
-_RECORD_PARTS_2_8 = (
-    "offset isValid:record_valid crc:record_crc keySize:key_size valueSize:value_size *:timestamp "
-    "baseOffset:base_offset lastOffset:last_offset baseSequence:base_sequence lastSequence:last_sequence "
-    "producerEpoch:producer_epoch partitionLeaderEpoch:leader_epoch batchSize:size magic compressType:upper_codec "
-    "position"
+_MESSAGE_TEMPLATE = (
+    *("offset:last_offset", "position", "*:max_ts", "size"),
+    *("magic", "compresscodec:codec", "crc", "isvalid:valid"),
+)
+_RECORD_TEMPLATE = ("offset", "*:timestamp", "keySize:key_size", "valueSize:value_size")
+_RECORD_VALIDITY_2_8 = ("isValid:record_valid", "crc:record_crc")
+_RECORD_SIZES_2_8 = (
+    *("keySize:key_size", "valueSize:value_size", "*:timestamp", "baseOffset:base_offset", "lastOffset:last_offset"),
+    *("baseSequence:base_sequence", "lastSequence:last_sequence", "producerEpoch:producer_epoch"),
+    *("partitionLeaderEpoch:leader_epoch", "batchSize:size", "magic", "compressType:upper_codec", "position"),
 )
 
-_BATCH_TEMPLATE_2_8 = (
+# Columns of the batch that 2.8 repeats in the lines of its records.
+_REPEATED_COLUMNS_2_8 = (
     *("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_epoch", "leader_epoch"),
     *("size", "magic", "codec", "position"),
 )
@@ -97,14 +102,19 @@ def _make_labelled_part(item: str) -> tuple[Part, ...]:
     return TextPart(f" {label}: ".encode()), value
 
 
-def _compile_line(template: str, *extra: Part, start: bytes = b"") -> CompiledLine:
+def _compile_line(template: Sequence[str], *extra: Part, start: bytes = b"") -> CompiledLine:
     """Compile the line of a template, followed by more parts."""
-    first, *more_parts = [part for item in template.split() for part in _make_labelled_part(item)]
+    first, *more_parts = [part for item in template for part in _make_labelled_part(item)]
     assert isinstance(first, TextPart)
     return plan_line(TextPart(start + first.text.lstrip()), *more_parts, *extra, TextPart(b"\n"))
 
 
-def _compile_record_line(template: str, *extra: Part) -> CompiledLine:
+def _use_upper_codec(item: str) -> str:
+    """Return an item of a template with the codec's name in capital letters, as 2.8 prints it."""
+    return item.replace(":codec", ":upper_codec")
+
+
+def _compile_record_line(template: Sequence[str], *extra: Part) -> CompiledLine:
     """Compile the line of a record from a template."""
     return _compile_line(template, *extra, *_KEY_AND_PAYLOAD_LABELS, start=b"| ")
 
@@ -155,8 +165,8 @@ class OutputStyle:
 
 _BATCH_LINE = _compile_line(_BATCH_TEMPLATE)
 _MESSAGE_LINE = _compile_line(_MESSAGE_TEMPLATE)
-_RECORD_LINE = _compile_record_line(_RECORD_TEMPLATE + " sequence", *_HEADER_KEYS, _CONTROL_TEXT)
-_MESSAGE_RECORD = _RECORD_TEMPLATE + " isValid:record_valid crc:record_crc"
+_RECORD_LINE = _compile_record_line((*_RECORD_TEMPLATE, "sequence"), *_HEADER_KEYS, _CONTROL_TEXT)
+_MESSAGE_RECORD_TEMPLATE = (*_RECORD_TEMPLATE, "isValid:record_valid", "crc:record_crc")
 # --skip-record-metadata: the bar is printed with the key. Since 4.x it is also printed with a payload without a key.
 _RECORD_ONLY_LINE = plan_line(NullBranchPart("key_text", (_PAYLOAD_WITHOUT_KEY,), _KEY_AND_PAYLOAD), TextPart(b"\n"))
 _RECORD_ONLY_LINE_2_8 = plan_line(
@@ -171,7 +181,7 @@ _STYLE_4_3 = OutputStyle(
     batch=_BATCH_LINE,
     message=_MESSAGE_LINE,
     record=_RECORD_LINE,
-    message_record=_compile_record_line(_MESSAGE_RECORD),
+    message_record=_compile_record_line(_MESSAGE_RECORD_TEMPLATE),
     bare=_RECORD_ONLY_LINE,
     batch_fields=(),
     counts_from_zero=True,
@@ -189,7 +199,7 @@ _STYLE_4_3 = OutputStyle(
 _3_9 = replace(
     _STYLE_4_3,
     name="3.9",
-    message_record=_compile_record_line(_MESSAGE_RECORD, TextPart(b"}")),
+    message_record=_compile_record_line(_MESSAGE_RECORD_TEMPLATE, TextPart(b"}")),
     bare=_RECORD_ONLY_LINE_2_8,
     counts_from_zero=False,
     walks_to_the_end=False,
@@ -204,16 +214,18 @@ _2_8 = replace(
     name="2.8",
     start="Starting offset: ",
     batch=_compile_line(
-        _BATCH_TEMPLATE.replace("deleteHorizonMs:delete_horizon ", "").replace(":codec", ":upper_codec")
+        [_use_upper_codec(item) for item in _BATCH_TEMPLATE if item != "deleteHorizonMs:delete_horizon"]
     ),
-    message=_compile_line(_MESSAGE_TEMPLATE.replace(":codec", ":upper_codec")),
+    message=_compile_line([_use_upper_codec(item) for item in _MESSAGE_TEMPLATE]),
     record=_compile_record_line(
-        _RECORD_PARTS_2_8.replace("isValid:record_valid crc:record_crc", "isValid=true crc=null") + " sequence",
+        ("offset", "isValid=true", "crc=null", *_RECORD_SIZES_2_8, "sequence"),
         *_HEADER_KEYS,
         _CONTROL_TEXT,
     ),
-    message_record=_compile_record_line(_RECORD_PARTS_2_8 + " crc:record_crc isvalid:record_valid"),
-    batch_fields=_BATCH_TEMPLATE_2_8,
+    message_record=_compile_record_line(
+        ("offset", *_RECORD_VALIDITY_2_8, *_RECORD_SIZES_2_8, "crc:record_crc", "isvalid:record_valid")
+    ),
+    batch_fields=_REPEATED_COLUMNS_2_8,
     absent="None",
     present="Some({})",
     producer_timestamp=False,

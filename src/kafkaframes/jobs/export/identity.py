@@ -71,15 +71,15 @@ def check_identity(
             )
 
 
-def describe_acceptance(fail_on_data_loss: bool) -> str | None:
-    """Return the setting that continues without a comparison of records; None if it is set."""
+def suggest_acceptance(fail_on_data_loss: bool) -> str | None:
+    """Return the text that names the setting to continue without comparing records; None if it is already set."""
     return "`fail_on_data_loss`=false continues without a comparison" if fail_on_data_loss else None
 
 
 def _describe_missing_records(rows: tuple[Fingerprint, ...], destination: Destination) -> str:
     """Return which of a destination's last records the log does not have."""
     if not rows:
-        return f"{destination.name} has no record fingerprints"
+        return f"{destination.name} does not have record fingerprints"
     offsets = ", ".join(str(row.offset) for row in rows)
     return f"the log no longer has the last records of {destination.name} (offset {offsets})"
 

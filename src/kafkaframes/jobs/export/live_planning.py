@@ -13,7 +13,7 @@ from kafkaframes.client import Admin, Consumer, TopicPartition
 from kafkaframes.client.range_reader import fetch_sample
 from kafkaframes.client.settings import select_client_options
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.identity import check_identity, describe_acceptance, make_topic_lookup
+from kafkaframes.jobs.export.identity import check_identity, make_topic_lookup, suggest_acceptance
 from kafkaframes.jobs.export.positions import (
     TOPIC_TABLE_DESTINATION,
     Destination,
@@ -86,7 +86,7 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TOPIC_T
                 make_topic_lookup(consumer, MAX_SILENCE_MS),
                 topic_ids=ids,
                 destination=destination,
-                acceptance=describe_acceptance(options.fail_on_data_loss),
+                acceptance=suggest_acceptance(options.fail_on_data_loss),
             )
             tasks = [
                 replace(task, topic_id=ids.get(partition.topic, ""))
@@ -217,7 +217,7 @@ def _find_gaps(
         destination: the names of the destination in messages.
 
     Raises:
-        OptionError: such a gap is not accepted, or a topic ends before the destination's end offset.
+        OptionError: a gap is not accepted, or a topic ends before the destination's end offset.
     """
     for partition, end in known_ends.items():
         if end is None:
@@ -231,13 +231,13 @@ def _find_gaps(
             gap = Gap(partition.topic, partition.partition, end, begins[partition])
             if not allow_loss:
                 problem = (
-                    "are no longer in the topic, and not in"
+                    "the topic has deleted them"
                     if firsts[partition] >= gap.end
-                    else "are before the `start` of this run, and not in"
+                    else "they are before this run's `start`"
                 )
                 raise OptionError(
-                    f"{gap} {problem} {destination.name}: "
-                    f"`fail_on_data_loss`=false accepts that, and records it in {destination.name}"
+                    f"{gap} are missing in {destination.name}, and cannot be added, because {problem}; "
+                    f"`fail_on_data_loss`=false accepts this, and records it in {destination.name}"
                 )
             yield gap
 

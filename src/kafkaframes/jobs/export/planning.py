@@ -268,8 +268,8 @@ def _check_same_log(
         if task.topic_id and recorded_task.topic_id and task.topic_id != recorded_task.topic_id:
             difference = f"the topic id has changed from {recorded_task.topic_id} to {task.topic_id}"
         elif task.size_bytes >= recorded_task.size_bytes and _has_other_head(task, recorded_task):
-            size = "the same size" if task.size_bytes == recorded_task.size_bytes else "at least the earlier size"
-            difference = f"it has {size}, but begins with another batch"
+            size_text = "has the same size" if task.size_bytes == recorded_task.size_bytes else "is larger"
+            difference = f"it {size_text}, but begins with another batch"
         elif task.size_bytes != recorded_task.size_bytes and (
             problem := _describe_different_record(task, segment_result, settings)
         ):

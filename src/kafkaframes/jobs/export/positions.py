@@ -39,7 +39,7 @@ class Positions(Protocol):
 
     @property
     def find_end(self) -> Callable[[TopicPartition], int | None]:
-        """A function that returns the end offset of a topic partition; None if the destination does not have it."""
+        """A function that returns a topic partition's stored end offset; None if the destination does not have one."""
 
     @property
     def find_topic_number(self) -> Callable[[str], int | None]:

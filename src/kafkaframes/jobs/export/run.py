@@ -310,8 +310,8 @@ def _prepare_destination(root: Path, requested_settings: dict[str, Any]) -> None
                 {"isolation": READ_UNCOMMITTED} | stored_settings, {"isolation": READ_UNCOMMITTED} | requested_settings
             )
             raise OptionError(
-                f"`to` {root}: has an export with other settings: {changes}. Continue it with the earlier settings, "
-                "export to a new directory, or replace it with `overwrite`"
+                f"`to` {root}: the directory has an export with other settings: {changes}. Continue it with the "
+                "earlier settings, export to a new directory, or replace it with `overwrite`"
             )
     else:
         write_text_atomically(settings_path, json.dumps(requested_settings))

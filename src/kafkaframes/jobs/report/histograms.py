@@ -363,7 +363,7 @@ _UNITS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), 
 
 
 def format_width(width: int) -> str:
-    """Write the width of a bucket.
+    """Format the width of a bucket.
 
     >>> format_width(600_000), format_width(86_400_000), format_width(604_800_000), format_width(1)
     ('10 minutes', 'day', '7 days', 'millisecond')

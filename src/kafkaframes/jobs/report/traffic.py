@@ -96,8 +96,8 @@ class TrafficReport:
         """The measured part of the input as a sentence, with a summary of unread parts; "" if everything was read."""
         unread = summarize_entries(self.coverage.unread)
         if self.judged == NOTHING:
-            return f"Judged: nothing. No call in the input could be read{': ' + unread if unread else ''}."
-        return f"Judged: part. Not read: {unread}." if self.judged == PART else ""
+            return f"Nothing was checked: no call in the input could be read{' (' + unread + ')' if unread else ''}."
+        return f"Part of the input was checked. Not read: {unread}." if self.judged == PART else ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the numbers as a JSON object."""

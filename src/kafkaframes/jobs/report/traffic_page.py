@@ -81,7 +81,7 @@ _MAX_LISTED_ENTRIES: Final = 200
 
 
 def _make_coverage_tile(verdict: str) -> tuple[str, str, str, str]:
-    return "Judged", verdict, "of the input", _COVERAGE_COLORS[verdict]
+    return "Checked", verdict, "of the input", _COVERAGE_COLORS[verdict]
 
 
 def _build_unread_cards(text: str, entries: Sequence[UnreadData]) -> list[Markup]:

@@ -13,7 +13,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def format_size(size_bytes: float) -> str:
-    """Write a size with three digits.
+    """Format a size with three digits and its unit.
 
     >>> format_size(0), format_size(1536), format_size(10 * 2**20), format_size(123 * 2**30 + 5)
     ('0 B', '1.50 KiB', '10.0 MiB', '123 GiB')
@@ -31,7 +31,7 @@ def _scale_size(size_bytes: float) -> tuple[float, int]:
 
 
 def format_size_tick(size_bytes: float) -> str:
-    """Write a round size, for an axis.
+    """Format a round size, for an axis.
 
     >>> format_size_tick(1536), format_size_tick(10 * 2**20), format_size_tick(512)
     ('1.5 KiB', '10 MiB', '512 B')
@@ -52,7 +52,7 @@ def _format_digits(value: float) -> str:
 
 
 def format_count_tick(count: float) -> str:
-    """Write a count for an axis.
+    """Format a count for an axis.
 
     >>> format_count_tick(950), format_count_tick(1_500), format_count_tick(20_000_000)
     ('950', '1.5k', '20M')
@@ -64,7 +64,7 @@ def format_count_tick(count: float) -> str:
 
 
 def format_count(count: int) -> str:
-    """Write a count alone.
+    """Format a count without a noun.
 
     >>> format_count(1200)
     '1,200'
@@ -118,7 +118,7 @@ def format_minute(timestamp_ms: int) -> str:
 
 
 def format_duration(milliseconds: float) -> str:
-    """Write a duration.
+    """Format a duration.
 
     >>> format_duration(250), format_duration(1500), format_duration(90_000), format_duration(3 * 86_400_000)
     ('250 ms', '1.50 s', '1.50 min', '3.00 d')
@@ -130,7 +130,7 @@ def format_duration(milliseconds: float) -> str:
 
 
 def format_duration_tick(milliseconds: float) -> str:
-    """Write a duration for an axis, with two digits.
+    """Format a duration for an axis, with two digits.
 
     >>> format_duration_tick(1024), format_duration_tick(65536), format_duration_tick(131072), format_duration_tick(512)
     ('1 s', '1.1 min', '2.2 min', '510 ms')

@@ -248,7 +248,7 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
     if settings.has_time_range and "timestamp" not in column_names:
         missing_columns.append("timestamp")
     if missing_columns:
-        raise OptionError(f"no column {', '.join(missing_columns)}; there are {', '.join(sorted(column_names))}")
+        raise OptionError(f"no column {', '.join(missing_columns)}; the columns are {', '.join(sorted(column_names))}")
     for name, (fits, expected_types) in _COLUMN_TYPES.items():
         if name not in column_names:
             continue
@@ -336,7 +336,7 @@ def _sort_rows(task: ParquetTask) -> pa.Table:
         if size_bytes > max_bytes:
             raise OptionError(
                 f"{task.source}: its rows are not sorted by offset, and sorting needs more than {max_bytes:,} "
-                "bytes: raise `budget`, or use Spark (kafkaframes.spark.restore_log)"
+                "bytes: increase `budget`, or use Spark (kafkaframes.spark.restore_log)"
             )
     return pa.Table.from_batches(batches).sort_by("offset")
 

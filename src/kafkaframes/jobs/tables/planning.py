@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.export.identity import check_identity, describe_acceptance, make_log_lookup
+from kafkaframes.jobs.export.identity import check_identity, make_log_lookup, suggest_acceptance
 from kafkaframes.jobs.export.planning import make_task
 from kafkaframes.jobs.export.positions import (
     LOG_TABLE_DESTINATION,
@@ -110,7 +110,7 @@ def _plan_log_tasks(
         make_log_lookup(part.segments, logs, options),
         topic_ids=topic_ids,
         destination=LOG_TABLE_DESTINATION,
-        acceptance=describe_acceptance(options.fail_on_data_loss),
+        acceptance=suggest_acceptance(options.fail_on_data_loss),
     )
     return IncrementPlan(tasks, starts, topic_ids, tuple(gaps), internal_topics, notes)
 

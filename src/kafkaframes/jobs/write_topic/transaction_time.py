@@ -47,8 +47,8 @@ class TransactionTimeouts:
         """
         if chosen_ms is not None and limit_ms is not None and chosen_ms > limit_ms:
             raise OptionError(
-                f"kafka.{TIMEOUT_OPTION} is {chosen_ms}, which exceeds the brokers' {BROKER_TIMEOUT_SETTING}, "
-                f"{limit_ms}; nothing was written"
+                f"kafka.{TIMEOUT_OPTION} is {chosen_ms}, which exceeds the brokers' {BROKER_TIMEOUT_SETTING} "
+                f"of {limit_ms}; nothing was written"
             )
         self._chosen_ms = chosen_ms
         self._limit_ms = limit_ms

@@ -184,7 +184,9 @@ class Router:
         if is_invalid.any():
             row = int(np.flatnonzero(is_invalid)[0])
             has_partition = (
-                f"has {count_text(counts[row], 'partition')}" if limits[row] <= MAX_INT32 else "has partitions from 0"
+                f"has {count_text(counts[row], 'partition')}"
+                if limits[row] <= MAX_INT32
+                else "has partition numbers from 0"
             )
             raise _make_row_error(
                 row, f"partition {numbers[row]} is invalid: topic {topics[topic_of[row]]} {has_partition}"
