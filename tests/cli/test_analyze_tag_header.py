@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 
 from kafkaframes.cli.analyze import print_tag_header_sizes as command
-from kafkaframes.jobs.analyze.scale import SCHEMES
+from kafkaframes.jobs.analyze.scale import TAG_HEADER_SCHEMES
 
 
 def test_the_command_prints_tables_and_json():
@@ -19,6 +19,6 @@ def test_the_command_prints_tables_and_json():
     rows = [json.loads(line) for line in lines.splitlines()]
     assert [row["kind"] for row in rows] == ["header", "field", "message"]
     assert rows[0]["written"] == "aa02"
-    assert set(rows[2]["filled"]) == set(SCHEMES)
+    assert set(rows[2]["filled"]) == set(TAG_HEADER_SCHEMES)
     result = runner.invoke(command, ["--message", "SaslHandshakeRequest"])
     assert "no version has tagged fields" in str(result.exception)

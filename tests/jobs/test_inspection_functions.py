@@ -217,7 +217,7 @@ def test_grep_rejects_invalid_settings(two_partitions):
 
 
 def test_a_followed_log_returns_appended_records_and_can_be_closed(two_partitions, monkeypatch):
-    monkeypatch.setattr("kafkaframes.jobs.dump.search.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("kafkaframes.jobs.dump.search.POLL_INTERVAL_S", 0.001)
     batches = kafkaframes.grep_log(two_partitions, "k5|new", follow=True, partitions=0)
     assert next(batches)["offset"].to_pylist() == [5]
     assert next(batches).num_rows == 0  # nothing was appended

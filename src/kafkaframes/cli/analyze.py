@@ -182,11 +182,15 @@ def _print_tagged_fields(fields: Sequence[TaggedField]) -> None:
 
 
 def _print_messages(sizes: Sequence[MessageSize], *, is_each_printed: bool) -> None:
-    from kafkaframes.jobs.analyze.scale import SCHEMES
+    from kafkaframes.jobs.analyze.scale import TAG_HEADER_SCHEMES
 
     click.echo("\nSize of whole messages in bytes, with one element in each array\n")
     rows = [
-        [f"{message_size.message} {message_size.version}", has_tags, *(str(by_scheme[scheme]) for scheme in SCHEMES)]
+        [
+            f"{message_size.message} {message_size.version}",
+            has_tags,
+            *(str(by_scheme[scheme]) for scheme in TAG_HEADER_SCHEMES),
+        ]
         for message_size in (sizes if is_each_printed else ())
         for has_tags, by_scheme in (("no", message_size.bare), ("yes", message_size.filled))
     ]
@@ -194,7 +198,7 @@ def _print_messages(sizes: Sequence[MessageSize], *, is_each_printed: bool) -> N
         ("no", [message_size.bare for message_size in sizes]),
         ("yes", [message_size.filled for message_size in sizes]),
     ):
-        totals = [sum(by_scheme[scheme] for by_scheme in result) for scheme in SCHEMES]
+        totals = [sum(by_scheme[scheme] for by_scheme in result) for scheme in TAG_HEADER_SCHEMES]
         rows.append(
             [
                 f"all {len(sizes)}",
@@ -202,7 +206,7 @@ def _print_messages(sizes: Sequence[MessageSize], *, is_each_printed: bool) -> N
                 *(f"{row_number} ({_format_percent(row_number, totals[0])})" for row_number in totals),
             ]
         )
-    print_table(["messages", "tagged fields written", *SCHEMES], rows)
+    print_table(["messages", "tagged fields written", *TAG_HEADER_SCHEMES], rows)
 
 
 def _format_percent(size: int, adopted_bytes: int) -> str:

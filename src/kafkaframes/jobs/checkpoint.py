@@ -26,7 +26,7 @@ from kafkaframes.storage.files.paths import to_path
 
 SOURCE_FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")
 _VERSION, _NOTHING = "v1", "-"
-_MAX_FILE_BYTES: Final = 64 << 20
+_MAX_CHECKPOINT_FILE_BYTES: Final = 64 << 20  # larger files are rejected, because they are not files of a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def convert_checkpoint(
 
 def _read_text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
+        if path.stat().st_size > _MAX_CHECKPOINT_FILE_BYTES:
             raise LogDirError("is too large for a checkpoint file", file=str(path))
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -46,10 +46,10 @@ Paths = Path | Sequence[Path]
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 POSITION_METAVAR = "OFFSET|TIME"  # metavar of settings that accept an offset or a time
 # help texts of settings that several classes have
-START_MEANING = "Start in each partition at this offset, or at the first record that reaches this time."
-END_MEANING = "Stop in each partition before this offset, or before the first record that reaches this time."
-KEY_FILES_MEANING = "Private RSA key (PEM) for encrypted tiered segments; repeatable."
-FOLLOW_LINKS_MEANING = "Follow symbolic links; they are skipped otherwise."
+START_HELP = "Start in each partition at this offset, or at the first record that reaches this time."
+END_HELP = "Stop in each partition before this offset, or before the first record that reaches this time."
+KEY_FILES_HELP = "Private RSA key (PEM) for encrypted tiered segments; repeatable."
+FOLLOW_LINKS_HELP = "Follow symbolic links; they are skipped otherwise."
 BATCH_BYTES, INDEX_INTERVAL_BYTES = 16384, 4096  # defaults of ``records.build`` and of brokers
 Default = TypeVar("Default")
 Settings = TypeVar("Settings")
@@ -190,12 +190,12 @@ class SourceSettings:
 
     key_files: Sequence[str] = setting(
         (),
-        KEY_FILES_MEANING,
+        KEY_FILES_HELP,
         flag="--key-file",
         default_text="[ID=]FILE",
         is_recorded=False,
     )
-    follow_links: bool = setting(False, FOLLOW_LINKS_MEANING, is_recorded=False)
+    follow_links: bool = setting(False, FOLLOW_LINKS_HELP, is_recorded=False)
 
     @property
     def storage(self) -> dict[str, Any]:
@@ -244,8 +244,8 @@ class PartitionSettings(SourceSettings, ValidatedSettings):
 class RangeSettings(PartitionSettings):
     """Settings that select topic partitions, and a range of offsets or time in each."""
 
-    start: Limit = setting(None, START_MEANING, default_text=POSITION_METAVAR, is_recorded=False)
-    end: Limit = setting(None, END_MEANING, default_text=POSITION_METAVAR, is_recorded=False)
+    start: Limit = setting(None, START_HELP, default_text=POSITION_METAVAR, is_recorded=False)
+    end: Limit = setting(None, END_HELP, default_text=POSITION_METAVAR, is_recorded=False)
 
     @property
     def selection(self) -> Selection:

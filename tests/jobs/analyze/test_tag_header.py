@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.scale import (
-    SCHEMES,
+    TAG_HEADER_SCHEMES,
     compare_message_sizes,
     compute_header_size,
     find_tagged_fields,
@@ -104,7 +104,7 @@ def test_the_rejected_alternatives_of_a_message_by_hand():
     marked_size = compare_message_sizes(
         catalog.load_spec("AbortTransactionRecord"), 0, TEXT_BYTES
     )  # one tagged string alone
-    assert [marked_size.filled[scheme] for scheme in SCHEMES] == [
+    assert [marked_size.filled[scheme] for scheme in TAG_HEADER_SCHEMES] == [
         1 + 2 + 11,
         1 + 1 + 11,
         1 + 1 + 2 + 11,

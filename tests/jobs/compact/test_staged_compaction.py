@@ -18,7 +18,7 @@ from tests.storage.cleaner.reference import latest_of, siphash
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.compact.staged_compaction import (
-    EXCHANGE_DIRECTORY,
+    SCRATCH_SUFFIX,
     PartitionCompaction,
     SplitSettings,
     clean_partitions,
@@ -162,7 +162,7 @@ def test_a_failed_step_leaves_no_output_and_a_second_run_succeeds(tmp_path, monk
         assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone"}
     monkeypatch.undo()
     # The remains of a killed job are removed.
-    for name in ("many.kafkaframes-unfinished", f"many.kafkaframes-unfinished{EXCHANGE_DIRECTORY}"):
+    for name in ("many.kafkaframes-unfinished", f"many.kafkaframes-unfinished{SCRATCH_SUFFIX}"):
         (tmp_path / name / "half").mkdir(parents=True)
     compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, work_split=SPLIT)
     assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone", "many"}

@@ -47,7 +47,7 @@ def test_no_usable_folder_is_an_error_that_names_them(top):
 @pytest.mark.parametrize("length", [60, 61])
 def test_a_temporary_directory_with_a_long_path_is_an_error_that_names_tmpdir(monkeypatch, tmp_path, length):
     uid = len(str(os.getuid()))
-    fits = control._MAX_PATH_BYTES - len("/kafkaframes--9/") - uid - control._NAME_LENGTH
+    fits = control._MAX_SOCKET_PATH_BYTES - len("/kafkaframes--9/") - uid - control._SOCKET_NAME_LENGTH
     name = "/" + "x" * (fits - 1 + (length - 60))
     monkeypatch.setattr(control.tempfile, "gettempdir", lambda: name)
     message = (

@@ -23,7 +23,7 @@ COMPACTED_TOPIC = {
 @pytest.fixture
 def small_ranges(monkeypatch):
     """Ranges of ten offsets."""
-    monkeypatch.setattr(live_planning, "FILE_BYTES", 10 << 10)
+    monkeypatch.setattr(live_planning, "TARGET_FILE_BYTES", 10 << 10)
 
 
 def send(servers, pairs, *, topic="t", partition=0):

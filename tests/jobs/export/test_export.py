@@ -268,7 +268,7 @@ def test_a_segment_that_vanished_or_was_truncated_fails_alone(tasks, settings):
 
 
 def test_an_interrupted_run_is_resumed(tasks, settings, monkeypatch):
-    monkeypatch.setattr(run, "JOB_LOG_BYTES", 1)
+    monkeypatch.setattr(run, "TARGET_JOB_LOG_BYTES", 1)
 
     def one_then_nothing(function, jobs):
         yield function(jobs[0])

@@ -16,7 +16,7 @@ from kafkaframes.jobs.export.task import ExportTaskSettings
 
 @pytest.mark.spark
 def test_an_export_by_spark_has_the_same_rows_and_is_read_back(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "JOB_LOG_BYTES", 200_000)
+    monkeypatch.setattr(run, "TARGET_JOB_LOG_BYTES", 200_000)
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.spark.options import parse_log_options
     from kafkaframes.spark.runtime.jobs import create_runner

@@ -56,7 +56,7 @@ def offsets_of(to, partition=0, topic="t"):
 @pytest.fixture
 def small_ranges(monkeypatch):
     """Ranges of ten offsets."""
-    monkeypatch.setattr(live_planning, "FILE_BYTES", 10 << 10)
+    monkeypatch.setattr(live_planning, "TARGET_FILE_BYTES", 10 << 10)
 
 
 def test_a_later_run_adds_the_new_records_of_each_partition(servers, admin, tmp_path):
@@ -184,7 +184,7 @@ def test_large_records_and_compacted_ranges_are_complete(servers, admin, tmp_pat
     )
     values = [bytes([65 + number]) * 3_000_000 for number in range(6)]
     send(servers, values, max_request_size=20_000_000)
-    monkeypatch.setattr(live_planning, "FILE_BYTES", 2 << 10)  # ranges of two offsets, far smaller than a record
+    monkeypatch.setattr(live_planning, "TARGET_FILE_BYTES", 2 << 10)  # ranges of two offsets, far smaller than a record
     report = export_topics(servers, "t", tmp_path / "out").report
     assert (report.exported, report.records_read) == (3, 6)
     paths = sorted(tmp_path.rglob("*.parquet"))

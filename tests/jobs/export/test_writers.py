@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from kafkaframes.jobs.export.writers import ROW_GROUP_BYTES, WRITERS_BY_FORMAT, OutputFile
+from kafkaframes.jobs.export.writers import MAX_ROW_GROUP_BYTES, WRITERS_BY_FORMAT, OutputFile
 from kafkaframes.records.build import build_records
 
 SCHEMA = pa.schema(
@@ -26,7 +26,7 @@ def batch(count: int, value_bytes: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(
-    ("count", "value_bytes"), [(1, 10), (66, ROW_GROUP_BYTES // 64)], ids=["at its end", "in the middle"]
+    ("count", "value_bytes"), [(1, 10), (66, MAX_ROW_GROUP_BYTES // 64)], ids=["at its end", "in the middle"]
 )
 @pytest.mark.parametrize("form", WRITERS_BY_FORMAT)
 def test_a_full_disk_is_one_error(form, count, value_bytes):

@@ -8,9 +8,9 @@ from tests.jobs.report import reference
 
 from kafkaframes.jobs.report import histograms
 from kafkaframes.jobs.report.histograms import (
+    DISTINCT_COUNT_STANDARD_ERROR,
     MAX_BUCKETS,
     MAX_STORED_HASHES,
-    STANDARD_ERROR,
     DistinctCounter,
     SizeHistogram,
     TimeHistogram,
@@ -118,4 +118,4 @@ def test_distinct_keys_are_counted_exactly_and_then_approximately(count):
     other.merge(one)
     assert other.count() == one.count()
     assert one.is_exact == (count <= MAX_STORED_HASHES)
-    assert abs(one.count() - count) <= (0 if one.is_exact else 4 * STANDARD_ERROR * count)
+    assert abs(one.count() - count) <= (0 if one.is_exact else 4 * DISTINCT_COUNT_STANDARD_ERROR * count)

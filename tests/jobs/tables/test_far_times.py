@@ -151,7 +151,7 @@ def test_a_producer_rejects_timestamps_that_restore_writes():
 
 @pytest.mark.parametrize("rows_before", [0, 2, 7])
 def test_a_file_is_restarted_with_the_column_at_the_first_far_timestamp(rows_before, tmp_path, monkeypatch):
-    monkeypatch.setattr(writers, "ROW_GROUP_ROWS", 3)
+    monkeypatch.setattr(writers, "MAX_ROW_GROUP_ROWS", 3)
     path = tmp_path / "f.parquet"
 
     def batch(offsets, times):

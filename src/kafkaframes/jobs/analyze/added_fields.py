@@ -27,8 +27,8 @@ from kafkaframes.protocol.messages.plan import FieldPlan
 from kafkaframes.protocol.spec.layout import list_slots, walk_slots
 from kafkaframes.protocol.spec.model import MessageSpec, snake_case
 
-_NUMBER_RANGE: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
-_FUNCTION_REFERENCE: Final = re.compile(r"@(.+\.py):(\w+)")
+_NUMBER_RANGE_PATTERN: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
+_FUNCTION_REFERENCE_PATTERN: Final = re.compile(r"@(.+\.py):(\w+)")
 # A prime, with which the numbers of a range get an order that compression cannot exploit.
 _RANGE_STEP: Final = 2654435761
 
@@ -62,7 +62,7 @@ def _find_column_path(spec: MessageSpec, version: int, prefix: str, path: str) -
 @lru_cache(maxsize=256)
 def _parse_value(text: str) -> MakeColumn:
     """Return the function that fills a new field: from a number range, a Python function or a constant."""
-    bounds, function = _NUMBER_RANGE.fullmatch(text), _FUNCTION_REFERENCE.fullmatch(text)
+    bounds, function = _NUMBER_RANGE_PATTERN.fullmatch(text), _FUNCTION_REFERENCE_PATTERN.fullmatch(text)
     if bounds is not None and int(bounds[1]) <= int(bounds[2]):
         return partial(_fill_from_range, int(bounds[1]), int(bounds[2]))
     if function is not None:

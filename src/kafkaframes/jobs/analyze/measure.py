@@ -27,7 +27,7 @@ from kafkaframes.protocol.spec.sources import load_specs
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.discover import discover, select_partitions
 
-LOG: Final = "log"
+LOG_SOURCE: Final = "log"  # name of the logs among the sources of a record analysis
 NAMED_PROPOSALS: Final = ("kip-636", "flexible", "tag-header")
 
 
@@ -126,7 +126,7 @@ def measure_records(
     """
     result = RecordAnalysis()
     if logs:
-        result.sizes[LOG] = _measure_logs(logs, settings)
+        result.sizes[LOG_SOURCE] = _measure_logs(logs, settings)
     elif settings.topic_names or settings.partition_numbers:
         raise OptionError("`topics` and `partitions` select records of logs, not of captures")
     if tasks:

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, NULL_LENGTH
 
-NOT_READ: Final = "not read"
-NOT_RAISED: Final = "not raised"
-_HEADER_BYTES: Final = 2.0  # size of a tag and of a length below 128
+NOT_READ: Final = "not read"  # kind of messages that could not be decoded
+NOT_RAISED: Final = "not raised"  # kind of messages that cannot be encoded in the proposed layout
+_TAG_HEADER_BYTES: Final = 2.0  # size of a tag and of a length below 128
 
 
 class SizeGroup(NamedTuple):
@@ -91,8 +91,8 @@ class SizeTotals:
         total, is_set, gained_bytes = (self.counts[name] for name in (LEAD, LEAD_SET, GAINED))
         if not total:
             return None
-        bytes_per_field = gained_bytes / (total - is_set) if total > is_set else _HEADER_BYTES
-        cost = (gained_bytes - self.saved_bytes) / is_set if is_set else _HEADER_BYTES
+        bytes_per_field = gained_bytes / (total - is_set) if total > is_set else _TAG_HEADER_BYTES
+        cost = (gained_bytes - self.saved_bytes) / is_set if is_set else _TAG_HEADER_BYTES
         return bytes_per_field / (bytes_per_field + cost) if bytes_per_field + cost > 0 else None
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
-from kafkaframes.jobs.analyze.sizes import ADOPTED, HEADER_SIZES
+from kafkaframes.jobs.analyze.sizes import ADOPTED, HEADER_SIZE_BY_SCHEME
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.headers import request_header_class
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
@@ -142,7 +142,7 @@ def _make_tag_header_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iter
     if not sent_form.spec.is_flexible(sent_form.version):
         yield FormPair(INFLEXIBLE, sent_form, sent_form)
         return
-    for name in HEADER_SIZES:
+    for name in HEADER_SIZE_BY_SCHEME:
         if name != ADOPTED:
             yield FormPair(name, sent_form, sent_form, name)
 

@@ -50,8 +50,8 @@ from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.varint import TAG_HEADERS
 
-EXAMPLE_TEXT_BYTES: Final = 10
-SCHEMES: Final = (ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED)
+EXAMPLE_TEXT_BYTES: Final = 10  # length of strings and byte fields in example messages
+TAG_HEADER_SCHEMES: Final = (ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED)
 EXAMPLE_LENGTHS: Final = (0, 4, 15, 16, 127, 128, 2047, 2048, 16383, 2**20, MAX_INT32)
 EXAMPLE_TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, MAX_INT32)
 
@@ -189,7 +189,9 @@ def compare_message_sizes(spec: MessageSpec, version: int, text_bytes: int = EXA
     ]
     array = decode_columns(plan, [example.encode(version) for example in examples])
     adopted_sizes = compute_sizes(plan, array)
-    results = {scheme: (adopted_sizes - count_saved_bytes(scheme, plan, array)).tolist() for scheme in SCHEMES}
+    results = {
+        scheme: (adopted_sizes - count_saved_bytes(scheme, plan, array)).tolist() for scheme in TAG_HEADER_SCHEMES
+    }
     return MessageSize(
         spec.name, version, *({scheme: sizes[row] for scheme, sizes in results.items()} for row in (0, 1))
     )

@@ -37,9 +37,9 @@ from kafkaframes.protocol.messages.framed import make_frame_plan
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan, plan_message
 from kafkaframes.records.scan import Ints
 
-_OPERATIONS_FIELD_BYTES: Final = 4
+_INT32_FIELD_BYTES: Final = 4  # size of a mandatory int32 field
 _VERSION_REMOVED_REASON: Final = "the new specs do not have this message"
-_ROW_POSITION: Final = re.compile(r"row \d+, |\[\d+\]")
+_ROW_POSITION_PATTERN: Final = re.compile(r"row \d+, |\[\d+\]")
 
 
 class ComparisonTask(NamedTuple):
@@ -117,7 +117,7 @@ class MessageSizeComparer:
     def count_omitted(self, messages: ApiMessages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
         """Count omitted messages by label and reason."""
         for (label, reason), count in reasons.items():
-            self.get_group_totals(messages, kind, label).reasons[_ROW_POSITION.sub("", reason)] += count
+            self.get_group_totals(messages, kind, label).reasons[_ROW_POSITION_PATTERN.sub("", reason)] += count
 
     def get_group_totals(self, messages: ApiMessages, kind: str, label: int) -> SizeTotals:
         """Return the totals to which messages of a kind and label are added."""
@@ -256,7 +256,7 @@ class _LayoutPairComparer:
             if not field.name.endswith(self.layout.blank):
                 continue
             is_blank = pc.equal(values, field.default).to_numpy(zero_copy_only=False)
-            self._add_count("blank bytes", rows[is_blank], np.full(int(is_blank.sum()), _OPERATIONS_FIELD_BYTES))
+            self._add_count("blank bytes", rows[is_blank], np.full(int(is_blank.sum()), _INT32_FIELD_BYTES))
 
 
 def _fit_message(

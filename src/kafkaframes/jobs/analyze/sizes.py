@@ -42,7 +42,7 @@ from kafkaframes.wire.varint import TAG_HEADERS, size_of_unsigned_varint
 HeaderSize: TypeAlias = Callable[[int, int], int]  # size of a header, from the tag and the length of its value
 MakeColumn: TypeAlias = Callable[[pa.StructArray, FieldPlan], pa.Array]  # makes a new field's column for its structs
 ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED = "adopted", "interleaved", "escape", "all tagged"
-HEADER_SIZES: Final[Mapping[str, HeaderSize]] = {
+HEADER_SIZE_BY_SCHEME: Final[Mapping[str, HeaderSize]] = {
     **{name: header.size for name, header in TAG_HEADERS.items()},
     "typed": lambda tag, _: size_of_unsigned_varint(tag) + 1,
 }
@@ -67,7 +67,7 @@ def count_saved_bytes(
     """Return how many bytes another scheme saves in each message, compared to the adopted one.
 
     Args:
-        scheme: scheme of tagged fields: a name in ``HEADER_SIZES``, or ``escape`` or ``all tagged``.
+        scheme: scheme of tagged fields: a name in ``HEADER_SIZE_BY_SCHEME``, or ``escape`` or ``all tagged``.
         plan, array: the messages, as in :func:`compute_sizes`.
         counts: receives the numbers of tag sections, of empty ones, and of the fields in them.
     """
@@ -79,7 +79,7 @@ class _SavingsCalculator:
 
     def __init__(self, scheme: str, counts: Counter[str]) -> None:
         self.scheme = scheme
-        self.header = HEADER_SIZES.get(scheme, HEADER_SIZES[ADOPTED])
+        self.header = HEADER_SIZE_BY_SCHEME.get(scheme, HEADER_SIZE_BY_SCHEME[ADOPTED])
         self.counts = counts
 
     def compute_savings(self, array: pa.StructArray, plan: StructPlan) -> Ints:
@@ -160,7 +160,7 @@ class _SavingsCalculator:
         Tags begin at ``first``.
         """
         new_sizes = _compute_header_sizes(self.header, tags + first, lengths - saved_bytes)
-        return saved_bytes + _compute_header_sizes(HEADER_SIZES[ADOPTED], tags, lengths) - new_sizes
+        return saved_bytes + _compute_header_sizes(HEADER_SIZE_BY_SCHEME[ADOPTED], tags, lengths) - new_sizes
 
 
 def flatten_structs(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
@@ -318,8 +318,8 @@ def iterate_fields(
             yield from iterate_fields(inner, field.struct, rows[owners], f"{field_path}.")
 
 
-NULL_LENGTH: Final = -1
-_LENGTH_KINDS: Final = {"string": "strings", "bytes": "bytes", "records": "records"}
+NULL_LENGTH: Final = -1  # length of a null array, string or byte field
+_LENGTH_KIND_BY_TYPE: Final = {"string": "strings", "bytes": "bytes", "records": "records"}
 
 
 def iterate_lengths(array: pa.StructArray, plan: StructPlan) -> Iterator[tuple[str, Ints, Ints]]:
@@ -340,8 +340,8 @@ def iterate_lengths(array: pa.StructArray, plan: StructPlan) -> Iterator[tuple[s
             yield "arrays", _fill_null_lengths(values.value_lengths()), rows
             counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
             values, rows = values.flatten(), np.repeat(rows, counts)
-        if field.struct is None and field.type in _LENGTH_KINDS:
-            yield _LENGTH_KINDS[field.type], _fill_null_lengths(pc.binary_length(values)), rows
+        if field.struct is None and field.type in _LENGTH_KIND_BY_TYPE:
+            yield _LENGTH_KIND_BY_TYPE[field.type], _fill_null_lengths(pc.binary_length(values)), rows
 
 
 def _fill_null_lengths(lengths: pa.Array) -> Ints:

@@ -45,8 +45,8 @@ from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.varint import size_of_unsigned_varint
 
 CLIENT, CONNECTION, SECOND = BY = ("client", "connection", "second")
-_ROWS_PER_READ: Final = 4096
-_UNGROUPED: Final = (None, None, None)
+_ROWS_PER_READ: Final = 4096  # request log rows that are decoded together
+_UNGROUPED: Final = (None, None, None)  # client, connection and second of messages that are not grouped
 _UNKNOWN_VERSION_REASON: Final = "the specs do not have this API version"
 
 
@@ -300,7 +300,7 @@ def _build_frame_value(
 
 
 PRODUCED, FETCHED = "produced", "fetched"
-_GROUP_KEYS: Final = {
+_RECORD_API_KEYS_BY_DIRECTION: Final = {
     direction: frozenset(key for key, api_direction in APIS_WITH_RECORDS if api_direction == direction)
     for _, direction in APIS_WITH_RECORDS
 }
@@ -329,7 +329,7 @@ def measure_records(
     """
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
     for calls in read_captured_calls(task, apis, Coverage() if coverage is None else coverage):
-        for direction, keys in _GROUP_KEYS.items():
+        for direction, keys in _RECORD_API_KEYS_BY_DIRECTION.items():
             for kind, rows in calls.group_by_kind(direction, kind_filter=keys.__contains__):
                 if kind.is_known:
                     bodies = DecodedMessages(*calls.get_frame_bytes(direction, rows), kind)

@@ -40,7 +40,7 @@ class LibraryGuess(NamedTuple):
     evidence: str
 
 
-BROKER: Final = "an Apache Kafka broker"
+BROKER_SOFTWARE: Final = "an Apache Kafka broker"
 # Default client ids of libraries. The first group, if there is one, is the library's release.
 _CLIENT_ID_PATTERNS: Final = (
     (re.compile(r"^kafka-python-(\d[\w.]*)$"), "kafka-python", "the library's default client id, with its release"),
@@ -59,7 +59,7 @@ _CLIENT_ID_PATTERNS: Final = (
         "the library's numbered default client id",
     ),
     (re.compile(r"^consumer-.+-\d+$"), "kafka-clients", "the library's client id with the name of the group"),
-    (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), BROKER, "a broker's client id"),
+    (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), BROKER_SOFTWARE, "a broker's client id"),
     (re.compile(r"-StreamThread-\d+-"), "kafka-clients (Kafka Streams)", "the client id of a Kafka Streams thread"),
 )
 _MIN_APIS_FOR_GUESS: Final = 3  # requests of fewer APIs are compatible with too many releases
@@ -107,15 +107,15 @@ def _matches_versions(entry: Release, versions: Mapping[int, set[int]]) -> bool:
 
 FINE, UNKNOWN, DEPRECATED, REMOVED = "fine", "unknown", "deprecated", "removed"
 VERDICTS: Final = (FINE, UNKNOWN, DEPRECATED, REMOVED)  # in ascending severity
-EXIT_STATUS: Final = {FINE: 0, UNKNOWN: 0, DEPRECATED: 3, REMOVED: 4}
+EXIT_STATUS_BY_VERDICT: Final = {FINE: 0, UNKNOWN: 0, DEPRECATED: 3, REMOVED: 4}
 # How much of the input was judged.
 ALL, PART, NOTHING = "all", "part", "nothing"
-EXIT_NOT_JUDGED: Final = 5
-JAVA_SOFTWARE_NAME: Final = "apache-kafka-java"
-_NEWEST_FORMAT: Final = 2
+EXIT_STATUS_UNCHECKED: Final = 5  # exit status if too little of the input could be read
+JAVA_SOFTWARE_NAME: Final = "apache-kafka-java"  # software name that Kafka's Java client sends (KIP-511)
+_NEWEST_RECORD_FORMAT: Final = 2
 # WriteTxnMarkers and the share group state APIs: only brokers send them, although they use the client listener.
 _BROKER_APIS: Final = frozenset({27, 83, 84, 85, 86, 87})
-_OLD_FORMATS_REMOVED_IN: Final = (4, 0)
+_OLD_FORMATS_REMOVED_RELEASE: Final = (4, 0)  # brokers of this release and later do not write record formats 0 and 1
 
 
 class ClientIdentity(NamedTuple):
@@ -214,7 +214,7 @@ class ClientAudit:
     @property
     def is_broker(self) -> bool:
         """Whether the client is a broker or controller of the cluster."""
-        if self.guess is not None and self.guess.library == BROKER:
+        if self.guess is not None and self.guess.library == BROKER_SOFTWARE:
             return True
         return any(is_between_brokers(finding.api_key) for finding in self.findings if finding.api_key is not None)
 
@@ -263,8 +263,8 @@ class Audit:
     def exit_status(self) -> int:
         """0 if the upgrade is safe, 3 if a use is deprecated, 4 if one is removed, 5 if too little was checked."""
         if self.judged == NOTHING or (self.judged == PART and self.is_strict):
-            return EXIT_NOT_JUDGED
-        return EXIT_STATUS[self.verdict]
+            return EXIT_STATUS_UNCHECKED
+        return EXIT_STATUS_BY_VERDICT[self.verdict]
 
 
 def find_worst_verdict(verdicts: Iterable[str]) -> str:
@@ -448,9 +448,9 @@ def judge_format_use(use: FormatUse, occurrences: UseCounts, target: Release) ->
     """
     subject = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
     verdict = DEPRECATED
-    if use.magic >= _NEWEST_FORMAT:
+    if use.magic >= _NEWEST_RECORD_FORMAT:
         verdict, reason = FINE, "the current format"
-    elif _parse_version(target) < _OLD_FORMATS_REMOVED_IN:
+    elif _parse_version(target) < _OLD_FORMATS_REMOVED_RELEASE:
         reason = f"{target.name} accepts it; Kafka 4.0 does not write it (KIP-724)"
     elif use.where == "disk":
         reason = f"{target.name} reads it from disk; plan to convert it"

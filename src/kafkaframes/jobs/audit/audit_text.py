@@ -113,21 +113,23 @@ def format_action(client_audit: ClientAudit, target: Release) -> str:
     names = list(
         dict.fromkeys(finding.subject for finding in client_audit.findings if finding.verdict == client_audit.verdict)
     )
-    uses = ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
+    uses = ", ".join(names[:_MAX_LISTED_API_NAMES]) + (
+        f" and {len(names) - _MAX_LISTED_API_NAMES} more" if len(names) > _MAX_LISTED_API_NAMES else ""
+    )
     upgrade = find_required_upgrade(client_audit, target)
     return (
-        f"{_ACTION_TEXTS[client_audit.verdict]} {upgrade} ({uses})"
+        f"{_ACTION_BY_VERDICT[client_audit.verdict]} {upgrade} ({uses})"
         if upgrade
-        else f"{_ACTION_TEXTS[client_audit.verdict]}: {uses}"
+        else f"{_ACTION_BY_VERDICT[client_audit.verdict]}: {uses}"
     )
 
 
-_ACTION_TEXTS: Final = {
+_ACTION_BY_VERDICT: Final = {
     REMOVED: "upgrade to",
     DEPRECATED: "plan to replace",
     UNKNOWN: "find out whether it works without",
 }
-_MAX_NAMES: Final = 3
+_MAX_LISTED_API_NAMES: Final = 3  # number of API names in an action
 
 
 def format_audit(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
@@ -199,12 +201,12 @@ def _format_verdict_counts(audit: Audit) -> str:
         verdict: sum(client_audit.verdict == verdict for client_audit in audit.clients)
         for verdict in (REMOVED, DEPRECATED, UNKNOWN, FINE)
     }
-    texts = [f"{count} {_VERDICT_TEXTS[verdict]}" for verdict, count in counts.items() if count]
+    texts = [f"{count} {_TEXT_BY_VERDICT[verdict]}" for verdict, count in counts.items() if count]
     clients = count_text(len(audit.clients), "client")
     return clients + (f": {', '.join(texts)}" if texts else "")
 
 
-_VERDICT_TEXTS: Final = {
+_TEXT_BY_VERDICT: Final = {
     REMOVED: "would break",
     DEPRECATED: "use deprecated versions",
     UNKNOWN: "cannot be judged",

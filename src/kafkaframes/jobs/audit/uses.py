@@ -26,7 +26,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.swaps import swap_findings
 
-_COLUMNS: Final = (
+_CALL_COLUMNS: Final = (
     "requestTime",
     "clientAddress",
     "clientId",
@@ -46,8 +46,8 @@ _USE_COLUMNS: Final = (
     "apiVersion",
     "atLimit",
 )
-_WHERE_BY_API: Final = {0: "produce", 1: "fetch", 78: "fetch"}
-_READ_CHUNK_BYTES: Final = 1 << 20
+_PLACE_BY_API_KEY: Final = {0: "produce", 1: "fetch", 78: "fetch"}  # APIs whose messages have records
+_READ_CHUNK_BYTES: Final = 1 << 20  # bytes that are checked for zeros at once
 
 
 def count_uses(
@@ -59,7 +59,7 @@ def count_uses(
         OptionError: a file cannot be opened.
         DecodeError: the only file is neither a capture nor a request log.
     """
-    options = CaptureOptions(columns=_COLUMNS, ports=tuple(ports), apis=apis)
+    options = CaptureOptions(columns=_CALL_COLUMNS, ports=tuple(ports), apis=apis)
     limits = find_broker_limits(files, target, ports=ports, apis=apis)
     for batch in read_traffic(files, options, uses.coverage):
         _count_batch(batch, uses, limits)
@@ -167,14 +167,14 @@ def _count_record_formats(batch: pa.RecordBatch, uses: UsageSummary) -> None:
     for index, owner in zip(is_old.tolist(), owners.tolist(), strict=True):
         if not records[owner].is_valid:
             continue
-        row = {name: batch.column(name)[owner].as_py() for name in _COLUMNS[:6]}
+        row = {name: batch.column(name)[owner].as_py() for name in _CALL_COLUMNS[:6]}
         client = ClientIdentity(
             row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"]
         )
         result = sets[index].as_py()
         time = _microseconds(row["requestTime"])
         uses.add_format_use(
-            FormatUse(client, _WHERE_BY_API[row["apiKey"]], result["magic"]), result["batches"], time, time
+            FormatUse(client, _PLACE_BY_API_KEY[row["apiKey"]], result["magic"]), result["batches"], time, time
         )
 
 

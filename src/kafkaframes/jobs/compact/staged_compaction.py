@@ -48,7 +48,7 @@ from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import scan_segment
 
-EXCHANGE_DIRECTORY = ".kafkaframes-exchange"
+SCRATCH_SUFFIX = ".kafkaframes-exchange"  # suffix of the directory in which workers exchange intermediate files
 Answer = TypeVar("Answer")
 Steps = Generator[Sequence[StageTask], list[Any], Answer]
 Verdicts = tuple[tuple[str, int, int], ...]
@@ -159,7 +159,7 @@ class StagedCompaction:
     @property
     def scratch(self) -> Path:
         """The directory for intermediate files of workers."""
-        return self.job.target.with_name(self.job.target.name + EXCHANGE_DIRECTORY)
+        return self.job.target.with_name(self.job.target.name + SCRATCH_SUFFIX)
 
     @property
     def _bucket_count(self) -> int:
@@ -376,7 +376,7 @@ def _run_rounds(rounds: Sequence[Steps[None]], work_split: SplitSettings, run: R
 
 
 Boundary = tuple[int, int]
-_PARTS_PER_SHARE = 2
+_PARTS_PER_SHARE = 2  # parts per share of work, so that parts can be grouped into shares of similar size
 _HEADER_COST_DIVISOR = (
     12  # assumed cost of reading records divided by cost of reading headers; the measured ratio is 20
 )

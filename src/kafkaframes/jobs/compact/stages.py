@@ -48,7 +48,7 @@ from kafkaframes.storage.log.producers import Producers
 
 Ints = npt.NDArray[np.int64]
 _CONTROL_KINDS = (None, ABORT, COMMIT, "another")  # kinds of control batches by their number in the stored headers
-_DATA_BATCH = -1
+_DATA_BATCH_KIND = -1  # kind of batches that are not markers
 _LOG_BYTES_PER_HEADER_BYTE = 100  # assumed number of log bytes for each byte of stored batch headers
 
 
@@ -156,7 +156,7 @@ class TransactionHeaders:
 def _encode_batch_kind(window: DecodedBatches, batch: int) -> int:
     """Return the number by which the stored headers specify whether a batch is data, a commit or an abort marker."""
     if not make_batch_header(window, batch).is_control:
-        return _DATA_BATCH
+        return _DATA_BATCH_KIND
     kind = control_type(window, batch)
     return _CONTROL_KINDS.index(kind if kind in _CONTROL_KINDS else _CONTROL_KINDS[-1])
 
@@ -226,7 +226,7 @@ class TrackTransactionsTask:
             return
         for *values, _, kind in headers.T.tolist():
             header = BatchHeader(*values)
-            if kind == _DATA_BATCH:
+            if kind == _DATA_BATCH_KIND:
                 transactions.process_data(header)
             else:
                 transactions.process_control(header, _CONTROL_KINDS[kind])

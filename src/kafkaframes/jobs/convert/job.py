@@ -48,7 +48,7 @@ from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import find_hidden_records, read_transactions, rebuild_txn_indexes
 
 Source = str | Sequence[str]
-_REPLACED_SUFFIXES = ("log", "index", "timeindex", "txnindex")
+_REWRITTEN_FILE_SUFFIXES = ("log", "index", "timeindex", "txnindex")
 _SKIPPED_FILES = frozenset((names.BROKER_LOCK_FILE, atomic.SUCCESS_FILE))
 
 
@@ -225,7 +225,7 @@ def _copy_small_files(
         )
         if file_info.name in _SKIPPED_FILES or is_obsolete:
             report.left_out.append(file_info.path)
-        elif file_name is None or file_name.kind not in _REPLACED_SUFFIXES:
+        elif file_name is None or file_name.kind not in _REWRITTEN_FILE_SUFFIXES:
             copy_entry(filesystem, file_info, target / file_info.name)
 
 
@@ -367,7 +367,7 @@ def _detect_kind(directory: LogDirectory, path: str) -> str:
 # ----------------------------------------------------------------------------------------------------------- in place
 
 
-_NEW_SUFFIX = ".kafkaframes-new"
+_NEW_DIRECTORY_SUFFIX = ".kafkaframes-new"  # suffix of the new directory until it replaces the old one
 _Report = TypeVar("_Report")
 
 
@@ -402,7 +402,7 @@ def exchange_directories(
     write_new: Callable[[Path], _Report],
     *,
     check_new: Callable[[Path], None] = lambda _: None,
-    suffix: str = _NEW_SUFFIX,
+    suffix: str = _NEW_DIRECTORY_SUFFIX,
     create_lock: bool = True,
 ) -> _Report:
     """Let ``write_new`` write a new directory, and exchange it with ``old_path``, which becomes ``backup_path``.

@@ -60,8 +60,8 @@ from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.integers import MAX_INT32
 
 Flags = npt.NDArray[np.bool_]
-CONTROL_RECORDS = "control records, which the older format does not have"
-OUTSIDE_RANGE = "outside the selected offsets or times"
+CONTROL_RECORDS_LOSS = "control records, which the older format does not have"
+OUTSIDE_RANGE_REASON = "outside the selected offsets or times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class _SegmentRewriter:
                     report.damaged.append((report.name, end.position, end.reason))
                     self._out.writelines(atomic.read_chunks(read_at, end.position))
         if self._losses.control_records:
-            report.left_out[CONTROL_RECORDS] += self._losses.control_records
+            report.left_out[CONTROL_RECORDS_LOSS] += self._losses.control_records
 
     def _write_window(self, window: SegmentWindow) -> None:
         """Write the batches of a window that have records in the range."""
@@ -208,7 +208,7 @@ class _SegmentRewriter:
             first = row + 1
             trimmed_data, removed_count = trim_batch(data, batches, row, self._task.offsets)
             if removed_count:
-                self._report.left_out[OUTSIDE_RANGE] += removed_count
+                self._report.left_out[OUTSIDE_RANGE_REASON] += removed_count
                 self._report.records += removed_count
             if len(trimmed_data):
                 yield trimmed_data, scan_all(trimmed_data, rules=FILE), start + int(batches.column("position")[row])
@@ -358,7 +358,7 @@ class ConversionLosses:
 
 COPY, GONE, RECOMPRESS, BUILD = range(4)
 # Format -> record size without key and value, in bytes; approximate for format 2.
-_RECORD_OVERHEAD_BYTES = {0: 26, 1: 34, 2: 10}
+_RECORD_OVERHEAD_BYTES_BY_FORMAT = {0: 26, 1: 34, 2: 10}
 
 
 class WindowPlan:
@@ -477,7 +477,7 @@ def _build_batches(window: DecodedBatches, plan: WindowPlan, settings: RewriteSe
         index, owners = window.index.take(is_record_chosen, window.owners), window.owners[is_record_chosen]
         magic, codec, append_time = kind // 16, kind % 16 // 2, bool(kind % 2)
         rows = make_rows_from_index(window.sections, index, headers=False)
-        weights = rows.keys.lengths.clip(0) + rows.values.lengths.clip(0) + _RECORD_OVERHEAD_BYTES[magic]
+        weights = rows.keys.lengths.clip(0) + rows.values.lengths.clip(0) + _RECORD_OVERHEAD_BYTES_BY_FORMAT[magic]
         stamps = index.timestamps if append_time else None
         starts = _find_batch_starts(owners, joins, np.cumsum(weights), stamps, settings.batch_bytes)
         fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME)

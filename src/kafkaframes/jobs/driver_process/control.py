@@ -35,16 +35,16 @@ from typing import Any, Final
 from kafkaframes.errors import KafkaframesError
 
 READY_LINE: Final = b"ready\n"
-HEARTBEAT_INTERVAL_S: Final = 2.0
-MAX_SILENCE_S: Final = 20.0
-START_TIMEOUT_S: Final = 120.0
-LOCK_TIMEOUT_S: Final = 180.0
-_RETRY_INTERVAL_S: Final = 0.1
-_PORT_RETRY_TIMEOUT_S: Final = 15.0
+HEARTBEAT_INTERVAL_S: Final = 2.0  # interval of the spaces that a process sends until its response is ready
+MAX_SILENCE_S: Final = 20.0  # a process that sends nothing for this time is killed
+START_TIMEOUT_S: Final = 120.0  # time limit for a new process to listen on its socket
+LOCK_TIMEOUT_S: Final = 180.0  # time limit for acquiring the lock of a socket
+_RETRY_INTERVAL_S: Final = 0.1  # time between two attempts to acquire a lock or to send a request
+_PORT_RETRY_TIMEOUT_S: Final = 15.0  # time for which a start is retried while another process still uses the port
 _FOLDER_COUNT: Final = 10  # number of folder names that are tried
-_OTHER_USERS_ACCESS: Final = stat.S_IRWXG | stat.S_IRWXO
-_NAME_LENGTH: Final = 24  # hex digits of the digest in a socket name
-_MAX_PATH_BYTES: Final = 103  # limit on macOS; Linux allows 107
+_OTHER_USERS_ACCESS: Final = stat.S_IRWXG | stat.S_IRWXO  # permission bits of the group and of other users
+_SOCKET_NAME_LENGTH: Final = 24  # hex digits of the digest in a socket name
+_MAX_SOCKET_PATH_BYTES: Final = 103  # limit on macOS; Linux allows 107
 _STARTED_PROCESSES: Final[
     list[subprocess.Popen[bytes]]
 ] = []  # these processes outlive this one; the references prevent ResourceWarnings
@@ -63,7 +63,7 @@ def make_socket_path(*identity: object) -> Path:
     Raises:
         KafkaframesError: no folder for the socket can be used. The message names TMPDIR.
     """
-    name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:_NAME_LENGTH]
+    name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:_SOCKET_NAME_LENGTH]
     return _find_private_folder() / name
 
 
@@ -74,11 +74,11 @@ def _find_private_folder() -> Path:
         f"kafkaframes-{os.getuid()}",
         *(f"kafkaframes-{os.getuid()}-{folder_number}" for folder_number in range(1, _FOLDER_COUNT)),
     ]
-    length = len(os.fsencode(temporary_directory / names[-1])) + 1 + _NAME_LENGTH
-    if length > _MAX_PATH_BYTES:
+    length = len(os.fsencode(temporary_directory / names[-1])) + 1 + _SOCKET_NAME_LENGTH
+    if length > _MAX_SOCKET_PATH_BYTES:
         raise KafkaframesError(
             f"TMPDIR={temporary_directory} is too long: the path of a Unix socket in it would have {length} bytes, the "
-            f"limit is {_MAX_PATH_BYTES} bytes; set TMPDIR to a shorter path for Spark's driver"
+            f"limit is {_MAX_SOCKET_PATH_BYTES} bytes; set TMPDIR to a shorter path for Spark's driver"
         )
     for name in names:
         folder = temporary_directory / name

@@ -24,7 +24,7 @@ from kafkaframes.jobs.driver_process.address import TaskServerAddress
 GREETING_TIMEOUT_S: Final = 20.0  # time limit for the connection and for authentication
 SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 32
-_MAX_LINE_BYTES: Final = 64 << 20
+_MAX_LINE_BYTES: Final = 64 << 20  # largest size of a request, which is one line
 _DRIVER, _TASK = b"driver", b"task"
 CONNECTION_ERRORS: Final = (OSError, EOFError, ValueError)  # the peer has disconnected, or is another program
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

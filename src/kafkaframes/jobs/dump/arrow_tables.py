@@ -22,8 +22,8 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.makers import make_binary_array
 from kafkaframes.wire.primitives import decode_java_text
 
-HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
-SCHEMA = pa.schema(
+HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
+RECORD_SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
         ("value", pa.binary()),
@@ -32,15 +32,18 @@ SCHEMA = pa.schema(
         ("offset", pa.int64()),
         ("timestamp", pa.timestamp("ms", "UTC")),
         ("timestampType", pa.int32()),
-        ("headers", pa.list_(HEADER)),
+        ("headers", pa.list_(HEADER_TYPE)),
     ]
 )
 CSV_SCHEMA = pa.schema(
-    [field if field.name not in ("key", "value", "headers") else pa.field(field.name, pa.string()) for field in SCHEMA]
+    [
+        field if field.name not in ("key", "value", "headers") else pa.field(field.name, pa.string())
+        for field in RECORD_SCHEMA
+    ]
 )
 NO_TIMESTAMP = -1
 MAX_TABLE_BYTES = 1 << 30  # limit for the keys, and for the values: an Arrow binary array holds less than 2 GiB
-_BASE64_LINE = plan_line(Base64Part("value"))
+_BASE64_VALUE_LINE = plan_line(Base64Part("value"))
 
 
 def make_tables(chunk: DecodedBatches, origin: SegmentOrigin) -> Iterator[pa.RecordBatch]:
@@ -59,7 +62,7 @@ def make_tables(chunk: DecodedBatches, origin: SegmentOrigin) -> Iterator[pa.Rec
                 pa.array(columns["ts_type"] - 1, pa.int32()),
                 _build_header_lists(part),
             ],
-            schema=SCHEMA,
+            schema=RECORD_SCHEMA,
         )
 
 
@@ -69,7 +72,7 @@ def make_csv_tables(chunk: DecodedBatches, origin: SegmentOrigin, *, base64: boo
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         for name in ("key", "value"):
             columns[name] = (
-                _render_array(_BASE64_LINE, view_binary_array(columns[name]), pa.string())
+                _render_array(_BASE64_VALUE_LINE, view_binary_array(columns[name]), pa.string())
                 if base64
                 else _to_text_array(columns[name])
             )
@@ -117,10 +120,10 @@ def _build_header_lists(chunk: DecodedBatches) -> pa.Array:
     """Return an Arrow array with each record's list of headers."""
     count = len(chunk.index.offsets)
     if not chunk.index.header_counts.any():
-        return pa.array([[]] * count, pa.list_(HEADER)) if count else pa.array([], pa.list_(HEADER))
+        return pa.array([[]] * count, pa.list_(HEADER_TYPE)) if count else pa.array([], pa.list_(HEADER_TYPE))
     headers = index_headers(chunk)
     items = pa.StructArray.from_arrays(
-        [_to_text_array(_to_binary_array(headers.keys)), _to_binary_array(headers.values)], fields=list(HEADER)
+        [_to_text_array(_to_binary_array(headers.keys)), _to_binary_array(headers.values)], fields=list(HEADER_TYPE)
     )
     return pa.ListArray.from_arrays(pa.array(headers.lists.astype(np.int32)), items)
 

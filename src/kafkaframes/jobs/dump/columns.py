@@ -36,7 +36,7 @@ from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import decode_java_text
 
 Columns = Mapping[str, Any]
-NO_SEQUENCE = -1
+NO_SEQUENCE = -1  # sequence of batches without a producer id
 
 
 def build_batch_columns(chunk: DecodedBatches) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pyarrow.csv
 
 from kafkaframes.scan.values.instants import format_instants, is_in_calendar
 
-TIMESTAMP = "timestamp"
+TIMESTAMP_COLUMN = "timestamp"
 _OPTIONS_WITHOUT_HEADER = pyarrow.csv.WriteOptions(include_header=False)
 
 
@@ -27,8 +27,8 @@ class CsvFile:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
-        times = batch.column(TIMESTAMP)
+        times = batch.column(TIMESTAMP_COLUMN)
         if not pc.all(is_in_calendar(times.cast(pa.int64()))).as_py():
-            index = batch.schema.get_field_index(TIMESTAMP)
-            batch = batch.set_column(index, pa.field(TIMESTAMP, pa.string()), format_instants(times))
+            index = batch.schema.get_field_index(TIMESTAMP_COLUMN)
+            batch = batch.set_column(index, pa.field(TIMESTAMP_COLUMN, pa.string()), format_instants(times))
         pyarrow.csv.write_csv(batch, self._file, _OPTIONS_WITHOUT_HEADER)

@@ -305,7 +305,7 @@ class LogDump(Iterator[bytes | memoryview]):
     def _dump_as_arrow(self) -> Parts:
         """Yield the records as an Arrow IPC stream."""
         out = _PartBuffer()
-        with pa.ipc.new_stream(out, arrow_tables.SCHEMA) as writer:
+        with pa.ipc.new_stream(out, arrow_tables.RECORD_SCHEMA) as writer:
             for chunk, origin in self._iterate_chunks():
                 _write_rows(writer, arrow_tables.make_tables(chunk, origin))
                 yield out.take()

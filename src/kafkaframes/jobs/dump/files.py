@@ -24,7 +24,7 @@ from kafkaframes.storage.log.discover import (
 )
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
-MAX_NESTED_DEPTH = 4
+MAX_NESTED_DEPTH = 4  # levels of directories below a path that are searched for partitions
 
 
 @dataclass(frozen=True, slots=True)

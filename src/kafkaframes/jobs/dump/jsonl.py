@@ -56,15 +56,16 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.fields import END_MARKER_TYPES, parse_control_type, parse_coordinator_epoch
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 
-_BOOLEANS = (b"false", b"true")
-_FLAG_TEXTS = {"valid": _BOOLEANS, "transactional": _BOOLEANS, "control": _BOOLEANS}
+_BOOLEAN_TEXTS = (b"false", b"true")
+_TEXTS_BY_COLUMN = {"valid": _BOOLEAN_TEXTS, "transactional": _BOOLEAN_TEXTS, "control": _BOOLEAN_TEXTS}
 _NAMES_BY_COLUMN = {"codec": CODECS, "ts_type": TIMESTAMP_TYPES}
 _BATCH_FIELDS = (
     *("position", "size", "magic", "valid", "crc", "base_offset", "last_offset", "codec", "ts_type", "max_ts"),
     *("producer_id", "producer_epoch", "base_sequence", "last_sequence", "leader_epoch", "transactional", "control"),
     "delete_horizon",
 )
-_LAST_HEADER_FIELD = {  # last header field that a field of the line needs, for batches that end inside their header
+# Last header field that a field of the line needs, for batches that end inside their header.
+_LAST_HEADER_FIELD_BY_NAME = {
     "last_offset": "last_offset_delta",
     "max_ts": "max_timestamp",
     "producer_id": "producer_id",
@@ -72,7 +73,7 @@ _LAST_HEADER_FIELD = {  # last header field that a field of the line needs, for 
     "base_sequence": "base_sequence",
 }
 MAX_KNOWN_MAGIC = 2  # batches of later formats can be split, but their fields are unknown
-_V2_HEADER = struct.Struct(">" + "".join(item.format for item in BATCH_V2.fields))
+_V2_HEADER_STRUCT = struct.Struct(">" + "".join(item.format for item in BATCH_V2.fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,8 @@ class JsonLinesOptions:
 def _label_part(name: str) -> tuple[Part, ...]:
     """Return the parts of a line that print a field with its name."""
     label = f',"{name}":'.encode()
-    if name in _FLAG_TEXTS:
-        return TextPart(label), WordPart(name, _FLAG_TEXTS[name])
+    if name in _TEXTS_BY_COLUMN:
+        return TextPart(label), WordPart(name, _TEXTS_BY_COLUMN[name])
     if name in _NAMES_BY_COLUMN:
         return TextPart(label + b'"'), WordPart(name, _NAMES_BY_COLUMN[name]), TextPart(b'"')
     if name == "delete_horizon":
@@ -308,12 +309,12 @@ def _iterate_readable_fields(chunk: DecodedBatches, batch: int) -> Iterator[tupl
         yield "crc", int(chunk.batches.column("crc")[batch])
         raise CorruptRecordError("the first offset is unknown, because the compressed message cannot be decompressed")
     header = chunk.data[position : position + min(size, BATCH_V2.size)].tobytes()
-    header_values = _V2_HEADER.unpack(header.ljust(BATCH_V2.size, b"\0"))
+    header_values = _V2_HEADER_STRUCT.unpack(header.ljust(BATCH_V2.size, b"\0"))
     values = dict(zip((item.name for item in BATCH_V2.fields), header_values, strict=True))
     if size >= BATCH_V2.end_of("count"):
         yield "count", values["count"]
     for name, value in _iterate_fields_of_later_format(values):
-        last = _LAST_HEADER_FIELD.get(name)
+        last = _LAST_HEADER_FIELD_BY_NAME.get(name)
         if last is not None and size < BATCH_V2.end_of(last):
             raise CorruptRecordError(f"the batch ends before its {last.replace('_', ' ')}")
         yield name, value

@@ -34,7 +34,7 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.wire.primitives import decode_java_text
 
 Meaning = TypeVar("Meaning")
-_ORIGIN_PARTS: dict[str, Callable[[SegmentOrigin], Part]] = {
+_ORIGIN_PARTS_BY_LETTER: dict[str, Callable[[SegmentOrigin], Part]] = {
     "t": lambda origin: TextPart((origin.topic or "").encode()),
     "p": lambda origin: TextPart(str(-1 if origin.partition is None else origin.partition).encode()),
 }
@@ -49,9 +49,9 @@ _PARTS_BY_LETTER: dict[str, Part] = {
     "h": BytesPart("header_pairs"),
     "%": TextPart(b"%"),
 }
-FORMAT_LETTERS = (*_ORIGIN_PARTS, *_PARTS_BY_LETTER)
+FORMAT_LETTERS = (*_ORIGIN_PARTS_BY_LETTER, *_PARTS_BY_LETTER)
 _BYTES_BY_ESCAPE_LETTER = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
-_FORMAT_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
+_FORMAT_TOKEN_PATTERN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -66,7 +66,7 @@ def plan_format(text: str, origin: SegmentOrigin) -> CompiledLine:
 
 def _plan_parts(text: str, origin: SegmentOrigin) -> Iterator[Part]:
     """Yield the parts of a line in kcat's format ``text``."""
-    letters = {letter: make_part(origin) for letter, make_part in _ORIGIN_PARTS.items()} | _PARTS_BY_LETTER
+    letters = {letter: make_part(origin) for letter, make_part in _ORIGIN_PARTS_BY_LETTER.items()} | _PARTS_BY_LETTER
     for part in parse_format(text, letters):
         yield TextPart(part) if isinstance(part, bytes) else part
 
@@ -77,7 +77,7 @@ def parse_format(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | 
     Raises:
         OptionError: a ``%`` or a backslash is followed by an unknown letter.
     """
-    for token in _FORMAT_TOKEN.finditer(text):
+    for token in _FORMAT_TOKEN_PATTERN.finditer(text):
         letter, hexadecimal, escape, plain_text, _ = token.groups()
         if letter in letters:
             yield letters[letter]

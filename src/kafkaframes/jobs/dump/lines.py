@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from kafkaframes.jobs.dump import _kernels as kernels
 
-_MAX_INTEGER_CHARACTERS = 20
-MAX_ROWS_PER_PORTION = 1 << 17
+_MAX_INTEGER_CHARACTERS = 20  # characters of the smallest int64, with its sign
+MAX_ROWS_PER_PORTION = 1 << 17  # rows that are rendered at once
 _NO_BYTES = np.frombuffer(b"", np.uint8)
 _NO_STARTS = np.frombuffer(b"", np.int64)
 _NO_SIZES = np.frombuffer(b"", np.int32)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from kafkaframes.scan.selection import Isolation, OnDamage
 
-COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_type", KEY, VALUE, HEADERS)
-POLL_SECONDS: Final = 1.0  # time between two reads of a followed log
+SEARCH_RESULT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_type", KEY, VALUE, HEADERS)
+POLL_INTERVAL_S: Final = 1.0  # time between two reads of a followed log
 Flags = npt.NDArray[np.bool_]
 _REGEX_CHARACTERS = re.compile(r"[.^$*+?{}\[\]\\|()]")
 
@@ -156,7 +156,7 @@ def search_log(paths: Sequence[str], settings: GrepSettings) -> RecordBatches:
             follow_links=settings.follow_links,
             storage=settings.store,
         )
-        .select(*COLUMNS)
+        .select(*SEARCH_RESULT_COLUMNS)
         .to_batches()
     )
     return RecordBatches(_select_matches(batches, settings), batches.schema, batches.errors, batches.notes)
@@ -176,18 +176,18 @@ def follow_log(paths: Sequence[str], settings: GrepSettings) -> RecordBatches:
     follower = AppendedRowReader(
         paths,
         selection.topic_names,
-        columns=COLUMNS,
+        columns=SEARCH_RESULT_COLUMNS,
         row_filter=create_row_filter(partition=sorted(selection.partition_numbers or ()) or None),
         start=to_log_bound("start", selection.start, unset=EARLIEST),
         storage=storage_options(settings.key_files, follow_links=settings.follow_links, store=settings.store),
     )
-    schema = build_schema(COLUMNS)
+    schema = build_schema(SEARCH_RESULT_COLUMNS)
 
     def read_steps() -> Iterator[pa.RecordBatch]:
         while True:
             yield from follower.read_new_rows()
             yield pa.RecordBatch.from_pylist([], schema=schema)
-            time.sleep(POLL_SECONDS)
+            time.sleep(POLL_INTERVAL_S)
 
     return RecordBatches(_select_matches(read_steps(), settings, keep_empty=True), schema, follower.errors)
 

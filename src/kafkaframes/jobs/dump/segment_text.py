@@ -26,7 +26,7 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.fields import END_MARKER_TYPES, parse_control_type, parse_coordinator_epoch
 from kafkaframes.records.scan import Ints
 
-_CRC_BYTES = 4
+_CRC_BYTES = 4  # size of the CRC at the start of a message of format 0 or 1
 
 # Decodes a chunk's keys and values to two bytes columns (``decoders.py``).
 Decoder = Callable[[DecodedBatches], tuple[Any, Any]]

@@ -31,14 +31,14 @@ from kafkaframes.jobs.dump.names import MAX_CHECKED_BATCH_BYTES, NEWEST_STYLE
 
 TIMESTAMP_TYPES = (b"NoTimestampType", b"CreateTime", b"LogAppendTime")
 CODECS = (b"none", b"gzip", b"snappy", b"lz4", b"zstd")
-_BOOLEANS = (b"false", b"true")
-_FLAG_TEXTS: Mapping[str, tuple[bytes, ...]] = {
+_BOOLEAN_TEXTS = (b"false", b"true")
+_TEXTS_BY_COLUMN: Mapping[str, tuple[bytes, ...]] = {
     "codec": CODECS,
     "upper_codec": tuple(codec.upper() for codec in CODECS),
-    "valid": _BOOLEANS,
-    "record_valid": _BOOLEANS,
-    "transactional": _BOOLEANS,
-    "control": _BOOLEANS,
+    "valid": _BOOLEAN_TEXTS,
+    "record_valid": _BOOLEAN_TEXTS,
+    "transactional": _BOOLEAN_TEXTS,
+    "control": _BOOLEAN_TEXTS,
 }
 
 # An item is `label:column`, or `column` if both are equal, or `label=text`. The label `*` is the timestamp type.
@@ -97,8 +97,8 @@ def _make_labelled_part(item: str) -> tuple[Part, ...]:
     if column == "delete_horizon":
         return TextPart(f" {label}: ".encode()), _DELETE_HORIZON
     value: Part = NumberPart(column)
-    if column in _FLAG_TEXTS:
-        value = WordPart(column.removeprefix("upper_"), _FLAG_TEXTS[column])
+    if column in _TEXTS_BY_COLUMN:
+        value = WordPart(column.removeprefix("upper_"), _TEXTS_BY_COLUMN[column])
     return TextPart(f" {label}: ".encode()), value
 
 

@@ -21,9 +21,9 @@ from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 if TYPE_CHECKING:
     from kafkaframes.storage.files.headers import BatchHeader
 
-_INDEX_ENTRY_BYTES = 8
+_INDEX_ENTRY_BYTES = 8  # size of an offset index entry
 MAX_FULLY_READ_BYTES = 16 << 10  # up to this size, all headers are read, which is faster than reading the index
-UNKNOWN_VALUE = -1
+UNKNOWN_VALUE = -1  # value of an unknown offset, timestamp or count
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class PartitionSummary:
         return _add_units(_fields_to_dict(self) | totals | times | mixes) | segments
 
 
-_UNIT_SUFFIXES = {
+_NAME_WITH_UNIT_BY_NAME = {
     "first_timestamp": "first_timestamp_ms",
     "last_timestamp": "last_timestamp_ms",
     "codecs": "codec_bytes",
@@ -106,7 +106,10 @@ _UNIT_SUFFIXES = {
 
 def _add_units(values: dict[str, Any]) -> dict[str, Any]:
     """Add the units to the names of values, and replace unknown values (-1) by None."""
-    return {_UNIT_SUFFIXES.get(name, name): None if value == UNKNOWN_VALUE else value for name, value in values.items()}
+    return {
+        _NAME_WITH_UNIT_BY_NAME.get(name, name): None if value == UNKNOWN_VALUE else value
+        for name, value in values.items()
+    }
 
 
 def _fields_to_dict(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:

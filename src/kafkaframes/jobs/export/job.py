@@ -11,7 +11,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.export.live_planning import make_topic_planner
 from kafkaframes.jobs.export.planning import plan_export
-from kafkaframes.jobs.export.positions import FILES
+from kafkaframes.jobs.export.positions import FILES_DESTINATION
 from kafkaframes.jobs.export.run import Outcome, export_segments, export_to_single_file
 from kafkaframes.jobs.export.task import ExportTask, ExportTaskSettings
 from kafkaframes.jobs.export.topic_export import TopicExport
@@ -117,7 +117,7 @@ def plan_topic_export(
     if isinstance(options.start, int | Mapping):
         check_batch_start(options.start)
     settings = replace(settings, to=parse_local_destination(settings.to), isolation=options.isolation)
-    return TopicExport(make_topic_planner(options, FILES), settings, overwrite, single_file)
+    return TopicExport(make_topic_planner(options, FILES_DESTINATION), settings, overwrite, single_file)
 
 
 def parse_local_destination(to: str) -> str:

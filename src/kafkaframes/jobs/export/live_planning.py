@@ -23,7 +23,7 @@ from kafkaframes.jobs.export.positions import (
     Positions,
     check_same_topic,
 )
-from kafkaframes.jobs.export.topic_task import MAX_SILENCE_MS, TopicTask
+from kafkaframes.jobs.export.topic_task import MAX_FETCH_SILENCE_MS, TopicTask
 from kafkaframes.scan.ranges import EARLIEST, LATEST, GroupBound, describe_offset_beyond_end, report_loss
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.scan.topic.options import TopicOptions
@@ -32,7 +32,7 @@ from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.log.notes import LogNotes
 from kafkaframes.wire.primitives import uuid_to_text
 
-FILE_BYTES: Final = 64 << 20  # approximate number of bytes that a task fetches
+TARGET_FILE_BYTES: Final = 64 << 20  # approximate number of bytes that a task fetches
 _ASSUMED_RECORD_BYTES: Final = 1 << 10  # assumed size of a record, if no sample could be fetched
 _MIN_SAMPLED_OFFSETS: Final = 10_000  # smaller partitions are a single task, so their record size is not estimated
 
@@ -83,7 +83,7 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TOPIC_T
                     if starts[partition] < stops[partition]
                 ],
                 positions,
-                make_topic_lookup(consumer, MAX_SILENCE_MS),
+                make_topic_lookup(consumer, MAX_FETCH_SILENCE_MS),
                 topic_ids=ids,
                 destination=destination,
                 acceptance=suggest_acceptance(options.fail_on_data_loss),
@@ -245,7 +245,7 @@ def _find_gaps(
 def _make_tasks(
     consumer: Consumer, partition: TopicPartition, first: int, end: int, client: Mapping[str, Any]
 ) -> Iterator[TopicTask]:
-    """Yield the tasks of a partition: offset ranges of about ``FILE_BYTES`` each."""
+    """Yield the tasks of a partition: offset ranges of about ``TARGET_FILE_BYTES`` each."""
     if first >= end:
         return
     each = (
@@ -253,7 +253,7 @@ def _make_tasks(
         if end - first <= _MIN_SAMPLED_OFFSETS
         else _estimate_bytes_per_offset(consumer, partition, first)
     )
-    step = max(int(FILE_BYTES / each), 1)
+    step = max(int(TARGET_FILE_BYTES / each), 1)
     path = f"{partition.topic}-{partition.partition} of {client['bootstrap.servers']}"
     for begin in range(first, end, step):
         stop = min(begin + step, end)

@@ -131,7 +131,7 @@ def make_task(part: SegmentSlice, options: ReadOptions) -> ExportTask:
 
 MAX_SMALL_SEGMENT_BYTES = 4 << 20  # largest segment that shares a file
 MAX_SHARED_FILE_BYTES = 32 << 20  # largest number of log bytes in a shared file
-MIN_PARTS = 16  # minimum number of parts of a small export, so that several cores share it evenly
+MIN_EXPORT_PARTS = 16  # minimum number of parts of a small export, so that several cores share it evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ def choose_part_bytes(total: int, max_bytes: int) -> int:
     >>> [choose_part_bytes(total, 32 << 20) >> 20 for total in (10 << 30, 100 << 20, 1)]
     [32, 6, 4]
     """
-    return min(max_bytes, max(total // MIN_PARTS, 4 << 20))
+    return min(max_bytes, max(total // MIN_EXPORT_PARTS, 4 << 20))
 
 
 def _make_partition_key(task: ExportTask) -> tuple[str, int, str]:

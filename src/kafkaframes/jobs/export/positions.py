@@ -89,7 +89,7 @@ class Destination:
 
 LOG_TABLE_DESTINATION = Destination("the table", "Export it to a new table, or with `overwrite`")
 TOPIC_TABLE_DESTINATION = Destination("the table", "Write it to a new table, or with `overwrite`")
-FILES = Destination("the export", "Export it to a new directory, or with `overwrite`")
+FILES_DESTINATION = Destination("the export", "Export it to a new directory, or with `overwrite`")
 
 
 def topic_id_to_int(topic_id: str) -> int:

@@ -71,7 +71,7 @@ from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
-JOB_LOG_BYTES = 32 << 20  # log bytes in a worker's task, which has several small files
+TARGET_JOB_LOG_BYTES = 32 << 20  # log bytes in a worker's task, which has several small files
 _STORED_SETTINGS_FILE = f"{OWN_DIRECTORY}/export.json"
 OPEN_COST_BYTES = 64 << 10  # cost of opening a segment and its output, as the number of bytes exported in the same time
 
@@ -345,7 +345,7 @@ def group_files_into_jobs(files: Iterable[FileTasks], settings: ExportTaskSettin
         return sum(task.size_bytes for task in tasks) + OPEN_COST_BYTES
 
     all_files = list(files)
-    limit = choose_part_bytes(sum(map(cost, all_files)), JOB_LOG_BYTES)
+    limit = choose_part_bytes(sum(map(cost, all_files)), TARGET_JOB_LOG_BYTES)
     return [ExportJob(settings, tuple(share)) for share in split_by_cost(all_files, limit, cost)]
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import (
-    END_MEANING,
-    FOLLOW_LINKS_MEANING,
-    KEY_FILES_MEANING,
+    END_HELP,
+    FOLLOW_LINKS_HELP,
+    KEY_FILES_HELP,
     POSITION_METAVAR,
-    START_MEANING,
+    START_HELP,
     ValidatedSettings,
     setting,
 )
@@ -37,8 +37,8 @@ class ReadSettings(ValidatedSettings):
     partitions: int | Sequence[int] = setting(
         (), "Partition of these topics to select; repeatable.", minimum=0, flag="-p --partition"
     )
-    start: Limit = setting(None, START_MEANING, default_text=POSITION_METAVAR)
-    end: Limit = setting(None, END_MEANING, default_text=POSITION_METAVAR)
+    start: Limit = setting(None, START_HELP, default_text=POSITION_METAVAR)
+    end: Limit = setting(None, END_HELP, default_text=POSITION_METAVAR)
     isolation: Isolation | None = setting(
         None, "read_committed omits records of aborted and open transactions. Default, except for single segments."
     )
@@ -126,12 +126,12 @@ class LogSourceSettings(ReadSettings):
     internal_topics: bool = setting(False, "Include Kafka's internal topics.")
     key_files: Sequence[str] = setting(
         (),
-        KEY_FILES_MEANING,
+        KEY_FILES_HELP,
         flag="--key-file",
         default_text="[ID=]FILE",
         is_recorded=False,
     )
-    follow_links: bool = setting(False, FOLLOW_LINKS_MEANING, is_recorded=False)
+    follow_links: bool = setting(False, FOLLOW_LINKS_HELP, is_recorded=False)
     storage: Mapping[str, Any] | None = setting(
         None, "Arguments for the fsspec file system of an object store.", secret=True
     )

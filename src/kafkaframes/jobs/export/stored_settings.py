@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafkaframes.records.reasons import SPARK_MODES
 
-_MAX_VALUE_CHARACTERS: Final = 60
+_MAX_VALUE_CHARACTERS: Final = 60  # longer values are shortened in messages
 _SETTING_NAMES: Final[Mapping[str, str]] = {
     "form": "format",
     "control": "control_records",

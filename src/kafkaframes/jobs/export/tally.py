@@ -22,7 +22,7 @@ SOURCE_COLUMNS = (
 CONTROL_RECORDS_REASON = "control records (transaction markers)"
 NOT_SELECTED_REASON = "outside the selected times or keys"
 Flags = npt.NDArray[np.bool_]
-_HEADER_BYTES_BEFORE_SIZE = 12
+_HEADER_BYTES_BEFORE_SIZE = 12  # bytes of the base offset and the batch length, which the batch length does not count
 
 
 @dataclass(slots=True)

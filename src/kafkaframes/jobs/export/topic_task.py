@@ -15,7 +15,7 @@ from kafkaframes.records.columns import ReadError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler
 
-MAX_SILENCE_MS: Final = 120_000
+MAX_FETCH_SILENCE_MS: Final = 120_000  # an export fails if no data arrive for this time
 _READER_SETTINGS: Final[Mapping[str, Any]] = {
     "auto_offset_reset": "none",
     "enable_auto_commit": False,
@@ -56,7 +56,7 @@ class TopicTask(ExportTask):
         Raises:
             OptionError: the topic has deleted offsets of the range since it was planned, or ends before the range.
             CorruptRecordError: a batch is damaged, and ``on_damage`` is "fail".
-            BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``MAX_SILENCE_MS``.
+            BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``MAX_FETCH_SILENCE_MS``.
         """
         with Consumer(**{**_READER_SETTINGS, **self.client}) as consumer:
             for fetched_batches in iter(_open_range_reader(consumer, self).read_next, None):
@@ -88,4 +88,4 @@ def _open_range_reader(consumer: Consumer, task: TopicTask) -> RangeReader:
         raise OptionError(f"{task.path} {problem}; run the job again")
 
     first, end = task.first_offset or 0, task.end_offset or 0
-    return RangeReader(consumer, task.topic_partition, first, end, on_loss=raise_loss, silence_ms=MAX_SILENCE_MS)
+    return RangeReader(consumer, task.topic_partition, first, end, on_loss=raise_loss, silence_ms=MAX_FETCH_SILENCE_MS)

@@ -1,8 +1,8 @@
 """Write Arrow batches to a file in one of the four output formats.
 
 Parquet files are compressed with zstd. Offsets and timestamps are delta-encoded. Keys and values have no dictionaries,
-because they rarely repeat and dictionaries cost more CPU than everything else. A row group ends at ROW_GROUP_ROWS or
-ROW_GROUP_BYTES, which limits the memory.
+because they rarely repeat and dictionaries cost more CPU than everything else. A row group ends at
+MAX_ROW_GROUP_ROWS or MAX_ROW_GROUP_BYTES, which limits the memory.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kafkaframes.records.json_lines import JsonBytes, to_json_bytes, to_json_hea
 from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN, separate_instants
 from kafkaframes.wire.primitives import decode_java_text
 
-ROW_GROUP_ROWS = 400_000
-ROW_GROUP_BYTES = 64 << 20
+MAX_ROW_GROUP_ROWS = 400_000  # a row group ends at this number of rows
+MAX_ROW_GROUP_BYTES = 64 << 20  # a row group ends at this size in memory
 _DELTA_ENCODING = "DELTA_BINARY_PACKED"
 _PAYLOAD_COLUMNS = ("key", "value")
 _RECORD_COLUMNS = frozenset(
@@ -89,7 +89,7 @@ class ParquetOutput:
         self._waiting.append(_add_missing_columns(batch, self._schema))
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
+        if self._rows >= MAX_ROW_GROUP_ROWS or self._bytes >= MAX_ROW_GROUP_BYTES:
             self._write_row_group()
 
     def _add_out_of_range_column(self) -> None:

@@ -30,8 +30,8 @@ _COMPARED_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "val
 _MIN_COMPARED_MAGIC: Final = 2  # messages inside older sets have offsets of their own
 _LOG_APPEND_TIME: Final = 1  # value of the column timestamp_type
 _MAX_WINDOW_ROWS: Final = 10_000  # rows of a window, because a small batch may contain a million records
-_RETRY_INTERVAL_MS: Final = 250
-_MAX_VALUE_TEXT_BYTES: Final = 60
+_RETRY_INTERVAL_MS: Final = 250  # time limit of one fetch, after which the deadline is checked
+_MAX_VALUE_TEXT_BYTES: Final = 60  # longer keys, values and headers are shortened in messages
 _BODY_POSITION: Final = BATCH_V2.position_of(
     "magic"
 )  # earlier bytes are not compared: base offset and length are columns, the leader epoch may differ

@@ -59,9 +59,9 @@ from kafkaframes.storage.files.atomic import reject_nested_destination
 from kafkaframes.wire.primitives import NIL_UUID
 
 _MAX_FETCH_BYTES: Final = 4 << 20  # fetch size of a partition; a single batch may be larger
-_MAX_CONCURRENT_WRITES: Final = 8
-_POLL_INTERVAL_MS: Final = 250
-_STALL_TIMEOUT_S: Final = 60.0
+_MAX_CONCURRENT_WRITES: Final = 8  # partitions that are written to at the same time
+_POLL_INTERVAL_MS: Final = 250  # time limit of one fetch
+_STALL_TIMEOUT_S: Final = 60.0  # a mirror without follow fails if no records arrive for this time
 Say = Callable[[str], None]
 
 

@@ -28,7 +28,7 @@ from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
 
 Runs = npt.NDArray[np.int64]  # rows of source offset, target offset, count
-_FORMAT_LINE: Final = "kafkaframes mirror 1"
+_MAPPING_FORMAT_LINE: Final = "kafkaframes mirror 1"
 _NO_RUNS: Final[Runs] = np.empty((0, 3), np.int64)
 
 
@@ -188,7 +188,7 @@ def begin_writing(mapping: OffsetMapping, path: str, identity: str) -> OffsetMap
 
 
 def _format_first_line(identity: str) -> bytes:
-    return f"{_FORMAT_LINE} {identity}\n".encode()
+    return f"{_MAPPING_FORMAT_LINE} {identity}\n".encode()
 
 
 def _format_runs(runs: Runs) -> bytes:

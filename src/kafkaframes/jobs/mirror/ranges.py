@@ -25,7 +25,7 @@ from kafkaframes.scan.ranges import (
 )
 from kafkaframes.scan.selection import Selection
 
-SHORTENED: Final = "at an end of the selected range"
+SHORTENED_REASON: Final = "at an end of the selected range"  # reason for rebuilding a batch at an end of the range
 
 
 async def resolve_ranges(
@@ -138,7 +138,7 @@ def clip_batches(fetched_batches: FetchedBatches, offsets: OffsetRange, report: 
         if crosses[row]:
             part, removed_count = trim_batch(data, batches, row, offsets)
             if removed_count and len(part):
-                report.opened[SHORTENED] += 1
+                report.opened[SHORTENED_REASON] += 1
                 report.rebuilt += 1
         parts.append(bytes(part))
     return replace(fetched_batches, data=b"".join(parts))

@@ -12,11 +12,11 @@ from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.job import JsonDataclass, ReprAsText, format_counts
 from kafkaframes.jobs.row_counts import check_row_counts
-from kafkaframes.jobs.settings import END_MEANING, POSITION_METAVAR, START_MEANING, ValidatedSettings, setting
+from kafkaframes.jobs.settings import END_HELP, POSITION_METAVAR, START_HELP, ValidatedSettings, setting
 from kafkaframes.scan.ranges import Limit, check_batch_start
 from kafkaframes.scan.selection import Selection
 
-_BOOTSTRAP_SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
+_BOOTSTRAP_SERVERS_PATTERN: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
 KEEP_OFFSETS: Final = "keep"
 REASSIGN: Final = "reassign"
 GAPS_SETTING: Final = "kafkaframes.on.noncontiguous"  # topic setting of kafkaframes brokers, for mirrors
@@ -35,9 +35,9 @@ class MirrorSettings(ValidatedSettings):
         (), "Partition of these topics to select; repeatable.", minimum=0, flag="-p --partition"
     )
     start: Limit = setting(
-        None, f"{START_MEANING} It applies to partitions without a copy.", default_text=POSITION_METAVAR
+        None, f"{START_HELP} It applies to partitions without a copy.", default_text=POSITION_METAVAR
     )
-    end: Limit = setting(None, END_MEANING, default_text=POSITION_METAVAR)
+    end: Limit = setting(None, END_HELP, default_text=POSITION_METAVAR)
     groups: bool = setting(True, "Also copy the committed offsets of groups.")
     follow: bool = setting(False, "Copy new records and new topics until Ctrl-C.")
     dry_run: bool = setting(False, "Print the partitions and offsets to copy, and write nothing.")
@@ -104,7 +104,7 @@ def is_directory(endpoint: str) -> bool:
     >>> [is_directory(one) for one in ("a:9092,b:9092", "[::1]:9092", "/backup/kafka-logs", "copy", "./a:1")]
     [False, False, True, True, True]
     """
-    return _BOOTSTRAP_SERVERS.fullmatch(endpoint.strip()) is None
+    return _BOOTSTRAP_SERVERS_PATTERN.fullmatch(endpoint.strip()) is None
 
 
 @dataclass(slots=True)

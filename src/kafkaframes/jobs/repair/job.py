@@ -19,7 +19,7 @@ from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.recover import RecoverySettings
 
-_NEW_SUFFIX = ".kafkaframes-repaired"
+_NEW_DIRECTORY_SUFFIX = ".kafkaframes-repaired"
 
 
 @dataclass(slots=True)
@@ -81,7 +81,9 @@ def repair_in_place(
     source_path, backup_path = Path(source).absolute(), Path(backup).absolute()
     write_repaired_log = partial(_repair_directory, str(source_path), settings=settings, as_kafka=as_kafka, run=run)
     return replace(
-        exchange_directories(source_path, backup_path, write_repaired_log, suffix=_NEW_SUFFIX, create_lock=False),
+        exchange_directories(
+            source_path, backup_path, write_repaired_log, suffix=_NEW_DIRECTORY_SUFFIX, create_lock=False
+        ),
         destination=str(source_path),
     )
 

@@ -21,13 +21,13 @@ from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, BatchHeaders, Bytes, Ints, as_array, check_crcs, scan_batches
 from kafkaframes.storage.files.scan import SegmentWindow
 
-_MAGIC_POSITION = 16
+_MAGIC_POSITION = 16  # position of the magic byte in all batch formats
 _MIN_BATCH_BYTES = {
     0: 14,
     1: 22,
     2: BATCH_V2.size - OVERHEAD_BYTES,
 }  # minimum number of bytes after the size field, by magic
-_SEARCH_BYTES = 1 << 20
+_SEARCH_CHUNK_BYTES = 1 << 20  # bytes that are searched at once for a valid batch
 _MAX_CRC_BYTES_PER_BYTE = 32  # largest number of bytes that CRC computations read, per byte of the segment
 
 
@@ -167,7 +167,7 @@ def _find_candidates(data: Bytes, position: int, base_offset: int, end_offset: i
     """Yield position and batch size of each possible header: its magic, offset and size are plausible."""
     last_position = data.size - OVERHEAD_BYTES - min(_MIN_BATCH_BYTES.values())
     while position <= last_position:
-        search_end = min(position + _SEARCH_BYTES, last_position + 1)
+        search_end = min(position + _SEARCH_CHUNK_BYTES, last_position + 1)
         magics = data[position + _MAGIC_POSITION : search_end + _MAGIC_POSITION]
         positions = position + np.flatnonzero(
             (magics <= max(_MIN_BATCH_BYTES)) & (data[position:search_end][: len(magics)] < 0x80)

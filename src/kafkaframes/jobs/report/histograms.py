@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from kafkaframes.jobs.report import _kernels
 
-MAX_STORED_HASHES = 1 << 14
-STANDARD_ERROR = 1 / math.sqrt(MAX_STORED_HASHES - 2)
+MAX_STORED_HASHES = 1 << 14  # up to this number of distinct keys, the count is exact
+DISTINCT_COUNT_STANDARD_ERROR = 1 / math.sqrt(MAX_STORED_HASHES - 2)
 _HASH_COUNT = 2.0**64  # number of different 64-bit hashes
 
 Hashes = npt.NDArray[np.uint64]
@@ -176,7 +176,7 @@ def _compute_lower_bound(bucket: int) -> int:
 
 # Widths of buckets in milliseconds. Each divides the next, so the buckets of a histogram can be joined exactly.
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
-BUCKET_WIDTHS: tuple[int, ...] = (
+BUCKET_WIDTHS_MS: tuple[int, ...] = (
     1,
     10,
     100,
@@ -189,7 +189,7 @@ BUCKET_WIDTHS: tuple[int, ...] = (
     DAY,
     *(DAY * 10**n for n in range(1, 9)),
 )
-MAX_BUCKETS = 2048
+MAX_BUCKETS = 2048  # with more buckets, their width increases
 
 
 class TimeHistogram:
@@ -214,7 +214,7 @@ class TimeHistogram:
     @property
     def width_ms(self) -> int:
         """The width of a bucket, in milliseconds."""
-        return BUCKET_WIDTHS[self._rung]
+        return BUCKET_WIDTHS_MS[self._rung]
 
     def add_timestamps(self, timestamps: Ints) -> None:
         """Add the timestamps of records, in milliseconds. A negative one counts as missing."""
@@ -247,14 +247,14 @@ class TimeHistogram:
         starts, counts = np.concatenate((self.starts, starts)), np.concatenate((self.counts, counts))
         while True:
             self.starts, indexes = np.unique(starts - starts % self.width_ms, return_inverse=True)
-            if self.starts.size <= MAX_BUCKETS or self._rung == len(BUCKET_WIDTHS) - 1:
+            if self.starts.size <= MAX_BUCKETS or self._rung == len(BUCKET_WIDTHS_MS) - 1:
                 break
             self._rung += 1
         self.counts = np.zeros(self.starts.size, np.int64)
         np.add.at(self.counts, indexes, counts)
 
 
-MAX_TIMELINE_COLUMNS = 72
+MAX_TIMELINE_COLUMNS = 72  # largest number of columns in the chart of records over time
 _MAX_TAIL_SHARE = 0.005  # largest fraction of the records that the timeline may omit at each end
 _MIN_SHORTENING_FACTOR = 8  # records are omitted only if this makes the timeline at least this many times shorter
 MAX_CALENDAR_MS = 253_402_300_799_000  # the end of the year 9999, at which Python's calendar ends
@@ -266,7 +266,7 @@ _TIME_STEPS_MS = (
     *(HOUR * step for step in (1, 2, 3, 6, 12)),
     *(DAY * step for step in (1, 2, 7)),
 )
-_MONTH_STEPS = (1, 3, 12, 24, 60, 120, 600, 1200, 6000, 12000)
+_MONTH_STEPS = (1, 3, 12, 24, 60, 120, 600, 1200, 6000, 12000)  # round bucket widths of whole months
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -359,7 +359,7 @@ def _to_datetime(milliseconds: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
-_UNITS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1, "millisecond"))
+_WIDTH_UNITS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1, "millisecond"))
 
 
 def format_width(width: int) -> str:
@@ -368,7 +368,7 @@ def format_width(width: int) -> str:
     >>> format_width(600_000), format_width(86_400_000), format_width(604_800_000), format_width(1)
     ('10 minutes', 'day', '7 days', 'millisecond')
     """
-    return next(_format_plural(width // size, name) for size, name in _UNITS if width % size == 0)
+    return next(_format_plural(width // size, name) for size, name in _WIDTH_UNITS if width % size == 0)
 
 
 def _format_months(months: int) -> str:

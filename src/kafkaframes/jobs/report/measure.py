@@ -31,7 +31,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import SegmentWindow
 
-_PART_BYTES = 2 << 20  # size of the batches that are decompressed together; it fits into the CPU caches
+_MAX_PART_BYTES = 2 << 20  # size of the batches that are decompressed together; it fits into the CPU caches
 TRANSACTION_COLUMNS = ("producer_id", "producer_epoch", "base_offset", "base_timestamp", "max_timestamp", "attributes")
 NO_PRODUCER = -1
 _NO_MIN_TIMESTAMP = np.iinfo(np.int64).max
@@ -198,7 +198,7 @@ class _WindowMeasurer:
         is_chosen = batches.is_transactional
         self._transactional.append(batches.table[[COLUMN[name] for name in TRANSACTION_COLUMNS]][:, is_chosen])
         window_chunk = Chunk(window.start, as_array(window.data), window.batches_in_data())
-        for chunk in split_chunk(window_chunk, self._ratio, _PART_BYTES):
+        for chunk in split_chunk(window_chunk, self._ratio, _MAX_PART_BYTES):
             self._measure_chunk(chunk)
 
     def result(self) -> SegmentMeasurement:

@@ -31,8 +31,8 @@ from kafkaframes.storage.log.open_segment import StoredSegment
 COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _TRANSACTION_STATE_TOPIC = "__transaction_state"
 _TOPIC, _POLICY = 2, "cleanup.policy"
-_MAX_SEGMENT_BYTES = 256 << 20  # size up to which the segments of an internal topic are read
-_CONFIG_RECORD_TYPE = 4
+_MAX_READ_SEGMENT_BYTES = 256 << 20  # size up to which the segments of an internal topic are read
+_CONFIG_RECORD_TYPE = 4  # API key of KRaft's ConfigRecord
 
 
 def find_compacted_topics(directories: Iterable[LogDirectory]) -> dict[str, str]:
@@ -90,7 +90,7 @@ def _decode_record(topic: str, key: bytes | None, value: bytes) -> tuple[dict[st
 def _read_records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tuple[bytes | None, bytes]]:
     """Yield key and value of the records with a value. The iteration ends at the first unreadable segment."""
     options = ReadOptions(columns=("key", "value"), rules=FILE, control_records=False)
-    remaining_bytes = _MAX_SEGMENT_BYTES
+    remaining_bytes = _MAX_READ_SEGMENT_BYTES
     for segment in segments:
         remaining_bytes -= segment.size_bytes
         if remaining_bytes < 0:

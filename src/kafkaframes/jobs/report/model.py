@@ -15,7 +15,7 @@ from kafkaframes.jobs.report.measure import DamagedBatch, FormatCounts, RecordCo
 from kafkaframes.jobs.report.metadata import OpenTransaction, TransactionCounts
 from kafkaframes.storage.files.findings import Finding, Severity, describe_caveats
 
-FORMAT_VERSION = 2
+REPORT_FORMAT_VERSION = 2  # version of the JSON form
 
 
 @dataclass(slots=True)
@@ -234,7 +234,12 @@ class LogReport:
         """Return the report as a JSON object."""
         values = _add_units(asdict(self))
         values["findings"] = [finding.as_json() for finding in self.findings]
-        return {"report_version": FORMAT_VERSION, "sound": self.is_sound, "caveats": list(self.caveats), **values}
+        return {
+            "report_version": REPORT_FORMAT_VERSION,
+            "sound": self.is_sound,
+            "caveats": list(self.caveats),
+            **values,
+        }
 
 
 _MILLISECOND_FIELDS = {
@@ -242,7 +247,7 @@ _MILLISECOND_FIELDS = {
     "last": "last_timestamp_ms",
     "generated_at": "generated_at_ms",
 }
-_NEGATIVE_MEANS_NONE = frozenset((*_MILLISECOND_FIELDS, "producer_id", "epoch"))
+_FIELDS_WITH_NEGATIVE_UNKNOWN = frozenset((*_MILLISECOND_FIELDS, "producer_id", "epoch"))
 
 
 def _add_units(value: Any) -> Any:
@@ -252,7 +257,9 @@ def _add_units(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        _MILLISECOND_FIELDS.get(name, name): None if entry == -1 and name in _NEGATIVE_MEANS_NONE else _add_units(entry)
+        _MILLISECOND_FIELDS.get(name, name): None
+        if entry == -1 and name in _FIELDS_WITH_NEGATIVE_UNKNOWN
+        else _add_units(entry)
         for name, entry in value.items()
     }
 

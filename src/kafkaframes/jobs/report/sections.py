@@ -25,12 +25,12 @@ from kafkaframes.jobs.report.words import (
 )
 from kafkaframes.records.layout import CODECS
 
-MAX_BARS = 15
-MAX_COLORED_TOPICS = 5
-MAX_LISTED_TOPICS = 2000
+MAX_BARS = 15  # largest number of bars in a chart
+MAX_COLORED_TOPICS = 5  # topics with their own colour in the chart over time
+MAX_LISTED_TOPICS = 2000  # rows of the table of topics
 MAX_TABLE_ROWS = 200  # largest number of rows in the other tables
 _PLURALS = {"batch": "batches"}
-_RELEASE_TEXTS = {"v0": "before 0.10", "v1": "0.10", "v2": "since 0.11"}
+_RELEASES_BY_FORMAT = {"v0": "before 0.10", "v1": "0.10", "v2": "since 0.11"}
 
 
 def build_card(name: str, title: str, *children: Any, note: Any = None, wide: bool = False) -> Markup:
@@ -150,7 +150,7 @@ def draw_formats(report: LogReport) -> Markup:
         ChartPart(
             f"format-{sums.format}",
             sums.log_bytes,
-            f"{sums.format} ({_RELEASE_TEXTS[sums.format]})\n{format_size(sums.log_bytes)}",
+            f"{sums.format} ({_RELEASES_BY_FORMAT[sums.format]})\n{format_size(sums.log_bytes)}",
         )
         for sums in result
     ]

@@ -14,7 +14,12 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.jobs.report.copies import MeasuredLog, join_copies, list_copy_reports
-from kafkaframes.jobs.report.histograms import STANDARD_ERROR, SizeHistogram, TimeHistogram, choose_timeline
+from kafkaframes.jobs.report.histograms import (
+    DISTINCT_COUNT_STANDARD_ERROR,
+    SizeHistogram,
+    TimeHistogram,
+    choose_timeline,
+)
 from kafkaframes.jobs.report.measure import (
     DamagedBatch,
     Measured,
@@ -122,7 +127,7 @@ def _report_topic(name: str, state: TopicTotals, compaction_evidence: str, error
             keyed=measure.keyed,
             without_key=total.records - measure.keyed,
             distinct=min(measure.keys.count(), measure.keyed),
-            standard_error=0.0 if exact else round(STANDARD_ERROR, 4),
+            standard_error=0.0 if exact else round(DISTINCT_COUNT_STANDARD_ERROR, 4),
             tombstones=measure.tombstones,
         ),
         transactions=_report_transactions(state.transactions),
@@ -368,7 +373,7 @@ def _report_directory(entry: LogDirectory) -> DirectoryReport:
     )
 
 
-_STATE_TEXTS = {
+_REASON_BY_PARTITION_STATE = {
     "delete": "a partition that the broker was deleting",
     "future": "an unfinished move between disks",
     "stray": "a stray partition, which the cluster no longer assigned to the broker",
@@ -380,7 +385,7 @@ def _list_unread_files(directories: list[LogDirectory], path_names: Collection[s
     for directory in directories:
         for partition in directory.partitions:
             if not partition.is_live and partition.directory not in path_names:
-                reason = f"{_STATE_TEXTS.get(partition.state, partition.state)}; verified, not measured"
+                reason = f"{_REASON_BY_PARTITION_STATE.get(partition.state, partition.state)}; verified, not measured"
                 yield UnreadFile(partition.directory, reason, partition.size_bytes)
             swapped_paths = {segment.path for segment in partition.segments}
             for file in (file for file in partition.temporary if file.path not in swapped_paths):

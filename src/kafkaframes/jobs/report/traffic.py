@@ -34,9 +34,9 @@ _CALL_COLUMNS: Final = (
     "errors",
     "_error",
 )
-_BINS_PER_OCTAVE: Final = 8  # bins per octave
-_BIN_COUNT: Final = 40 * _BINS_PER_OCTAVE
-_MIN_LATENCY_MS: Final = 0.001
+_BINS_PER_OCTAVE: Final = 8  # latency bins per power of two
+_BIN_COUNT: Final = 40 * _BINS_PER_OCTAVE  # the bins cover 40 doublings of the shortest latency
+_MIN_LATENCY_MS: Final = 0.001  # lower bound of the first latency bin
 
 
 @dataclass

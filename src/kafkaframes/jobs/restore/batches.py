@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.convert.segment import OUTSIDE_RANGE
+from kafkaframes.jobs.convert.segment import OUTSIDE_RANGE_REASON
 from kafkaframes.jobs.convert.trim import build_part
 from kafkaframes.jobs.restore.settings import Limits, RestoreSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
@@ -74,7 +74,7 @@ class OffsetTranslator:
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 MAX_END_OFFSET = 2**63 - 1
-UNDECODABLE_BATCHES = "in batches that cannot be decoded"
+UNDECODABLE_BATCH_REASON = "in batches that cannot be decoded"
 
 
 class DecodedRows(NamedTuple):
@@ -136,7 +136,7 @@ class BatchRewriter:
         self.seen_end = int(batches.column("last_offset")[-1]) + 1
         selected_batches = self._select_batches(batches)
         if len(selected_batches) < len(batches):
-            self.left_out[OUTSIDE_RANGE] += count_records(data, batches) - count_records(data, selected_batches)
+            self.left_out[OUTSIDE_RANGE_REASON] += count_records(data, batches) - count_records(data, selected_batches)
         if len(selected_batches):
             yield from (
                 self._rewrite_with_new_offsets(data, selected_batches)
@@ -279,7 +279,7 @@ class BatchRewriter:
                 in_range &= offsets >= self.first_offset
             self._count_omitted_records(data, content.batches, damage_reasons)
             index = content.index.take(in_range, content.owners)
-            self.left_out[OUTSIDE_RANGE] -= sum(
+            self.left_out[OUTSIDE_RANGE_REASON] -= sum(
                 int(count) for first_row, count in enumerate(index.rows) if first_row not in damage_reasons
             )
             yield from _iterate_decoded_batches(content, index, damage_reasons)
@@ -305,7 +305,7 @@ class BatchRewriter:
         """Count all records of the decoded batches as omitted. Later, the selected records are subtracted."""
         flags = np.zeros(len(batches), np.bool_)
         flags[list(damage_reasons)] = True
-        for reason, is_omitted in ((UNDECODABLE_BATCHES, flags), (OUTSIDE_RANGE, ~flags)):
+        for reason, is_omitted in ((UNDECODABLE_BATCH_REASON, flags), (OUTSIDE_RANGE_REASON, ~flags)):
             if is_omitted.any():
                 self.left_out[reason] += count_records(data, batches.select(is_omitted))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.restore.settings import DEFAULT_RELEASE, RELEASES, parse_uuid
+from kafkaframes.jobs.restore.settings import DEFAULT_RELEASE, FEATURE_LEVELS_BY_RELEASE, parse_uuid
 from kafkaframes.protocol.messages import Message, message
 from kafkaframes.protocol.messages.envelopes import encode_metadata_record
 from kafkaframes.records.build import build_records
@@ -33,10 +33,10 @@ from kafkaframes.storage.files.checkpoints import (
 from kafkaframes.storage.files.names import TopicPartition
 
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = (number.to_bytes(2) for number in (3, 4))  # control record types (KIP-630)
-_CONTROL_VERSION: Final = (0).to_bytes(2)
+_CONTROL_RECORD_VERSION: Final = (0).to_bytes(2)  # version at the start of a control record's key
 _TOPIC_RESOURCE_TYPE: Final = 2
 _NO_LEADER: Final = -1
-_SNAPSHOT_BATCH_BYTES: Final = 1 << 20
+_SNAPSHOT_BATCH_BYTES: Final = 1 << 20  # batch size of the metadata snapshot
 _MAX_NEW_PARTITIONS: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
 # Version 1 has directories (metadata.version 3.7 and later); other records have version 0.
 _RECORD_VERSIONS: Final = {"PartitionRecord": 1}
@@ -112,19 +112,20 @@ def build_bootstrap_checkpoint(
     Args:
         topics: topics to register. Each partition has one replica, on this node, and no leader until the broker
             registers.
-        node: the node. Its release, which determines the feature levels, is one of ``RELEASES``.
+        node: the node. Its release, which determines the feature levels, is one of ``FEATURE_LEVELS_BY_RELEASE``.
         now_ms: timestamp of the records, in milliseconds.
         next_producer_id: first producer id that the controller assigns, greater than all in the logs; 0 writes none.
 
     Raises:
         OptionError: the release is unknown, or an id is invalid.
     """
-    if node.release not in RELEASES:
-        raise OptionError(f"unknown release {node.release!r}; expected one of {', '.join(RELEASES)}")
+    if node.release not in FEATURE_LEVELS_BY_RELEASE:
+        raise OptionError(f"unknown release {node.release!r}; expected one of {', '.join(FEATURE_LEVELS_BY_RELEASE)}")
     directory = parse_uuid(node.directory_id)
     feature_levels = message("FeatureLevelRecord")
     records: list[Message] = [
-        feature_levels(name=name, feature_level=level) for name, level in RELEASES[node.release].items()
+        feature_levels(name=name, feature_level=level)
+        for name, level in FEATURE_LEVELS_BY_RELEASE[node.release].items()
     ]
     if next_producer_id:
         ids = message("ProducerIdsRecord")
@@ -168,7 +169,7 @@ def _build_snapshot(values: list[bytes], now_ms: int) -> bytes:
 
 def _build_control_batch(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
     """Return a batch with one control record."""
-    row = {"offset": [offset], "timestamp": [now_ms], "key": [_CONTROL_VERSION + kind], "value": [value]}
+    row = {"offset": [offset], "timestamp": [now_ms], "key": [_CONTROL_RECORD_VERSION + kind], "value": [value]}
     return build_records(row, control=True, leader_epoch=0)
 
 

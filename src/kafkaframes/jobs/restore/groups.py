@@ -34,7 +34,7 @@ from kafkaframes.storage.log.segment_writer import PartitionWriter
 OFFSETS_TOPIC = "__consumer_offsets"
 _OFFSET_VERSION, _GROUP_VERSION = 3, 3  # versions that Kafka 2.1 and later write
 _COMMIT_TYPES, _GROUP_TYPE = (0, 1), 2
-_NO_EXPIRY = -1
+_NO_EXPIRY = -1  # expiry of commits that do not set one
 _Record = tuple[int, bytes, bytes | None]  # offset, key, value
 
 

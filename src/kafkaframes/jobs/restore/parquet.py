@@ -39,7 +39,7 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.batch_builder import COLUMNS
 from kafkaframes.wire.integers import MAX_INT32
 
-SORTED_RATIO = 8  # memory limit for sorting a partition, in multiples of the budget
+SORT_MEMORY_FACTOR = 8  # memory limit for sorting a partition, in multiples of the budget
 MAX_SORTED_BYTES = MAX_INT32  # limit of an Arrow column
 _HIVE_PARTITIONING = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
 _READ_COLUMNS = (*COLUMNS, "timestampType", "timestamp_type", OUT_OF_RANGE_TIMESTAMPS_COLUMN)
@@ -328,7 +328,7 @@ def _read_in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
 
 def _sort_rows(task: ParquetTask) -> pa.Table:
     """Return a partition's rows, sorted by offset in memory."""
-    max_bytes = min(SORTED_RATIO * task.budget_bytes, MAX_SORTED_BYTES)
+    max_bytes = min(SORT_MEMORY_FACTOR * task.budget_bytes, MAX_SORTED_BYTES)
     batches, size_bytes = [], 0
     for batch in _read_batches(task, _READ_COLUMNS):
         batches.append(batch)

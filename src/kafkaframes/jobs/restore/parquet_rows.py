@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from kafkaframes.storage.files.names import TopicPartition
 
 MAX_BATCH_BYTES = 8 << 20  # largest size of a batch; a larger row is a batch of its own
-_MAX_READ_ROWS = 1 << 16
+_MAX_READ_ROWS = 1 << 16  # rows per read
 _MAX_LARGE_CHUNK_ROWS = 64  # rows per read if a column chunk exceeds its share of the budget
-_BUFFER_BYTES = 1 << 20
-_BUDGET_SHARES = 8  # number of equal shares of the budget; a column chunk may use one share
-_OTHER_COLUMNS_BYTES = 64  # estimate for the other columns of a row
+_READ_BUFFER_BYTES = 1 << 20  # size of Arrow's read buffer for a column
+_BUDGET_SHARE_COUNT = 8  # number of equal shares of the budget; a column chunk may use one share
+_OTHER_COLUMNS_BYTES_PER_ROW = 64  # estimate for the other columns of a row
 _PAYLOAD_COLUMNS = ("key", "value", "headers")
 _BINARY_TYPES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 Sizes = npt.NDArray[np.int64]
@@ -84,7 +84,7 @@ def _open_file(file: Any, metadata: Any, dictionaries: Sequence[str]) -> Any:
         metadata=metadata,
         read_dictionary=list(dictionaries),
         pre_buffer=False,
-        buffer_size=_BUFFER_BYTES,
+        buffer_size=_READ_BUFFER_BYTES,
     )
 
 
@@ -111,7 +111,7 @@ def plan_row_group(group: Any, columns: Sequence[str], budget_bytes: int) -> Row
     A column chunk within its share of the budget is read as a dictionary if it has one, because the dictionary is not
     larger than the chunk. If a chunk exceeds its share, few rows are read at a time.
     """
-    share = max(budget_bytes // _BUDGET_SHARES, 1)
+    share = max(budget_bytes // _BUDGET_SHARE_COUNT, 1)
     dictionaries, rows = [], _MAX_READ_ROWS
     for number in range(group.num_columns):
         chunk = group.column(number)
@@ -130,7 +130,7 @@ def split_rows(rows: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]
     """Yield batches of at most ``max_bytes`` bytes, or of one larger row, with all dictionaries decoded."""
     if not rows.num_rows:
         return
-    sizes = np.full(rows.num_rows, _OTHER_COLUMNS_BYTES, np.int64)
+    sizes = np.full(rows.num_rows, _OTHER_COLUMNS_BYTES_PER_ROW, np.int64)
     for name in _PAYLOAD_COLUMNS:
         if name in rows.schema.names:
             sizes += _compute_value_sizes(rows.column(name))

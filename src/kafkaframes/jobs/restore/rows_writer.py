@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.jobs.convert.segment import OUTSIDE_RANGE
+from kafkaframes.jobs.convert.segment import OUTSIDE_RANGE_REASON
 from kafkaframes.jobs.restore.partition import RestoredPartition
 from kafkaframes.jobs.restore.settings import Limits, RestoreSettings
 from kafkaframes.storage.files.names import TopicPartition
@@ -66,7 +66,7 @@ class RowsWriter:
         selected_rows = self._range.select_rows(table)
         self._report.records_read += table.num_rows
         if table.num_rows > selected_rows.num_rows:
-            self._report.records_left_out[OUTSIDE_RANGE] += table.num_rows - selected_rows.num_rows
+            self._report.records_left_out[OUTSIDE_RANGE_REASON] += table.num_rows - selected_rows.num_rows
         if selected_rows.num_rows:
             if (
                 self._first_offset is None

@@ -42,7 +42,7 @@ NO_BOOTSTRAP: Final = "none"
 # levels of an older release, and ``kafka-features upgrade`` raises them. eligible.leader.replicas.version is omitted:
 # with it, a controller treats a broker that it does not know as uncleanly stopped, and no partition gets a
 # leader (KIP-966).
-RELEASES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
+FEATURE_LEVELS_BY_RELEASE: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
     {
         "3.9": {"metadata.version": 21},
         "4.3": {
@@ -143,7 +143,9 @@ class RestoreSettings(RangeSettings):
     )
     node_id: int = setting(1, "Node id of the new single node.", minimum=0)
     cluster_id: str | None = setting(None, "Cluster id of the new single node. Default: a new id.")
-    release: str = setting(DEFAULT_RELEASE, "Kafka release of the new single node.", choices=tuple(RELEASES))
+    release: str = setting(
+        DEFAULT_RELEASE, "Kafka release of the new single node.", choices=tuple(FEATURE_LEVELS_BY_RELEASE)
+    )
 
     def _reject_conflicts(self) -> None:
         RangeSettings._reject_conflicts(self)  # slots=True creates the class again, so super() would fail

@@ -47,7 +47,7 @@ from kafkaframes.jobs.tables.state import STAGING_DIRECTORY, CommitConflictError
 from kafkaframes.scan.values.columns import TOMBSTONE_COLUMN
 
 RUNS_DIRECTORY = f"{OWN_DIRECTORY}/runs"
-MAX_FOREIGN_RUN_AGE_S = 7 * 24 * 3600
+MAX_FOREIGN_RUN_AGE_S = 7 * 24 * 3600  # age after which another machine's run counts as dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ def _lock_dead_run(path: Path) -> Iterator[dict[str, Any] | None]:
 # ------------------------------------------------------------------------------------------------------------ commits
 
 
-MAX_COMMIT_ATTEMPTS = 20
-RETRY_WAIT_S = 0.05
+MAX_COMMIT_ATTEMPTS = 20  # attempts after conflicts with other writers
+COMMIT_RETRY_INTERVAL_S = 0.05  # upper bound of the random wait before a commit is tried again
 
 
 def _to_option_names(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class TableCommitter:
                 self.commits += 1
                 return
             state = self._reload_state(commit)
-            time.sleep(random.uniform(0, RETRY_WAIT_S))
+            time.sleep(random.uniform(0, COMMIT_RETRY_INTERVAL_S))
         raise OptionError(
             f"{table.shown}: {MAX_COMMIT_ATTEMPTS} commits conflicted with commits of other writers: {reason}"
         )

@@ -22,14 +22,14 @@ from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN
 from kafkaframes.scan.values.columns import REASON_COLUMN, TOMBSTONE_COLUMN, separate_rows
 from kafkaframes.scan.values.decoding import DecodingOptions
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
+TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 PARTITION_COLUMNS = ("topic", "partition")
 _BASE_COLUMNS = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
-        ("timestamp", TIMESTAMP),
+        ("timestamp", TIMESTAMP_TYPE),
         ("timestampType", pa.int32()),
         ("key", pa.binary()),
         ("value", pa.binary()),

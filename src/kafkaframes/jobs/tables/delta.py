@@ -44,7 +44,7 @@ from kafkaframes.storage.files.filesystem import join
 
 APPLICATION_ID = "kafkaframes"
 REMOVED_PARTITION_VERSION = -1  # written instead of an end offset, because a txn action cannot be removed
-HISTORY_PAGE_SIZE = 50
+HISTORY_PAGE_SIZE = 50  # commits to list first; if they are not enough, the whole history is listed
 _NO_WIDENING_REASON = "delta-rs does not support Delta's feature typeWidening; use a new table, or the format iceberg"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

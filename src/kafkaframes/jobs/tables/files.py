@@ -35,7 +35,7 @@ from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN, separate_inst
 from kafkaframes.scan.values.columns import REASON_COLUMN
 from kafkaframes.storage.files.filesystem import join, split_path
 
-MEASURED_COLUMNS = ("offset", "timestamp")
+BOUNDED_COLUMNS = ("offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class DataFile:
         results: one result for each segment that was read. Only the last one can be a failure.
         end_offset: offset after the last batch that was read; None if no batch was read.
         size_bytes, records: size of the file and number of its records.
-        bounds: smallest value, largest value and null count of each column of ``MEASURED_COLUMNS`` (timestamps in
+        bounds: smallest value, largest value and null count of each column of ``BOUNDED_COLUMNS`` (timestamps in
             microseconds).
         dead: file of records that could not be converted to rows; None if there are none.
         has_out_of_range_timestamps: whether the file has the column ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``.
@@ -273,7 +273,7 @@ def _read_bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     indexes = {groups[0].column(index).path_in_schema: index for index in range(footer.num_columns)}
     result = {}
-    for name in MEASURED_COLUMNS:
+    for name in BOUNDED_COLUMNS:
         parts = [group.column(indexes[name]).statistics for group in groups]
         bounds_by_group = [part for part in parts if part is not None and part.has_min_max]
         null_count = sum(part.null_count for part in parts if part is not None)

@@ -413,13 +413,13 @@ def to_iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
         )
     if pa.types.is_decimal(kind):
         return types.DecimalType(kind.precision, kind.scale)
-    name = _SIMPLE_TYPES.get(str(kind))
+    name = _ICEBERG_TYPE_BY_ARROW_TYPE.get(str(kind))
     if name is None:
         raise OptionError(f"Iceberg does not have a type for {kind}")
     return getattr(types, name)()
 
 
-_SIMPLE_TYPES = {
+_ICEBERG_TYPE_BY_ARROW_TYPE = {
     "string": "StringType",
     "binary": "BinaryType",
     "bool": "BooleanType",

@@ -14,7 +14,7 @@ from kafkaframes.records import decode, scan
 from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.scan import BatchHeaders, Bytes, Chunk, Ints, split_chunk
 
-_PART_BYTES = 2 << 20  # bytes that are decompressed at once
+_MAX_PART_BYTES = 2 << 20  # bytes that are decompressed at once
 _ASSUMED_COMPRESSION_RATIO = 8.0  # assumed ratio of decompressed to compressed size
 UNKNOWN_TIMESTAMP = -(2**63)
 _MAX_REPORTED_CRC_ERRORS = 100  # largest number of inner CRC errors that are reported for a batch
@@ -44,7 +44,7 @@ def check_records(data: bytes | Bytes, batches: BatchHeaders) -> RecordCheckResu
     """
     judgement = RecordCheckResult(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
-    for chunk in split_chunk(Chunk(0, scan.as_array(data), batches), _ASSUMED_COMPRESSION_RATIO, _PART_BYTES):
+    for chunk in split_chunk(Chunk(0, scan.as_array(data), batches), _ASSUMED_COMPRESSION_RATIO, _MAX_PART_BYTES):
         for part in decode.decode_steps(chunk.data, chunk.batches):
             _check_batch_records(part, first + part.first, judgement)
         first += len(chunk.batches)

@@ -26,8 +26,10 @@ from kafkaframes.jobs.driver_process.task_server import (
 )
 from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 
-POLL_TIMEOUT_S: Final = 10.0
-_ANSWER_TIMEOUT_S: Final = 90.0  # time limit for a response: the server may take POLL_S, and more on a busy driver
+POLL_TIMEOUT_S: Final = 10.0  # time for which the server waits for a lease before it answers
+_ANSWER_TIMEOUT_S: Final = (
+    90.0  # time limit for a response: the server may take POLL_TIMEOUT_S, or longer on a busy driver
+)
 _SERVER_GONE_TEXT: Final = "is gone from"
 
 

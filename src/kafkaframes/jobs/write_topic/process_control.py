@@ -42,7 +42,7 @@ from kafkaframes.jobs.driver_process import control
 from kafkaframes.jobs.driver_process.address import TaskServerAddress
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
-_MODULE: Final = "kafkaframes.jobs.write_topic.transaction_process"
+_PROCESS_MODULE: Final = "kafkaframes.jobs.write_topic.transaction_process"
 _SOCKET_PURPOSE: Final = "holds this sink's transactions"
 
 
@@ -109,7 +109,7 @@ class TransactionProcess:
             ) from error
 
     def _start(self, path: Path) -> None:
-        control.start_process(_MODULE, path, pickle.dumps(self), purpose=_SOCKET_PURPOSE)
+        control.start_process(_PROCESS_MODULE, path, pickle.dumps(self), purpose=_SOCKET_PURPOSE)
 
 
 def compute_options_digest(options: TopicWriteOptions) -> str:

@@ -35,8 +35,8 @@ from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 from kafkaframes.jobs.write_topic.sink import SentRecords, TopicSink, current_time_ms, make_transactional_id, plan_batch
 from kafkaframes.storage.files.filesystem import join, store_of
 
-MAX_IDLE_TIME_S: Final = 60.0
-_ABORT_TIMEOUT_S: Final = 10.0
+MAX_IDLE_TIME_S: Final = 60.0  # a process without a micro-batch exits after this time
+_ABORT_TIMEOUT_S: Final = 10.0  # time limit for the abort of an attempt when the process ends
 _NEWER_ATTEMPT_TEXT: Final = "a newer attempt to write this micro-batch has begun"
 _ATTEMPT_ENDED_TEXT: Final = "the attempt to write the micro-batch that this task belongs to has ended"
 _QUERY_ENDS_TEXT: Final = "the query ends, or restarts with other options"

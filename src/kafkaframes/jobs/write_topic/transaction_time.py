@@ -22,7 +22,7 @@ from kafkaframes.scan.topic.options import TopicWriteOptions
 BROKER_TIMEOUT_SETTING: Final = "transaction.max.timeout.ms"
 TIMEOUT_OPTION: Final = "transaction.timeout.ms"
 MIN_TIMEOUT_MS: Final = 60_000  # the default of Kafka's producers
-_MAX_DURATION_FACTOR: Final = 4
+_MAX_DURATION_FACTOR: Final = 4  # the time-out is this multiple of the longest recent transaction
 _REMEMBERED_DURATIONS: Final = 5  # number of recent transactions with durations in memory
 # A warning is logged after this fraction of the time-out, because a batch often takes twice as long as all before.
 _WARNING_FRACTION: Final = 0.5

@@ -46,7 +46,7 @@ from kafkaframes.storage.log.producer_state import load_producer_states
 from kafkaframes.storage.log.segment_writer import WrittenPartition
 
 APPEND_JOURNAL_FILE = ".kafkaframes-append"
-_NEW_SUFFIX, _OLD_SUFFIX = ".kafkaframes-new", ".kafkaframes-old"
+_NEW_DIRECTORY_SUFFIX, _OLD_SUFFIX = ".kafkaframes-new", ".kafkaframes-old"
 _UNLIMITED_RETENTION = {"retention.ms": "-1"}  # otherwise a broker deletes records older than a week on startup
 
 
@@ -163,7 +163,7 @@ class RunCommitter:
     def _replace_directory(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
         """Write a new directory next to the old one, exchange their names, and remove the old one."""
         _check_directory(top)
-        new_path, old_path = (top.with_name(top.name + suffix) for suffix in (_NEW_SUFFIX, _OLD_SUFFIX))
+        new_path, old_path = (top.with_name(top.name + suffix) for suffix in (_NEW_DIRECTORY_SUFFIX, _OLD_SUFFIX))
         with atomic.name_path_in_errors(new_path), hold_broker_lock(top):
             if new_path.exists():  # output of a killed commit
                 shutil.rmtree(new_path)
@@ -411,7 +411,7 @@ def finish_exchange(top: Path) -> None:
     Raises:
         LogDirError: a directory cannot be renamed.
     """
-    new_path, old_path = (top.with_name(top.name + suffix) for suffix in (_NEW_SUFFIX, _OLD_SUFFIX))
+    new_path, old_path = (top.with_name(top.name + suffix) for suffix in (_NEW_DIRECTORY_SUFFIX, _OLD_SUFFIX))
     with atomic.name_path_in_errors(top):
         if not top.exists() and old_path.exists():
             (new_path if new_path.exists() else old_path).rename(top)

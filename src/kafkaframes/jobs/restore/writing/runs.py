@@ -38,9 +38,9 @@ from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.segment_writer import PartitionWriter, WrittenPartition
 
-MAX_PENDING_BYTES = 32 << 20
-_HEADER_BYTES = 10  # largest size of two varint lengths
-_OVERHEAD_BYTES = 61 + 21  # largest size of a batch with one record, without key, value and headers
+MAX_PENDING_BYTES = 32 << 20  # size of the rows that are built into batches together
+_MAX_HEADER_PREFIX_BYTES = 10  # largest size of two varint lengths
+_MAX_BATCH_OVERHEAD_BYTES = 61 + 21  # largest size of a batch with one record, without key, value and headers
 
 
 @dataclass(slots=True)
@@ -137,9 +137,11 @@ class RunWriter:
     def _check_sizes(self, records: Rows, routed_rows: list[RoutedRows]) -> None:
         """Reject a record that exceeds the largest batch."""
         limit = self._settings.max_message_bytes
-        sizes = _OVERHEAD_BYTES + np.maximum(records.keys.lengths, 0) + np.maximum(records.values.lengths, 0)
+        sizes = _MAX_BATCH_OVERHEAD_BYTES + np.maximum(records.keys.lengths, 0) + np.maximum(records.values.lengths, 0)
         if len(records.header_starts):
-            entries = records.header_names.lengths + np.maximum(records.header_values.lengths, 0) + _HEADER_BYTES
+            entries = (
+                records.header_names.lengths + np.maximum(records.header_values.lengths, 0) + _MAX_HEADER_PREFIX_BYTES
+            )
             header_starts = np.concatenate(([0], np.cumsum(entries)))
             sizes += header_starts[records.header_starts[1:]] - header_starts[records.header_starts[:-1]]
         if sizes.max(initial=0) > limit:
