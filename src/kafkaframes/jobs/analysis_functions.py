@@ -41,7 +41,7 @@ def analyze_records(
         ports: ports of the brokers in captures: ``9092,9094-9096`` or numbers. Default: brokers are recognized.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Returns:
         A result whose ``report`` has the sizes of each source, and the data of captures that was not read.

@@ -1,8 +1,8 @@
 """Functions for the commands verify, info, report, export, convert, recompress, compact, repair, restore, mirror.
 
-Each function runs in the calling process, while the command of the same name uses several processes or Spark. It
-returns a result that prints as a summary and has ``to_dict()``. Sources are never modified. An output directory appears
-under its name only after it is complete; an export instead completes its directory file by file.
+Each function runs in the calling process, while the command of the same name uses several processes or Spark. The
+result prints as a summary and has ``to_dict()``. Sources are never modified. An output directory appears under its name
+only after it is complete; an export instead completes its directory file by file.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def verify_log(
         replicas: how to handle several copies of a partition (on brokers or disks): ``merge`` verifies each copy, and
             whether they form a whole log; ``all`` only verifies each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Returns:
         A result with a ``report`` that has ``is_sound``, ``findings`` and counts. Damage is a finding, not an
@@ -148,7 +148,7 @@ def describe_log(
         replicas: ``merge`` summarizes several copies of a partition (on brokers or disks) as the log that they form;
             ``all`` summarizes each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Returns:
         A result with a ``report`` that has one summary for each partition.
@@ -219,7 +219,7 @@ def report_log(
         to: output file. Default: None, which writes no file.
         format: format of the output file.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Raises:
         LogDirError, OptionError: as ``verify_log``. Also if ``to`` is inside a source or cannot be written.
@@ -309,14 +309,14 @@ def export_log(
         format: format of the output files.
         headers: whether the output has a column of headers.
         base64: for CSV only: write keys, values and header values in base64, which preserves every byte.
-        single_file: write one Parquet file ``to``, with topic and partition as columns. It cannot be resumed.
+        single_file: write one Parquet file ``to``, with topic and partition as columns. This export cannot be resumed.
         overwrite: replace the output of an earlier export.
         verify_crc: whether a wrong CRC counts as damage.
         internal_topics: also export Kafka's internal topics.
         replicas: how to handle several copies of a partition (on brokers or disks): merge them into one log, or export
             all of them.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
@@ -415,7 +415,7 @@ def export_topics(
         format: format of the output files.
         headers: whether the output has a column of headers.
         base64: for CSV only: write keys, values and header values in base64, which preserves every byte.
-        single_file: write one Parquet file ``to``, with topic and partition as columns. It cannot be resumed.
+        single_file: write one Parquet file ``to``, with topic and partition as columns. This export cannot be resumed.
         overwrite: replace the output of an earlier export.
         verify_crc: whether a wrong CRC counts as damage.
         client: further consumer settings under Kafka's names, for example ``{"security.protocol": "SSL"}``.
@@ -504,7 +504,7 @@ def table_log(
     Args:
         paths: log directories, glob patterns, tiered stores, or their URLs. Single segments are rejected.
         to: directory of the table, which is created if it does not exist; with ``delta`` also a URL.
-        format: format of the table. Delta and Iceberg are extras.
+        format: ``parquet``, ``delta`` or ``iceberg``. Delta and Iceberg are extras.
         topics: topic names or patterns. Default: all topics except Kafka's internal topics.
         partitions: partition numbers to read from each topic. Default: all.
         start: first position of the read, as in ``scan_log``. Later runs continue at the table's end offsets. A start
@@ -539,7 +539,7 @@ def table_log(
         interval: shortest time between two commits of a continuous job, in seconds.
         internal_topics: also write Kafka's internal topics.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
         stop: ends a continuous job after its current round. Default: only an exception ends it.
         report: receives the result of each round of a continuous job.
@@ -638,7 +638,7 @@ def table_topics(
         servers: bootstrap servers: ``host:port``, several separated by commas, or a list.
         topics: topic names or patterns.
         to: directory of the table, which is created if it does not exist; with ``delta`` also a URL.
-        format: format of the table. Delta and Iceberg are extras.
+        format: ``parquet``, ``delta`` or ``iceberg``. Delta and Iceberg are extras.
         partitions: partition numbers to read from each topic. Default: all.
         start: first position of the read, as in ``scan_topic``. Later runs continue at the table's end offsets. A start
             after them is a gap, which is a data loss.
@@ -745,13 +745,13 @@ def convert_log(
 
     Args:
         source: a log directory, a partition or a segment. Several are read as one log, and their copies are merged.
-        to: the output directory, which must not exist. It appears under this name only after it is complete.
+        to: the output directory, which must not exist. The directory gets this name only when it is complete.
         topics: topic names or patterns to write. Default: the whole log, with everything else in its directory.
         partitions: partition numbers to write of each topic. Default: all.
         start: first record to write in each partition, as in ``scan_log``: earliest, an offset, a time, or a mapping
             with one of these for each partition.
         end: end of the records to write (exclusive), as in ``scan_log``.
-        record_format: record format of the output.
+        record_format: record format to write: 0, 1 or 2.
         codec: codec of the output. Default: each batch keeps its codec.
         level: compression level. Default: Kafka's.
         on_loss: how to handle data that an older format cannot represent: error stops, warn counts the losses and
@@ -760,7 +760,7 @@ def convert_log(
         batch_bytes: approximate size of the batches that are built from uncompressed messages of v0 and v1.
         index_interval_bytes: bytes between two entries of the new indexes.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Raises:
         LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
@@ -817,7 +817,7 @@ def recompress_log(
         batch_bytes: approximate size of the batches that are built from uncompressed messages of v0 and v1.
         index_interval_bytes: bytes between two entries of the new indexes.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Raises:
         LogDirError, EncodeError, OptionError: as ``convert_log``.
@@ -862,7 +862,7 @@ def compact_log(
         delete_retention_ms: value of the topic setting ``delete.retention.ms``.
         min_compaction_lag_ms: value of the topic setting ``min.compaction.lag.ms``.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Raises:
         LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
@@ -1023,10 +1023,10 @@ def restore_log(
         cluster_id: cluster id of the new single node. Default: a new one.
         release: Kafka release of the new single node.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Returns:
-        A report of the restore. It prints as a summary and has ``to_dict()``.
+        A report of the restore. The result prints as a summary and has ``to_dict()``.
 
     Raises:
         LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
@@ -1122,7 +1122,7 @@ def mirror_topics(
         topic_interval_s: interval between two searches for new topics and partitions, in seconds.
 
     Returns:
-        A report of copied, rebuilt and omitted records. It prints as a summary and has ``to_dict()``.
+        A report of copied, rebuilt and omitted records. The result prints as a summary and has ``to_dict()``.
 
     Raises:
         BrokerError, NetworkError: source or target rejects a request or is unreachable.

@@ -69,7 +69,7 @@ def dump_log(
         end: end of the records (exclusive), as in ``scan_log``.
         offsets: positions in kcat's form: beginning, end, N, -N (the last N records of each partition), s@MS, e@MS.
         count: largest number of records. Default: all.
-        keys: keys of the records. Default: all.
+        keys: keys of the records to select. Default: all.
         key_regex: regular expression that a record's key has to match.
         kinds: kinds of the files that are printed from directories. Default: log and checkpoint; with
             ``index_sanity_check`` or ``verify_index_only``, index and timeindex.
@@ -86,7 +86,7 @@ def dump_log(
         base64: csv only: write keys, values and header values in base64, which preserves every byte.
         replicas: ``merge`` prints several copies of a partition as one log. ``all`` prints each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
@@ -167,7 +167,7 @@ def grep_log(
             UTF-8.
         fixed_strings: whether ``pattern`` is plain text instead of a regular expression.
         ignore_case: whether to ignore case: in regular expressions of all letters, in plain text of ASCII letters.
-        fields: fields to search. Default: all three.
+        fields: parts of a record to search: ``key``, ``value``, ``headers``. Default: all three.
         max_count: largest number of records. Default: all.
         follow: whether to wait for appended records after the existing ones. The iterator then never ends, and returns
             an empty batch after each read, so that the caller can stop. ``end`` is not allowed, and ``isolation``,
@@ -183,7 +183,7 @@ def grep_log(
             raises at the first damage.
         replicas: ``merge`` combines the replicas of a partition to one log. ``all`` reads each replica.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
@@ -235,7 +235,7 @@ def prove_key_gone(
         paths: log directories, partition directories or segments. All copies of a partition are searched.
         key: the key.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Returns:
         A result whose ``report`` has ``is_gone``, the records with the key, and the data that could not be read, which

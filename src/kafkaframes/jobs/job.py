@@ -212,7 +212,7 @@ class JobResult(ReprAsText, Generic[Report]):
     Attributes:
         report: the job's own report object.
         values: the report as JSON values.
-        lines: lines of the summary.
+        lines: the summary for users, one string per line.
     """
 
     report: Report

@@ -168,7 +168,7 @@ def explain_conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
 
 
 def _describe_difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
-    """Return how a micro-batch's offsets differ from a mark's; None if they are equal."""
+    """Return how the offsets of a micro-batch differ from those in a mark; None if they are equal."""
     assert mark.ends is not None
     assert batch.ends is not None
     for name, mark_lines, batch_lines in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):

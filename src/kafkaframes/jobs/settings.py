@@ -90,11 +90,11 @@ def setting(
         meaning: help text of the flag.
         choices: allowed texts, if the type is not a ``Literal``.
         minimum: smallest allowed number.
-        flag: the flag's names on the command line, the short one first. Default: the setting's name with hyphens.
+        flag: names of the command-line flag, the short one first. Default: the setting's name with hyphens.
         default_text: metavar of the value in help. ``NAME=VALUE`` makes the flag repeatable.
         is_recorded: whether the setting is part of the job's identity. If so, the result of a job with another value is
             not reused.
-        stored_as: name and values in the job's report, if they differ from the setting's.
+        stored_as: name and values in the job's report, if they differ from those of the setting.
         secret: whether the value may contain a password. Secret values are omitted from ``repr``.
     """
     facts: dict[str, Any] = {

@@ -158,7 +158,7 @@ def redact_capture(
 
     Args:
         paths: captures, or directories of these.
-        to: the pcapng file to write, which must not exist. It appears under this name only after it is complete.
+        to: the pcapng file to write, which must not exist. The file gets this name only when it is complete.
         keep_addresses: whether IP addresses are kept.
         keep_client_ids: whether client ids are kept, for an audit by name.
         ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by the traffic.

@@ -29,7 +29,7 @@ from kafkaframes.protocol.spec.model import MessageSpec, snake_case
 
 _NUMBER_RANGE_PATTERN: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _FUNCTION_REFERENCE_PATTERN: Final = re.compile(r"@(.+\.py):(\w+)")
-# A prime, with which the numbers of a range get an order that compression cannot exploit.
+# A prime: multiples of it, modulo the size of a range, have an order that compression cannot exploit.
 _RANGE_STEP: Final = 2654435761
 
 

@@ -165,7 +165,7 @@ class SizeComparison:
     """The sizes of messages in the old and the proposed layout.
 
     Attributes:
-        totals_by_group: totals by group.
+        totals_by_group: message sizes and counts, by group.
         span: times of the first and the last message, in microseconds; None if unknown.
         coverage: parts of the traffic that could not be read.
     """

@@ -44,7 +44,7 @@ class FormPair(NamedTuple):
         kind: table of the report that shows the comparison.
         before, after: old and new layout. If they are identical, only ``tag_header`` differs.
         tag_header: scheme of the headers of tagged fields in ``after``.
-        blank: suffix of field names. Mandatory fields with such a name and their default value are counted.
+        blank: suffix of field names. Mandatory fields with this suffix are counted if they have their default value.
         has_lengths: whether the lengths of arrays, strings and bytes are recorded too.
     """
 
@@ -259,7 +259,7 @@ class ProposalSettings:
     Attributes:
         name: a name in ``PROPOSALS``, or any name for a pair of specs.
         after: specs after the change, by name; None for a named proposal.
-        before: specs before the change; None for the catalog's.
+        before: specs before the change; None for those of the catalog.
         values: ``Message.path=value`` for new fields.
         by: further attributes to group by, besides API, version and direction: client, connection, second.
     """

@@ -35,7 +35,9 @@ SIZE_FIELDS: Final = (
     "value",
     "headers",
 )
-_JOINED_BATCH_BYTES: Final = 16 << 10  # size of a batch of uncompressed messages, as in producers and ``convert``
+_JOINED_BATCH_BYTES: Final = (
+    16 << 10
+)  # uncompressed messages are joined into batches of this size, the default of producers
 # Size of each field of a message in formats 0 and 1, in bytes. Keys, values and headers depend on the record.
 _OLD_FORMATS: Final = {
     "offset": (8, 8),

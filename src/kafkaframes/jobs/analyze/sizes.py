@@ -40,7 +40,9 @@ from kafkaframes.wire.primitives import SIZE_BY_FIXED_TYPE
 from kafkaframes.wire.varint import TAG_HEADERS, size_of_unsigned_varint
 
 HeaderSize: TypeAlias = Callable[[int, int], int]  # size of a header, from the tag and the length of its value
-MakeColumn: TypeAlias = Callable[[pa.StructArray, FieldPlan], pa.Array]  # makes a new field's column for its structs
+MakeColumn: TypeAlias = Callable[
+    [pa.StructArray, FieldPlan], pa.Array
+]  # creates the column of a new field, from the structs that contain the field
 ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED = "adopted", "interleaved", "escape", "all tagged"
 HEADER_SIZE_BY_SCHEME: Final[Mapping[str, HeaderSize]] = {
     **{name: header.size for name, header in TAG_HEADERS.items()},
@@ -279,8 +281,8 @@ def _fit_field(child: pa.Array, field: FieldPlan, values: Mapping[str, MakeColum
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32(), mask=missing), inner)
 
 
-#: Names of counts: first moved fields of structs, those of them that have a value, and the former size of moved fields
-#: without a value.
+#: Names of counts: structs with a moved field, structs whose first moved field has a value, and the former size of
+#: moved fields without a value.
 LEAD, LEAD_SET, GAINED = "moved", "moved and set", "bytes of unset"
 _EMPTY_SECTION_BYTES: Final = 1  # size of a tagged section without fields
 

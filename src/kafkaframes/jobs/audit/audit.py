@@ -1,4 +1,5 @@
-"""Judge whether an upgrade of the brokers breaks clients: compare the versions in use with a release's. Pure functions.
+"""Find out whether an upgrade of the brokers breaks clients: compare the versions in use with those of a release. Pure
+functions.
 
 Kafka 4.0 removed many versions (KIP-896). It still reads record formats 0 and 1, but does not write them (KIP-724).
 Three cases need care:
@@ -108,7 +109,7 @@ def _matches_versions(entry: Release, versions: Mapping[int, set[int]]) -> bool:
 FINE, UNKNOWN, DEPRECATED, REMOVED = "fine", "unknown", "deprecated", "removed"
 VERDICTS: Final = (FINE, UNKNOWN, DEPRECATED, REMOVED)  # in ascending severity
 EXIT_STATUS_BY_VERDICT: Final = {FINE: 0, UNKNOWN: 0, DEPRECATED: 3, REMOVED: 4}
-# How much of the input was judged.
+# How much of the input was checked.
 ALL, PART, NOTHING = "all", "part", "nothing"
 EXIT_STATUS_UNCHECKED: Final = 5  # exit status if too little of the input could be read
 JAVA_SOFTWARE_NAME: Final = "apache-kafka-java"  # software name that Kafka's Java client sends (KIP-511)

@@ -168,7 +168,7 @@ def compact(
     Args:
         source: paths or URLs of the log.
         destination: output directory, which must not exist.
-        settings: settings of the cleaner.
+        settings: the topic settings and the release by whose rules the log is cleaned.
         topics: topic names or patterns; other partitions are copied. Default: the topics that a broker's cleaner has
             compacted before (``cleaner-offset-checkpoint``), and Kafka's compacted internal topics. No other topic is
             compacted by default, because compaction removes records without a key.
@@ -192,7 +192,7 @@ def compact(
     settings_json = settings_as_json(settings) | {"topics": sorted(selection.topic_names)}
     if selection.partition_numbers:
         settings_json["partitions"] = sorted(selection.partition_numbers)
-    del settings_json["now_ms"]  # differs between two runs of the same job
+    del settings_json["now_ms"]  # the time differs between two runs of the same job
     paths = to_path_list(source)
     report = CompactionReport(", ".join(paths), str(destination or ""), settings_json, log.fingerprint)
     if destination is None:
@@ -268,7 +268,7 @@ def _compact_into(
     compact_all: Callable[[Sequence[CompactionTask]], list[CompactedPartition]],
 ) -> None:
     """Compact the selected partitions into a new directory, and copy everything else."""
-    if log.kind != "partition":  # otherwise this directory is the only partition
+    if log.kind != "partition":  # a single partition has no other partitions to copy
         for unselected in (partition for partition in log.rewritten_partitions if partition not in selected_partitions):
             atomic.copy_tree(log.filesystem, unselected.directory, log.output_directory_of(directory, unselected))
         log.copy_other_entries(directory)
@@ -316,7 +316,9 @@ def _compact_one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[i
     """Compact partitions with one task each. Partitions with keys that exceed the memory limit are omitted."""
     results: dict[int, CompactedPartition] = {}
     for task in tasks.values():
-        if task.directory and not Path(task.directory).exists():  # for a partition that could not be split
+        if (
+            task.directory and not Path(task.directory).exists()
+        ):  # the directory was removed because the partition could not be split
             with atomic.name_path_in_errors(Path(task.directory)):
                 Path(task.directory).mkdir()
     attempts = zip(tasks.items(), run(compact_partition, list(tasks.values())), strict=True) if tasks else ()

@@ -52,7 +52,9 @@ SCRATCH_SUFFIX = ".kafkaframes-exchange"  # suffix of the directory in which wor
 Answer = TypeVar("Answer")
 Steps = Generator[Sequence[StageTask], list[Any], Answer]
 Verdicts = tuple[tuple[str, int, int], ...]
-_LOG_BYTES_PER_ENTRY = 16 // 4  # cost of judging a 16-byte entry, as number of log bytes that take as long to read
+_LOG_BYTES_PER_ENTRY = (
+    16 // 4
+)  # cost of processing a 16-byte entry, as the number of log bytes that take as long to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class SplitSettings:
         workers: number of workers. The number of tasks in a step is a multiple of it.
         chunk_bytes: approximate size of a task. Smaller neighboring segments share a task, larger segments are divided.
         run_entries: number of entries that a worker sorts in memory, with 32 bytes each.
-        judge_entries: approximate number of entries that one task judges.
+        judge_entries: approximate number of entries for which one task finds the last record of each key.
         here_bytes: largest step that runs in the job's process, because distributing it would take longer. A single
             task of up to 1/64 of this size runs there too.
         map_bytes: memory limit for the keys of a partition that is one task. A partition that exceeds it is split.

@@ -53,7 +53,7 @@ _LOG_BYTES_PER_HEADER_BYTE = 100  # assumed number of log bytes for each byte of
 
 
 class StageTask(Protocol):
-    """One task of a step of a split compaction. It is picklable, because it may run in another process."""
+    """One task of a step of a split compaction. Tasks are picklable, because they may run in other processes."""
 
     @property
     def size_bytes(self) -> int:
@@ -125,8 +125,8 @@ class CompactionPlanTask:
 
 
 class TransactionHeaders:
-    """The batch headers of a chunk's transactional batches and markers. They are stored in a file, from which one task
-    tracks the transactions of the whole partition.
+    """The batch headers of a chunk's transactional batches and markers. From the files of all chunks, one task tracks
+    the transactions of the whole partition.
     """
 
     def __init__(self) -> None:
@@ -333,7 +333,8 @@ class OutputPart:
 
     Attributes:
         base_offset: base offset of the new segment.
-        path: path of the part. The columns for its indexes are in a file of this name with the suffix ``.npy``.
+        path: file with the part's batches. The columns for its indexes are in a file of this name with the suffix
+            ``.npy``.
         aborted_transactions: see ``CleanedTransactions``.
     """
 

@@ -84,7 +84,7 @@ def convert(
     Args:
         source: local path or URL of a segment, a partition directory or a log directory, or several of these, which are
             read as one log. It is not modified.
-        destination: a local path that does not exist. It appears only after it is complete.
+        destination: a local path that does not exist. The directory is created only when its contents are complete.
         settings: settings of the conversion.
         run: runs the tasks.
         storage: options of the source's store, and ``key_files`` of encrypted tiered segments.
@@ -245,7 +245,7 @@ class SourceLog:
     """The log to convert.
 
     Attributes:
-        path: path of the source.
+        path: the source, as the user specified it.
         kind: ``segment``, ``partition`` or ``directory``.
         directory: log directory with the partitions.
     """

@@ -357,7 +357,7 @@ class ConversionLosses:
 
 
 COPY, GONE, RECOMPRESS, BUILD = range(4)
-# Format -> record size without key and value, in bytes; approximate for format 2.
+# Size of a record without key and value, in bytes, by format. It is approximate for format 2.
 _RECORD_OVERHEAD_BYTES_BY_FORMAT = {0: 26, 1: 34, 2: 10}
 
 

@@ -104,7 +104,7 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
     """Hold the lock for starting or ending the process of a socket, and yield whether it was acquired.
 
     Args:
-        path: path of the socket.
+        path: the socket's path.
         waits: whether to wait for the lock. Otherwise, False is yielded if another process holds it.
 
     Raises:

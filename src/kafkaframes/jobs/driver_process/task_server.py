@@ -123,7 +123,7 @@ class TaskConnection:
     """A task's connection to a server. All methods raise ``CONNECTION_ERRORS``.
 
     Args:
-        address: address of the server.
+        address: host, port and secret of the server.
     """
 
     def __init__(self, address: TaskServerAddress) -> None:

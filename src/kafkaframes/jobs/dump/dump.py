@@ -1,4 +1,4 @@
-"""A dump of log files as a stream of bytes: kafka-dump-log's text, JSON lines, CSV, Arrow, or a format of kcat's.
+"""A dump of log files as a stream of bytes: the text of kafka-dump-log, JSON lines, CSV, Arrow, or a kcat format.
 
 ``kafkaframes.dump_log`` creates a ``LogDump``. The files are found and checked when it is created, and are read while
 it is iterated.

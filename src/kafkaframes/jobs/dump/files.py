@@ -1,7 +1,7 @@
 """Find the files to dump under files, directories and patterns.
 
-A directory may be a partition's, a broker's log directory, or a parent of these. The files of a partition are returned
-in the order of their names. A file that was passed itself is returned whatever its name is.
+A directory may belong to a partition, be a broker's log directory, or be a parent of these. The files of a partition
+are returned in the order of their names. A file that was passed itself is returned whatever its name is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Print ``.index`` and ``.timeindex`` files, and check each entry against the segment, as kafka-dump-log does.
 
-The checks are kafka-dump-log's, including a doubtful one: an entry of an offset index is a mismatch unless it is the
-last offset of the batch at its position. Brokers before KAFKA-806 wrote the last offset of an append with the position
-of its first batch, so these mismatches are not damage. ``kafkaframes verify`` checks the invariant that holds for all
-brokers. The entries end at the first entry of zeros after the first entry, which begins the unused rest of a
+The checks are those of kafka-dump-log, including a doubtful one: an entry of an offset index is a mismatch unless it is
+the last offset of the batch at its position. Brokers before KAFKA-806 wrote the last offset of an append with the
+position of its first batch, so these mismatches are not damage. ``kafkaframes verify`` checks the invariant that holds
+for all brokers. The entries end at the first entry of zeros after the first entry, which begins the unused rest of a
 preallocated file.
 """
 

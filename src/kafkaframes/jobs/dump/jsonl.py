@@ -163,7 +163,7 @@ class JsonLinesDump:
             self.faults += map_errors_by_batch(chunk).values()
             for part, has_begun in split_to_fit_memory(self.options.keep.select_records(chunk)):
                 lines = _render_chunk(part, ending, self.options)
-                yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # skips a printed line
+                yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # the batch's line is only printed once
             if self.options.keep.is_exhausted(chunk):
                 return
         if reader.fault is not None:

@@ -28,7 +28,7 @@ _NO_SIZES = np.frombuffer(b"", np.int32)
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """The same bytes on every line."""
+    """A constant text in every line."""
 
     text: bytes
 
@@ -64,7 +64,7 @@ class Base64Part:
 
 @dataclass(frozen=True, slots=True)
 class NullBranchPart:
-    """``then`` if a bytes column is null, else ``otherwise``."""
+    """The parts ``then`` if a bytes column is null, and the parts ``otherwise`` if it is not."""
 
     column: str
     then: tuple[Part, ...] = ()
@@ -98,7 +98,7 @@ class BytesSlices:
         return bytes(self.data[start : start + size]) if size >= 0 else None
 
 
-# A number column is a numpy or Arrow array. A bytes column is a Slices, or an Arrow array of binary or strings.
+# A number column is a numpy or Arrow array. A bytes column is a BytesSlices, or an Arrow array of bytes or strings.
 Column: TypeAlias = Any
 
 

@@ -10,11 +10,7 @@ STATE_FILES: Final = ("snapshot", "txnindex")
 FILE_KINDS: Final = (*RECORD_FILES, *INDEX_FILES, *STATE_FILES)
 STYLE_NAMES: Final = ("4.3", "3.9", "2.8")  # Kafka releases with different output
 NEWEST_STYLE: Final = "4.3"
-MAX_CHECKED_BATCH_BYTES: Final = (
-    5 * 1024 * 1024
-)  # size of a batch that is checked at an entry of an offset index, in bytes
-MAX_PRINTED_VALUE_BYTES: Final = (
-    200  # size up to which a value is printed, in bytes; larger values are printed as a digest
-)
+MAX_CHECKED_BATCH_BYTES: Final = 5 * 1024 * 1024  # largest batch that is read to check an offset index entry, in bytes
+MAX_PRINTED_VALUE_BYTES: Final = 200  # largest value that is printed, in bytes; larger values are printed as a digest
 KEY, VALUE, HEADERS = "key", "value", "headers"
 SEARCHED_FIELDS: Final = (KEY, VALUE, HEADERS)

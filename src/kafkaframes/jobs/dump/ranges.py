@@ -94,7 +94,7 @@ def _pair_with_next_base(group: list[DumpFile]) -> Iterator[tuple[DumpFile, int 
 
 
 def _may_have_records(file: DumpFile, next_base: int | None, conditions: RecordFilter) -> bool:
-    """Return whether a segment may have selected records, by its base offset and the next segment's."""
+    """Return whether a segment may have selected records, by its own base offset and that of the next segment."""
     name = _file_name_of(file)
     if name is None or not _is_plain(name):
         return True
@@ -177,7 +177,7 @@ def merge_file_copies(
             if examined_partitions
             else {}
         )
-    except LogDirError:  # a dump also accepts files that are not a log: an index without its segment, any name
+    except LogDirError:  # a dump also accepts files that are not part of a log, such as an index without its segment
         files_by_partition = {}
     parts_by_path: dict[str, list[DumpFile]] = {}
     decisions: list[Decision] = []

@@ -236,7 +236,7 @@ STYLES: Mapping[str, OutputStyle] = {style.name: style for style in (_STYLE_4_3,
 
 
 def find_style(version: str) -> OutputStyle:
-    """Return the style of a Kafka version: the newest that is not above it, at least 2.8's.
+    """Return the newest style that is not newer than a Kafka version. Versions before 2.8 have the style of 2.8.
 
     >>> [find_style(version).name for version in ("3.9.1", "4.4.0", "2.3", "3.0")]
     ['3.9', '4.3', '2.8', '2.8']

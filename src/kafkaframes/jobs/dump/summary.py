@@ -172,7 +172,7 @@ def summarize_quickly(filesystem: FileSystem, segment: Segment) -> SegmentSummar
 
 
 def _read_first_and_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: SegmentSummary) -> None:
-    """Add the facts in a segment's first and last batch headers to its summary."""
+    """Add what a segment's first and last batch headers contain to its summary."""
 
     from kafkaframes.storage.files.headers import HeaderWalk
 
@@ -265,7 +265,7 @@ def summarize_all_headers(filesystem: FileSystem, segment: Segment) -> SegmentSu
 
 
 def _add_window(summary: SegmentSummary, batches: Any) -> None:
-    """Add the facts in the batch headers of a window to a summary."""
+    """Add what the batch headers of a window contain to a summary."""
     if len(batches) == 0:
         return
     if summary.first_offset < 0:

@@ -78,7 +78,9 @@ def _render_records(dump: TextDump) -> Iterator[bytes]:
             findings.not_consecutive += pairs
         for part, has_begun in split_to_fit_memory(options.keep.select_records(chunk)):
             text = render_chunk_text(options, dump.style, part, decode)
-            yield encode_like_java(text[text.index(b"\n") + 1 :] if has_begun else text)  # skips a printed line
+            yield encode_like_java(
+                text[text.index(b"\n") + 1 :] if has_begun else text
+            )  # the batch's line is only printed once
         if options.keep.is_exhausted(chunk):
             return
     if reader.fault is not None:

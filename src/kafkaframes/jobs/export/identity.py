@@ -116,7 +116,7 @@ def make_topic_lookup(consumer: Consumer, silence_ms: int) -> Lookup:
     """Return a lookup in live topics.
 
     Args:
-        consumer: consumer without a group. Its assignment is replaced.
+        consumer: a consumer that does not belong to a group, for reading the topics. Its assignment is replaced.
         silence_ms: longest time without records, in milliseconds.
     """
 

@@ -29,11 +29,11 @@ class FileExport:
 
     Attributes:
         tasks: tasks in order of partition and offset.
-        settings: settings of all tasks.
+        settings: what each task selects, and how it writes its files.
         overwrite: whether to replace the output of an earlier export.
         single_file: whether to write one Parquet file.
         internal_topics: internal topics that exist and are not selected.
-        notes: notes of the planner, such as records that open transactions hide.
+        notes: notes on the plan, such as records that open transactions hide.
     """
 
     tasks: Sequence[ExportTask]
@@ -57,7 +57,7 @@ class FileExport:
         """Write the files that no earlier run has written.
 
         Args:
-            run: runs the tasks. One process writes a single file.
+            run: function that runs the tasks, in this process or in workers. One process writes a single file.
 
         Raises:
             OptionError: the destination cannot be written, or has other contents or an export with other settings.
@@ -80,7 +80,8 @@ def plan_log_export(
 
     Args:
         read: options of the read.
-        settings: settings of all tasks. The isolation level and the store's options are those of ``read``.
+        settings: what each task selects, and how it writes its files. The isolation level and the store's options are
+            those of ``read``.
         overwrite, single_file: as in ``FileExport``.
 
     Raises:
@@ -107,8 +108,8 @@ def plan_topic_export(
     """Plan an export of live topics to files. Nothing is read or written, and no broker is contacted.
 
     Args:
-        options: options of the read.
-        settings: settings of all tasks. The isolation level is that of ``options``.
+        options: which topics, partitions and offsets are read.
+        settings: what each task selects, and how it writes its files. The isolation level is that of ``options``.
         overwrite, single_file: as in ``TopicExport``.
 
     Raises:

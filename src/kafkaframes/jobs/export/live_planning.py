@@ -41,9 +41,9 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TOPIC_T
     """Return a function that plans an export of live topics, given the destination's positions.
 
     Args:
-        options: options of the read. With ``read_committed`` a partition's plan ends at its first open transaction.
-            Without ``fail_on_data_loss``, offsets that a topic deleted before the destination had them are a gap
-            instead of an error.
+        options: which topics, partitions and offsets are read. With ``read_committed`` a partition's plan ends at its
+            first open transaction. Without ``fail_on_data_loss``, offsets that a topic deleted before the destination
+            had them are a gap instead of an error.
         destination: kind of the destination, for messages.
 
     The function raises OptionError if a topic was recreated or truncated since the destination was filled, and

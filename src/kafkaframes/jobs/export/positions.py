@@ -57,7 +57,7 @@ class IncrementPlan:
     Attributes:
         tasks: tasks by topic partition and offset. Some may have no new batches.
         starts: first new offset of each selected topic partition.
-        topic_ids: topic ids from the source.
+        topic_ids: id of each topic in the source, by topic name.
         gaps: accepted gaps.
         internal_topics: internal topics that exist and are not selected.
         notes: swap files, transaction indexes that differ from markers, and records hidden by open transactions.

@@ -85,7 +85,7 @@ class Outcome:
         exported, resumed: number of segments that this run wrote, and number that earlier runs had finished.
         output_bytes: size of the files, in bytes.
         results: one result for each segment, in plan order.
-        table: facts about the table for the user, as JSON values; None if the destination is not a table.
+        table: properties of the table after the export, as JSON values; None if the destination is not a table.
         notes: swap files, transaction indexes that differ from markers, and records hidden by open transactions.
     """
 
@@ -188,11 +188,11 @@ def export_segments(
 
     Args:
         tasks: tasks in order of partition and offset.
-        settings: settings of all segments.
+        settings: what is exported from each segment, and how it is written.
         run: runs the tasks.
         overwrite: whether to remove an earlier export first.
         internal_topics: internal topics that are not selected, for the summary.
-        notes: notes for the outcome.
+        notes: findings and notes on the logs, which the outcome repeats.
 
     Raises:
         OptionError: the destination cannot be written, or has another export. ``run`` may raise other errors.
@@ -223,7 +223,7 @@ def export_work(
 
     Args:
         find_work: returns the remaining work. It is called while the destination is locked.
-        settings: settings of all tasks.
+        settings: what each task exports, and how it is written.
         stored_fingerprint: settings that must be the same in every run.
         run: runs the tasks.
         overwrite: whether to remove an earlier export first.
@@ -305,7 +305,7 @@ def _prepare_destination(root: Path, requested_settings: dict[str, Any]) -> None
     settings_path = root / _STORED_SETTINGS_FILE
     if settings_path.exists():
         if (stored_settings := parse_json_object(settings_path.read_bytes())) != requested_settings:
-            # releases before the setting existed exported read_uncommitted, and stored no isolation level
+            # older releases always exported read_uncommitted, and did not store an isolation level
             changes = describe_changes(
                 {"isolation": READ_UNCOMMITTED} | stored_settings, {"isolation": READ_UNCOMMITTED} | requested_settings
             )
@@ -414,7 +414,7 @@ def export_to_single_file(
         settings: settings with the format Parquet.
         overwrite: whether to replace an existing file.
         internal_topics: internal topics that are not selected, for the summary.
-        notes: notes for the outcome.
+        notes: findings and notes on the logs, which the outcome repeats.
 
     Raises:
         OptionError: the file exists or cannot be written.

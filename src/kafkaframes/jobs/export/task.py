@@ -102,8 +102,8 @@ class ExportTask:
         """Read the selected records, pass them to ``write`` batch by batch, and count them in ``result``.
 
         Args:
-            result: the result of this task, with all counts at zero.
-            settings: settings of the export.
+            result: receives the counts and faults of this task. Its counts are zero at first.
+            settings: what is exported, and how it is written.
             write: receives batches with ``tally.SOURCE_COLUMNS``.
             memory: buffers that all segments of a worker share. Allocating them for each small segment took twice the
                 time of reading it.
@@ -478,7 +478,7 @@ def add_fault(result: SegmentResult, error: ReadError, header: bytes, *, end: in
     """Add a damaged batch to a result.
 
     Args:
-        result: the result of the task.
+        result: receives the fault and the numbers of lost records.
         error: the damage.
         header: bytes at the damaged position, at least a whole batch header if the source is long enough.
         end: end position of the source.

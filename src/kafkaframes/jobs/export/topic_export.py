@@ -46,7 +46,7 @@ class TopicExport:
 
     Attributes:
         plan: plans the offsets to add, given the destination's positions.
-        settings: settings of all tasks.
+        settings: what each task exports, and how it is written.
         overwrite: whether to replace the output of an earlier export.
         single_file: whether to write one Parquet file.
     """
@@ -69,7 +69,7 @@ class TopicExport:
         """Write the records that no earlier run has written.
 
         Args:
-            run: runs the tasks. One process writes a single file.
+            run: function that runs the tasks, in this process or in workers. One process writes a single file.
 
         Raises:
             OptionError: the destination cannot be written, or has other contents, an export with other settings or of
@@ -84,7 +84,7 @@ class TopicExport:
         return export_work(self._find_work, settings, fingerprint, run=run, overwrite=overwrite)
 
     def _find_work(self) -> RemainingWork:
-        """Return the remaining tasks, after storing new facts of the plan in the journal."""
+        """Return the remaining tasks, after writing the plan's new topic ids, start offsets and gaps to the journal."""
         to = self.settings.to
         contents = read_contents(to)
         plan = self.plan(contents)
@@ -186,7 +186,9 @@ def read_contents(to: str) -> DestinationContents:
 
 
 def _select_new_facts(plan: IncrementPlan, contents: DestinationContents) -> dict[str, Any] | None:
-    """Return the facts of a plan that the journal does not have, as JSON values; None if it has all."""
+    """Return the topic ids, start offsets and gaps of a plan that the journal lacks, as JSON values; None if it has
+    all.
+    """
     starts = {name: start for name, start in plan.starts.items() if name not in contents.starts}
     topic_ids = {name: one for name, one in plan.topic_ids.items() if name not in contents.topic_ids}
     if not (starts or topic_ids or plan.gaps):

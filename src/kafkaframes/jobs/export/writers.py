@@ -63,7 +63,7 @@ class ParquetOutput:
             "topic",
             "partition",
             *decoded_columns,
-        ]  # topic and partition: in Iceberg tables only
+        ]  # only data files of Iceberg tables have topic and partition
         self._schema = schema
         self._file = _open_output(self._path)
         self._writer = pyarrow.parquet.ParquetWriter(

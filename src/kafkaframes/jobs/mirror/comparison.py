@@ -135,7 +135,7 @@ class ComparedSide(Protocol):
     async def fetch_batches(self, offset: int, end: int) -> FetchedBatches | None:
         """Return batches from source offset ``offset`` on.
 
-        None if the batches have other offsets than the source's, or if only a gap follows, up to ``end``.
+        None if the batches do not have source offsets, or if only a gap follows, up to ``end``.
         """
 
     def decode_window(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> FetchedWindow | None:

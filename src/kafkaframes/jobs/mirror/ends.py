@@ -30,7 +30,7 @@ _UNLIMITED_MS: Final = str(2**63 - 1)
 _UNLIMITED_TIMES: Final = {
     "log.retention.check.interval.ms": _UNLIMITED_MS,
     "log.cleaner.enable": "false",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(MAX_INT32),  # the maximum, 24 days
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(MAX_INT32),  # the setting's maximum, 24 days
 }
 
 
@@ -206,7 +206,7 @@ def select_copy_configs(
     """Return the settings that a copy gets, and the names of settings that it must not get.
 
     Args:
-        topic: topic of the source.
+        topic: the source's topic and its settings.
         keeps_offsets: whether the target keeps offsets. Its broker then does not validate timestamps either.
         holds_gaps: whether to set unlimited retention.
 
@@ -275,7 +275,7 @@ async def _try_to_create(admin: AsyncAdmin, topic: NewTopic, *, validate_only: b
 
 
 async def reset_gap_settings(admin: AsyncAdmin, topics: Iterable[MirroredTopic]) -> None:
-    """Let producers append to finished copies: reset the setting for noncontiguous offsets to the source topic's."""
+    """Let producers append to finished copies: set the handling of noncontiguous offsets as in the source topic."""
     for topic in topics:
         await admin.alter_configs("topic", topic.name, {GAPS_SETTING: topic.configs.get(GAPS_SETTING)})
 

@@ -77,7 +77,7 @@ async def mirror_clusters(
 
     Args:
         source, target: bootstrap servers (``host:port``, separated by commas), or a log directory.
-        settings: settings of the mirror.
+        settings: what is copied, and how.
         stop: event that ends the mirror after the current writes.
         print_message: receives progress messages.
 
@@ -576,7 +576,7 @@ class _MirrorRun:
             report.check_counts()
 
     async def _align_offsets(self, admin: AsyncAdmin, target_admin: AsyncAdmin, writer: OffsetKeepingWriter) -> None:
-        """Set the copies' start and end offsets to the source's, which may be inside a gap."""
+        """Set the start and end offsets of the copies to those of the source, which may be inside a gap."""
         partitions = dict.fromkeys(self.reports, EARLIEST)
         starts = await admin.list_offsets(partitions)
         starts |= {

@@ -46,7 +46,8 @@ def repair_directory(
 
     Args:
         source: a local log directory, which is not modified.
-        destination: output directory, which must not exist. It appears only after it is complete.
+        destination: output directory, which must not exist. The directory is created only when its contents are
+            complete.
         settings: settings of the broker and its topics, and the current time.
         as_kafka: truncate each log where Kafka's recovery would.
         run: runs the tasks.

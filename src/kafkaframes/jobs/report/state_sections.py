@@ -198,7 +198,7 @@ def _draw_key_bar(entry: TopicReport) -> Bar:
 
 MAX_FINDINGS_PER_CHECK = 20
 MAX_LISTED_PARTITIONS = 300
-_VERDICT_BADGES = {  # verdict -> colour, words
+_VERDICT_BADGES = {  # colour and text by verdict
     copies.SAME: ("good", "same"),
     copies.LATER: ("soft", "starts later"),
     copies.BEHIND: ("soft", "behind"),

@@ -68,7 +68,7 @@ def report_partition(measured_log: MeasuredLog, totals: RecordCounts, facts: lis
     lasts = [measurement.last_offset for measurement in facts if measurement.last_offset >= 0]
     start = partition.log_start_offset
     end = max(start, max(lasts, default=-1) + 1, *(measurement.base_offset for measurement in partition.segments), 0)
-    # Too small for format 1, in which the first offset of a wrapper is unknown.
+    # The span is too small if the log begins with a wrapper of format 1, whose first offset is unknown.
     span = max(lasts) + 1 - min(firsts) if firsts and lasts else 0
     return PartitionReport(
         topic=partition.topic,
@@ -247,7 +247,7 @@ def make_report(
     Args:
         paths: paths that the caller passed. The directory of a deleted partition (``-delete``) is measured only if it
             was passed itself.
-        version: version of kafkaframes.
+        version: the kafkaframes version that creates the report.
         generated_at: time of the report, in milliseconds. Two reports of the same files differ only in this time.
         options: options of the object stores.
 

@@ -199,12 +199,12 @@ def build_html_page(
     """Return a whole page in one file that needs no network.
 
     Args:
-        title: title of the window.
-        heading: heading of the page.
+        title: text for the browser's window or tab.
+        heading: main heading, at the top of the page.
         location: description of the input.
         footer: when and by which program the page was written.
         tiles: figures at the top, each with a name, an explanation, and ``good``, ``warn``, ``bad`` or "".
-        version: version of kafkaframes.
+        version: the kafkaframes version that creates the page.
         sections: links to cards, by their ids.
         data: data that the reader can save as JSON. Without it the page has no script, so tables cannot be sorted.
     """

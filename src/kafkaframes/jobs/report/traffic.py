@@ -141,7 +141,7 @@ def make_traffic_report(
     """Measure captures and request logs.
 
     Args:
-        ports: ports of the brokers.
+        ports: ports on which the captured brokers listen; empty to recognize brokers by their traffic.
         target: release for the audit of the clients.
         specs: user-defined message specs. The catalog's are used for all other messages.
 

@@ -250,7 +250,7 @@ def _build_tiles(report: TrafficReport) -> tuple[tuple[str, str, str, str], ...]
 
 
 def _choose_upgrade_state(report: TrafficReport) -> str:
-    """Return the tile's state if the upgrade breaks no known client: ``good`` only if everything was judged."""
+    """Return the tile's state if the upgrade breaks no known client: ``good`` only if all of the input was read."""
     return "good" if report.judged == ALL else ""
 
 

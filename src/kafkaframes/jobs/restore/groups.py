@@ -103,7 +103,9 @@ def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> SourceGroup
         groups.partitions = max(groups.partitions, partition.partition + 1)
         latest: dict[bytes, tuple[int, bytes | None]] = {}
         for offset, key, value in _read_records(directory, partition):
-            if key not in latest or latest[key][0] < offset:  # a transactional commit may precede a plain one
+            if (
+                key not in latest or latest[key][0] < offset
+            ):  # records of a transaction are yielded when it commits, so offsets may decrease
                 latest[key] = (offset, value)
         for key, (_, value) in sorted(latest.items(), key=lambda entry: entry[1][0]):
             _store_offset(groups, key, value)
@@ -202,7 +204,7 @@ def translate_commits(
     """Return the commits with new topic names and offsets.
 
     Args:
-        groups: groups of the sources.
+        groups: consumer groups and their committed offsets in the sources.
         translate: translates a source partition and offset; returns None if the partition is not restored.
         now_ms: time of the restore. Commits that expired before it are omitted; the other commits get this time.
         keep_times: whether commits keep their own times instead of ``now_ms``.

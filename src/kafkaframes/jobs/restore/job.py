@@ -104,10 +104,10 @@ def restore_segments(
     Args:
         sources: local paths or URLs of log directories, partitions or segments. They are not modified.
         destination: output directory.
-        settings: settings of the restore.
+        settings: what is restored, and how.
         now_ms: current time, in milliseconds.
         new_id: returns a new id (22 characters of URL-safe base64).
-        run: runs tasks in order.
+        run: function that runs the tasks and returns their results in order.
         dry_run: only report what would be done. It reads committed offsets and directory listings, but no segments.
         storage: options of the sources' stores, and ``key_files`` of encrypted tiered segments.
 

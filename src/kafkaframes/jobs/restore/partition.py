@@ -108,7 +108,7 @@ class RestoredPartition(JsonDataclass):
         return LogOffsets(self.log_start_offset, self.first_segment_offset, self.log_end_offset)
 
     def add_result(self, written_partition: WrittenPartition, *, records: int) -> None:
-        """Set the facts about a written partition, and add the number of records read."""
+        """Set the sizes and offsets of a written partition, and add the number of records read."""
         self.segments, self.bytes_written = len(written_partition.segments), written_partition.size_bytes
         self.batches = sum(segment.batches for segment in written_partition.segments)
         self.log_end_offset, self.first_segment_offset = (

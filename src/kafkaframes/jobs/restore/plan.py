@@ -90,7 +90,7 @@ def plan_restore(
 
     Args:
         directories: log directories of the sources.
-        settings: settings of the restore.
+        settings: what is restored, and how.
         new_id: returns a new topic id.
         storage: options of the sources' stores.
 
@@ -209,7 +209,7 @@ def _check_new_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSe
 
 def _check_range(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
     """Reject a range with offsets that a partition does not have, or that does not name every partition."""
-    if not settings.has_offset_range or settings.on_damage == DROP:  # damage hides the end of a log
+    if not settings.has_offset_range or settings.on_damage == DROP:  # the end offset of a damaged log is unknown
         names_to_restore = {(topic_partition.topic, topic_partition.partition) for topic_partition in copies}
         for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
             expand_bound(setting, limit, names_to_restore)

@@ -376,7 +376,7 @@ class DeadLetters:
         discard_files(paths, keep=self._kept_files)
 
     def describe(self) -> dict[str, Any]:
-        """Return facts about the run's dead letters, for the user."""
+        """Return the number and location of the run's dead letters, which are reported after the run."""
         return {**self._table.describe(), "records": self.records}
 
 

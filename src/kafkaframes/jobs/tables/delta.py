@@ -288,7 +288,7 @@ class DeltaTable:
             self._table.optimize.compact(commit_properties=no_retries)
 
     def describe(self) -> dict[str, Any]:
-        """Return facts about the table for the user, after a run."""
+        """Return properties of the table that are reported after a run."""
         version = None if self._table is None else self._table.version()
         return {"format": "delta", "location": self.root, "version": version}
 

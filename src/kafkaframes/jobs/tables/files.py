@@ -61,7 +61,7 @@ class DataFileJob:
         directory: local path or URL of the file's directory.
         run: name of the run that writes the file, which is the end of the file's name.
         tasks: tasks of one topic partition, in offset order.
-        settings: settings of the export.
+        settings: what is exported.
         names_inside: whether the file has columns for topic and partition.
         content: kind of rows to write.
         dead: directory for records that cannot be converted to rows; None makes them an error.
@@ -219,7 +219,7 @@ def _write_attempt(job: DataFileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
 
 
 def _set_file_facts(data_file: DataFile, output: OutputFile, path: str) -> None:
-    """Set the facts about a closed file that a commit needs."""
+    """Set the properties of a closed file that a commit needs: size, records and bounds."""
     if (footer := output.footer) is not None:
         data_file.path, data_file.size_bytes, data_file.records, data_file.bounds = (
             path,

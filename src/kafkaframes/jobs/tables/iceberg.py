@@ -285,7 +285,7 @@ class IcebergTable:
         """Do nothing, because pyiceberg 0.12 cannot compact data files."""
 
     def describe(self) -> dict[str, Any]:
-        """Return facts about the table for the user, after a run."""
+        """Return properties of the table that are reported after a run."""
         facts: dict[str, Any] = {"format": "iceberg", "table": self._name}
         if self._table is not None:
             snapshot = self._table.current_snapshot()

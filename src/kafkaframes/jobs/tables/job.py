@@ -37,7 +37,7 @@ class TableJob:
     """An export into a table that is ready to run.
 
     Attributes:
-        settings: settings of the table.
+        settings: what is added to the table, and how.
         plan: plans the offsets to add, given the table's state.
         files: settings of the data files, with the isolation level of the read.
         values: how values are decoded.
@@ -113,7 +113,7 @@ def plan_log_table(
         read: options of the read.
         topics: selected topic names or patterns, from which a registry's subject is derived.
         to: location of the table.
-        settings: settings of the table.
+        settings: what is added to the table, and how.
         values: how values are decoded. None: as the settings say.
 
     Raises:

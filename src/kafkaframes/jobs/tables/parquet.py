@@ -138,7 +138,7 @@ class ParquetTable:
         """Do nothing, because readers may have data files open."""
 
     def describe(self) -> dict[str, Any]:
-        """Return facts about the table for the user, after a run."""
+        """Return properties of the table that are reported after a run."""
         return {"format": "parquet", "location": self.root, "version": self._version}
 
 

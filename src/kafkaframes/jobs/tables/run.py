@@ -55,7 +55,7 @@ class TableRun:
     Args:
         settings: settings of the data files. ``to`` is the destination's name in messages.
         content_settings: selection of the table's records (``state.table_settings``).
-        run: runs tasks in order.
+        run: function that runs the tasks and returns their results in order.
         dead_letters: table for records that cannot be converted to rows; None makes them an error.
         commit_bytes: largest number of log bytes in a commit. A segment is not split, even if it is larger.
     """

@@ -93,7 +93,7 @@ class TableCommit:
         run: unique name of this commit and its files.
         before: end offsets on which the commit is based; None for a partition that the table does not have.
         after: end offsets after the commit.
-        topic_ids: topic ids from the source.
+        topic_ids: id of each topic in the source, by topic name.
         settings: selection of the records.
         files: data files to add.
         columns: columns of the table, in order.
@@ -234,4 +234,4 @@ class Table(Protocol):
         """Return whether a run committed after a version; None if the table's history does not show it."""
 
     def describe(self) -> dict[str, Any]:
-        """Return facts about the table for the user, after a run, as JSON values."""
+        """Return properties of the table that are reported after a run, as JSON values."""

@@ -76,7 +76,7 @@ def open_tables(to: str, settings: TopicTableSettings, *, sources: Sequence[str]
 
     Args:
         to: location of the table.
-        settings: settings of the table.
+        settings: settings of the user, such as format, mode and catalog.
         sources: log directories, inside which no table may be written.
 
     Raises:
@@ -150,7 +150,7 @@ class ValueSettings:
     """The settings for decoding values into columns, with the contents of schema files.
 
     Attributes:
-        settings: settings of the table.
+        settings: settings of the user, such as format, mode and catalog.
         schema: contents of the table's schema file; None if no file is given.
         by_id: contents of schema files by schema id.
         subject: registry subject whose newest schema the table has.
@@ -218,8 +218,8 @@ def read_value_settings(topics: Sequence[str], settings: TopicTableSettings) -> 
     """Read the schema files.
 
     Args:
-        topics: topics of the source. The subject can only be derived from a single topic.
-        settings: settings of the table.
+        topics: names of the source's topics. The subject can only be derived from a single topic.
+        settings: settings of the user, such as format, mode and catalog.
 
     Raises:
         OptionError: a schema is missing, there is not exactly one subject, or a file cannot be used.
@@ -243,7 +243,9 @@ def _choose_subject(topics: Sequence[str], settings: TopicTableSettings) -> str:
 
 
 def _read_schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, bytes]]:
-    """Return the table's schema and the schemas by id. If all have ids, the one with the largest id is the table's."""
+    """Return the table's schema and the schemas by id. If all have ids, the schema with the largest id defines the
+    table's columns.
+    """
     schemas_without_id: list[bytes] = []
     schemas_by_id: dict[int, bytes] = {}
     for text in texts:

@@ -127,7 +127,7 @@ def add_copies(
     """Compare the copies of partitions, and add the decisions of a merge to a report.
 
     Args:
-        report: report on the copies.
+        report: receives the decisions and findings about the copies.
         directories: log directories with the verified partitions.
         paths: paths that the user named.
         ranges: verified offsets, as for ``verify``. Decisions about other offsets are omitted.

@@ -50,11 +50,11 @@ _MAX_CONTROL_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class SegmentFacts:
-    """The facts about a verified segment, and its findings.
+    """What the verification of a segment has found: its offsets, times and transactions, and its findings.
 
     Attributes:
         path: path of the ``.log`` file.
-        base_offset: base offset of the segment.
+        base_offset: base offset in the segment's name.
         size_bytes: number of verified bytes; without a range, the size of the ``.log`` file.
         offsets: range of offsets that is verified.
         batches, records: counts. Records of formats 0 and 1 are counted only if they were decompressed.
@@ -186,7 +186,7 @@ def _add_damage_findings(judgement: RecordCheckResult, index: int, position: int
 
 
 def _collect_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
-    """Add a control batch's transaction markers to the facts, and findings on unreadable ones."""
+    """Collect the transaction markers of a control batch, and add a finding for each unreadable one."""
     if batch.damage is not None:
         facts.add_error("records", batch.damage.reason, position=position, offset=batch.base_offset)
     for record in batch.records:

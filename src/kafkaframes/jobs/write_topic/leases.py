@@ -175,7 +175,7 @@ class LeaseConnection:
     """A task's connection to the lease server.
 
     Attributes:
-        transaction: the transaction; None if the batch was committed before.
+        transaction: id and producer that the task uses; None if an earlier attempt committed the batch.
 
     Raises:
         KafkaframesError: raised by all methods if the server cannot be reached, has ended, or rejects the request.

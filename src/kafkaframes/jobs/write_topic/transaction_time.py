@@ -24,7 +24,7 @@ TIMEOUT_OPTION: Final = "transaction.timeout.ms"
 MIN_TIMEOUT_MS: Final = 60_000  # the default of Kafka's producers
 _MAX_DURATION_FACTOR: Final = 4  # the time-out is this multiple of the longest recent transaction
 _REMEMBERED_DURATIONS: Final = 5  # number of recent transactions with durations in memory
-# A warning is logged after this fraction of the time-out, because a batch often takes twice as long as all before.
+# A warning is logged after this fraction of the time-out, because a batch may take twice as long as all earlier ones.
 _WARNING_FRACTION: Final = 0.5
 # Errors that a producer gets after brokers aborted its transaction. They depend on the broker's version and on the next
 # request.
@@ -141,5 +141,7 @@ def is_timeout_rejection(error: KafkaframesError) -> bool:
 
 
 def is_transaction_ended(error: Exception) -> bool:
-    """Return whether a batch failed because its transaction had ended. Spark's errors contain the text of a task's."""
+    """Return whether a batch failed because its transaction had ended. Spark's errors contain the text of the error in
+    a task.
+    """
     return any(code.name in str(error) for code in _END_OF_TRANSACTION_ERRORS)

@@ -98,7 +98,7 @@ _MAX_SHORT_LENGTH = 1 << 16
 
 
 class RoutedRows(NamedTuple):
-    """Row numbers of one topic partition, in ascending order."""
+    """The numbers of the rows that belong to one topic partition, in ascending order."""
 
     partition: TopicPartition
     rows: Ints
