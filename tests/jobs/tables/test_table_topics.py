@@ -131,7 +131,9 @@ def test_a_start_after_the_tables_end_is_a_gap(broker, tmp_path):
     fill(broker, table, partitions=0, start=1)
     produce(broker, range(4, 10))
     for start in (8, moment(8)):
-        with pytest.raises(OptionError, match="offsets 4 to 7 of orders-0 are before the `start` of this run, and not"):
+        with pytest.raises(
+            OptionError, match=r"offsets 4 to 7 of orders-0 are missing in the table, .* before this run.s `start`"
+        ):
             fill(broker, table, partitions=0, start=start)
     result = fill(broker, table, partitions=0, start=8, fail_on_data_loss=False)
     assert result.report.summary.records == 2
@@ -215,7 +217,9 @@ def test_records_that_retention_deleted_between_two_runs_are_an_error_or_a_gap(b
     produce(broker, range(3, 9))
     with Admin(broker.bootstrap_servers) as admin:
         admin.delete_records({TopicPartition("orders", 0): 5})
-    with pytest.raises(OptionError, match="offsets 3 to 4 of orders-0 are no longer in the topic"):
+    with pytest.raises(
+        OptionError, match=r"offsets 3 to 4 of orders-0 are missing in the table, .* the topic has deleted them"
+    ):
         fill(broker, table)
     result = fill(broker, table, fail_on_data_loss=False)
     assert result.report.table["gaps"]
