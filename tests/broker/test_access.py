@@ -12,7 +12,7 @@ from tests.broker.conftest import Asker
 from tests.interop.access_script import CASES, TOPICS, AccessCluster, fields_at, restore
 from tests.interop.broker_script import FrameClient
 
-from kafkaframes.broker.dispatch.table import apis_of_release, collect_apis
+from kafkaframes.broker.dispatch.table import collect_apis, select_release_apis
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.requests.api import CloseConnection
 from kafkaframes.broker.requests.request import Session
@@ -186,7 +186,7 @@ def test_members_of_groups_are_hidden_from_those_who_may_not_describe_their_topi
 def test_groups_before_kafka_4_hide_no_topics_and_have_no_settings(pair):
     both = pair(rule("READ", "GROUP", "*"), rule("ALTER_CONFIGS", "GROUP", "*"))
     both.admin.state.create_topic("secret", 1)
-    both.alice.dispatcher.apis = apis_of_release("3.9", both.admin.state.settings).apis
+    both.alice.dispatcher.apis = select_release_apis("3.9", both.admin.state.settings).apis
     fields = {"rebalance_timeout_ms": 5000, "topic_partitions": [], "subscribed_topic_names": ["secret"]}
     assert both.alice.ask("ConsumerGroupHeartbeat", 0, group_id="g", **fields).error_code == 0
     (row,) = both.alice.ask("ConsumerGroupDescribe", 0, group_ids=["g"], include_authorized_operations=True).groups

@@ -146,7 +146,7 @@ def test_a_token_lets_its_owner_in_until_it_ends(tmp_path, mechanism):
     with Broker(security=security, config=KEY, data_dir=tmp_path) as broker:
         now = broker.clock.now_ms
         token = broker.call(lambda state: create_token(state, now))
-        secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.hmac_of(token))).decode()
+        secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.compute_hmac(token))).decode()
     name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
     with Broker(security=security, config=KEY, data_dir=tmp_path) as broker:
 
@@ -185,7 +185,7 @@ def test_the_secret_key_is_told_to_nobody():
 def test_our_client_comes_in_by_a_token_and_only_where_it_says_so(mechanism):
     with Broker(security=Security(users={"alice": "secret"}), config=KEY) as broker:
         token = broker.call(lambda state: create_token(state, state.clock.now_ms))
-        secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.hmac_of(token))).decode()
+        secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.compute_hmac(token))).decode()
         properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
         login = f'{module} required username="{token.token_id}" password="{secret}"'

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.broker import Broker, Cluster
-from kafkaframes.broker.requests.failures import failure_response
+from kafkaframes.broker.requests.failures import build_failure_response
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, ErrorCode
@@ -19,7 +19,7 @@ RAISED = [
 
 def of_partitions(request: Request, code: ErrorCode) -> object:
     """Return an answer in which every partition has failed, and the request has not."""
-    answer = failure_response(request, code)
+    answer = build_failure_response(request, code)
     answer.error_code = 0
     return answer
 

@@ -223,7 +223,7 @@ def acknowledge_partition(request: Request, broker: BrokerState, acknowledgement
     return ErrorCode.NONE
 
 
-def request_error(request: Request) -> int:
+def find_request_error(request: Request) -> int:
     """Return the error code if a member's whole request is rejected, else 0."""
     is_invalid = request.body.group_id is None or not is_member_id(request.body.member_id)
     return ErrorCode.INVALID_REQUEST if is_invalid else ErrorCode.NONE

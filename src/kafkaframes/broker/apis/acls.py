@@ -10,9 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
-from kafkaframes.broker.requests.failures import failure_response
+from kafkaframes.broker.requests.failures import build_failure_response
 from kafkaframes.broker.requests.request import TypedRequest
-from kafkaframes.broker.security.acls import Acl, AclAuthorizer, acl_error, acl_of, check_acl_rows, filter_of
+from kafkaframes.broker.security.acls import (
+    Acl,
+    AclAuthorizer,
+    build_acl,
+    build_acl_filter,
+    check_acl_rows,
+    find_acl_error,
+)
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode, RefusedError
 
@@ -42,7 +49,7 @@ _ACLS_PER_WORK_UNIT = 40  # matching 40 ACLs takes as long as a response row of 
     rights=(RequiredPermission("DESCRIBE", "CLUSTER"),),
 )
 def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
-    access, types, acl_filter = broker.access, request.response, filter_of(request.body)
+    access, types, acl_filter = broker.access, request.response, build_acl_filter(request.body)
     check_acl_rows([acl_filter])
     if not isinstance(access, AclAuthorizer):
         return request.response(
@@ -75,10 +82,10 @@ def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
     behaviour="ACLs are stored and take effect immediately; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
     rights=(RequiredPermission("ALTER", "CLUSTER"),),
-    refuse=failure_response,
+    refuse=build_failure_response,
 )
 def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
-    check_acl_rows(acl_of(creation) for creation in request.body.creations)
+    check_acl_rows(build_acl(creation) for creation in request.body.creations)
 
     def create_row(creation: kafka.CreateAclsRequest.AclCreation) -> kafka.CreateAclsResponse.AclCreationResult:
         """Create one ACL, and return its response row."""
@@ -96,8 +103,8 @@ def _create_acl(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreati
     access = broker.access
     if not isinstance(access, AclAuthorizer):
         return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
-    acl = acl_of(creation)
-    reason = acl_error(acl)
+    acl = build_acl(creation)
+    reason = find_acl_error(acl)
     if reason is not None:
         return ErrorCode.INVALID_REQUEST, reason
     access.add(acl)
@@ -110,10 +117,10 @@ def _create_acl(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreati
     behaviour="Removes the matching rules; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
     rights=(RequiredPermission("ALTER", "CLUSTER"),),
-    refuse=failure_response,
+    refuse=build_failure_response,
 )
 def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
-    check_acl_rows(filter_of(filter_row) for filter_row in request.body.filters)
+    check_acl_rows(build_acl_filter(filter_row) for filter_row in request.body.filters)
     rules = broker.access.rule_count if isinstance(broker.access, AclAuthorizer) else 0
 
     def build_response(rows: list[kafka.DeleteAclsResponse.DeleteAclsFilterResult]) -> Answer:
@@ -149,7 +156,7 @@ def _delete_matching_acls(
             operation=acl.operation,
             permission_type=acl.permission,
         )
-        for acl in access.remove(filter_of(row))
+        for acl in access.remove(build_acl_filter(row))
     ]
     return types.DeleteAclsFilterResult(error_message=None, matching_acls=matching)
 
@@ -313,7 +320,7 @@ def _change_quotas(
     request: _AlterClientQuotas, quotas: _Quotas, entity: Entity, entry: kafka.AlterClientQuotasRequest.EntryData
 ) -> tuple[int, str | None]:
     """Change an entity's quotas, and return the error code and message."""
-    quota_error = _quota_change_error(entity, entry.ops)
+    quota_error = _find_quota_change_error(entity, entry.ops)
     if quota_error is not None:
         return ErrorCode.INVALID_REQUEST, quota_error
     if request.body.validate_only:
@@ -329,7 +336,7 @@ def _change_quotas(
     return ErrorCode.NONE, None
 
 
-def _quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> str | None:
+def _find_quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> str | None:
     """Return why a change of an entity's quotas is invalid; None if it is valid."""
     if not entity or not set(entity).issubset(ENTITY_TYPES) or ("ip" in entity and len(entity) > 1):
         return f"Invalid quota entity combination: {', '.join(entity) or 'nobody'}"

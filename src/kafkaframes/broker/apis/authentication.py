@@ -17,7 +17,7 @@ from kafkaframes.broker.requests.api import (
     EncodedResponse,
     RequiredPermission,
 )
-from kafkaframes.broker.requests.failures import failure_response
+from kafkaframes.broker.requests.failures import build_failure_response
 from kafkaframes.broker.requests.login import SaslExchange
 from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, Session, TypedRequest
 from kafkaframes.broker.security.access import is_allowed
@@ -209,7 +209,7 @@ def _answer_authenticate(
     tier="T4",
     behaviour="Returns the SCRAM mechanisms and iteration counts of each user.",
     rights=(RequiredPermission("DESCRIBE", "CLUSTER"),),
-    refuse=failure_response,
+    refuse=build_failure_response,
 )
 def _describe_user_scram_credentials(request: _DescribeUserScramCredentials, broker: BrokerState) -> Answer:
     scram = broker.credentials.scram
@@ -355,7 +355,7 @@ def _create_token(request: _Create, broker: BrokerState) -> Answer:
         answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = -1
         return answer
     broker.save_tokens()
-    answer.token_id, answer.hmac = token.token_id, broker.credentials.tokens.hmac_of(token)
+    answer.token_id, answer.hmac = token.token_id, broker.credentials.tokens.compute_hmac(token)
     answer.issue_timestamp_ms, answer.expiry_timestamp_ms = token.issued_ms, token.expires_ms
     answer.max_timestamp_ms = token.ends_ms
     return answer
@@ -413,7 +413,7 @@ def _describe_tokens(request: _Describe, broker: BrokerState) -> Answer:
             expiry_timestamp=token.expires_ms,
             max_timestamp=token.ends_ms,
             token_id=token.token_id,
-            hmac=broker.credentials.tokens.hmac_of(token),
+            hmac=broker.credentials.tokens.compute_hmac(token),
         )
         row.principal_type, row.principal_name = _split_principal(token.owner)
         if request.version >= _FIRST_VERSION_WITH_REQUESTER:

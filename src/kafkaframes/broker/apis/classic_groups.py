@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkaframes.broker.apis.groups import (
     GROUP,
     check_rights,
-    client_host,
-    coordinator_error,
-    error_code_of,
+    find_coordinator_error,
+    format_client_host,
+    get_error_code,
     list_authorized_operations,
 )
 from kafkaframes.broker.requests.api import Answer, Api, DeferredResponse, RequiredPermission
@@ -84,7 +84,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
             )
         )
 
-    code = coordinator_error(request, broker, GROUP, body.group_id)
+    code = find_coordinator_error(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
         send_response(JoinResult(code, body.member_id))
         return response
@@ -94,7 +94,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         client_id=request.client_id or "",
-        client_host=client_host(request),
+        client_host=format_client_host(request),
         session_timeout_ms=body.session_timeout_ms,
         rebalance_timeout_ms=body.rebalance_timeout_ms if has_timeout else body.session_timeout_ms,
         protocol_type=body.protocol_type,
@@ -105,7 +105,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
     try:
         broker.groups.join(join, send_response)
     except KafkaframesError as error:
-        send_response(JoinResult(error_code_of(error), body.member_id))
+        send_response(JoinResult(get_error_code(error), body.member_id))
     return response
 
 
@@ -136,7 +136,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
             )
         )
 
-    code = coordinator_error(request, broker, GROUP, body.group_id)
+    code = find_coordinator_error(request, broker, GROUP, body.group_id)
     if (
         code == ErrorCode.NONE
         and request.version >= _FIRST_VERSION_WITH_PROTOCOL_NAMES
@@ -168,7 +168,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
 )
 def _handle_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
     body = request.body
-    code = coordinator_error(request, broker, GROUP, body.group_id)
+    code = find_coordinator_error(request, broker, GROUP, body.group_id)
     if code == ErrorCode.NONE:
         code = broker.groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
     return request.response(error_code=code)
@@ -187,7 +187,7 @@ def _handle_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
 )
 def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
     body = request.body
-    code = coordinator_error(request, broker, GROUP, body.group_id)
+    code = find_coordinator_error(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     has_many = request.version >= _FIRST_VERSION_WITH_SEVERAL_MEMBERS
@@ -199,7 +199,7 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
     try:
         codes = broker.groups.leave(body.group_id, leaving)
     except KafkaframesError as error:
-        return request.response(error_code=error_code_of(error))
+        return request.response(error_code=get_error_code(error))
     if not has_many:
         return request.response(error_code=codes[0])
     rows = [

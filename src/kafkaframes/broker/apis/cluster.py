@@ -165,7 +165,7 @@ def _build_quorum_response(
     node = broker.nodes.by_id.get(controller)
     nodes = []
     if is_metadata_topic and node is not None and request.version >= _FIRST_VERSION_WITH_NODES:
-        endpoint = broker.nodes.endpoint_of(node, request.session.listener)
+        endpoint = broker.nodes.get_endpoint(node, request.session.listener)
         listener = types.Listener(name=request.session.listener, host=endpoint.host, port=max(endpoint.port, 0))
         nodes = [types.Node(node_id=controller, listeners=[listener])]
     return request.response(error_message=None, topics=topics, nodes=nodes)

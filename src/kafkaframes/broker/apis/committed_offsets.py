@@ -10,13 +10,13 @@ from kafkaframes.broker.apis.groups import (
     GROUP,
     ValidatedOffsets,
     check_rights,
-    coordinator_error,
-    error_code_of,
-    transaction_error,
+    find_coordinator_error,
+    find_transaction_error,
+    get_error_code,
 )
-from kafkaframes.broker.apis.transactions import offsets_partition
+from kafkaframes.broker.apis.transactions import find_offsets_partition
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
-from kafkaframes.broker.requests.failures import failure_response
+from kafkaframes.broker.requests.failures import build_failure_response
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.state import BrokerState
@@ -69,7 +69,7 @@ _UNKNOWN_PARTITION_ERROR = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         RequiredPermission("READ", "GROUP", "group_id"),
         RequiredPermission("READ", "TOPIC", each="each topic"),
     ),
-    refuse=failure_response,
+    refuse=build_failure_response,
 )
 def _handle_offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer:
     offsets = ValidatedOffsets(request, broker, by_id_since=_FIRST_COMMIT_VERSION_WITH_TOPIC_IDS)
@@ -78,7 +78,7 @@ def _handle_offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer
 
 def _commit_offsets(request: _OffsetCommit, broker: BrokerState, rows: ValidatedOffsets) -> Answer:
     body = request.body
-    code = coordinator_error(request, broker, GROUP, body.group_id)
+    code = find_coordinator_error(request, broker, GROUP, body.group_id)
     codes: dict[TopicPartition, int] | int = code
     if code == ErrorCode.NONE:
         committer = OffsetClient(
@@ -92,7 +92,7 @@ def _commit_offsets(request: _OffsetCommit, broker: BrokerState, rows: Validated
             if rows.offsets:
                 codes = broker.groups.commit(committer, rows.offsets, retention_ms=body.retention_time_ms)
         except KafkaframesError as error:
-            codes = error_code_of(error)
+            codes = get_error_code(error)
     types = request.response
     return request.response(
         topics=rows.build_topic_rows(types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, codes)
@@ -119,7 +119,7 @@ def _commit_offsets(request: _OffsetCommit, broker: BrokerState, rows: Validated
         RequiredPermission("READ", "GROUP", "group_id"),
         RequiredPermission("READ", "TOPIC", each="each topic"),
     ),
-    refuse=failure_response,
+    refuse=build_failure_response,
 )
 def _handle_txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer:
     offsets = ValidatedOffsets(request, broker, by_id_since=_FIRST_TRANSACTIONAL_VERSION_WITH_TOPIC_IDS)
@@ -130,7 +130,7 @@ def _answer_staged_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: 
     """Stage the offsets of a transaction, and return the response."""
     body, types = request.body, request.response
     codes: dict[TopicPartition, int] | int
-    codes = transaction_error(request, broker, GROUP, body.group_id)
+    codes = find_transaction_error(request, broker, GROUP, body.group_id)
     if codes == ErrorCode.NONE and not body.group_id:
         codes = ErrorCode.INVALID_GROUP_ID
     if codes == ErrorCode.NONE and rows.offsets:
@@ -146,14 +146,14 @@ def _stage_commit(
     """Add the offsets to the producer's transaction. Return an error code for each partition, or one for all."""
     body = request.body
     producer = ProducerIdentity(body.producer_id, body.producer_epoch)
-    offsets_topic_partition = offsets_partition(broker, body.group_id)
+    offsets_topic_partition = find_offsets_partition(broker, body.group_id)
     try:
         if request.version >= _FIRST_VERSION_WITH_IMPLICIT_PARTITIONS:
             broker.transactions.add_partitions(body.transactional_id, *producer, [offsets_topic_partition], version=2)
         else:
             broker.transactions.verify_partition(body.transactional_id, *producer, offsets_topic_partition)
     except KafkaframesError as error:
-        code = _TRANSACTION_ERROR_REPLACEMENTS.get(error_code_of(error), error_code_of(error))
+        code = _TRANSACTION_ERROR_REPLACEMENTS.get(get_error_code(error), get_error_code(error))
         return (
             code
             if request.version >= _FIRST_VERSION_WITH_ABORTABLE_ERROR
@@ -163,7 +163,7 @@ def _stage_commit(
     try:
         return broker.groups.commits.commit_in_transaction(committer, rows.offsets, producer)
     except KafkaframesError as error:
-        return error_code_of(error)
+        return get_error_code(error)
 
 
 @Api(
@@ -238,7 +238,7 @@ def _fetch_group_offsets(
     try:
         offsets = broker.groups.commits.fetch(committer, partitions, require_stable=request.body.require_stable)
     except KafkaframesError as failed:
-        return error_code_of(failed), {}
+        return get_error_code(failed), {}
     codes = {
         name: check_denied(request, broker.access, "TOPIC", name)
         for name in {topic_partition.topic for topic_partition in offsets}
@@ -318,7 +318,7 @@ def _build_offset_row(struct: Any, index: int, offset: CommittedOffset) -> Any:
 )
 def _handle_offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer:
     body = request.body
-    code = coordinator_error(request, broker, GROUP, body.group_id)
+    code = find_coordinator_error(request, broker, GROUP, body.group_id)
     if code == ErrorCode.NONE and not body.group_id:
         code = ErrorCode.INVALID_GROUP_ID
     if code != ErrorCode.NONE:
@@ -326,7 +326,7 @@ def _handle_offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer
     partitions = [TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
     return broker.changes.answer_rows(
         dict.fromkeys(partitions),
-        lambda where: (where, _deletion_error(request, broker, where.topic, where.partition)),
+        lambda where: (where, _find_deletion_error(request, broker, where.topic, where.partition)),
         lambda rows: _delete_offsets(request, broker, dict(rows)),
     )
 
@@ -337,7 +337,7 @@ def _delete_offsets(request: _OffsetDelete, broker: BrokerState, codes: dict[Top
     try:
         codes |= broker.groups.commits.delete(request.body.group_id, list(deletable_partitions))
     except KafkaframesError as error:
-        return request.response(error_code=error_code_of(error))
+        return request.response(error_code=get_error_code(error))
     for topic in request.body.topics:
         if not topic.partitions and topic.name in broker.topics:
             continue  # as in Kafka, a known topic without partitions is omitted from the response
@@ -354,7 +354,7 @@ def _delete_offsets(request: _OffsetDelete, broker: BrokerState, codes: dict[Top
     return request.response(topics=topics)
 
 
-def _deletion_error(request: _OffsetDelete, broker: BrokerState, topic: str, index: int) -> int:
+def _find_deletion_error(request: _OffsetDelete, broker: BrokerState, topic: str, index: int) -> int:
     """Return the error code of a partition in an OffsetDelete request; 0 if its offset may be deleted."""
     code = check_denied(request, broker.access, "TOPIC", topic)
     return code or (

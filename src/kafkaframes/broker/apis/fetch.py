@@ -27,10 +27,10 @@ from kafkaframes.broker.state.partitions import (
     FetchWait,
     PartitionRead,
     build_endpoint_rows,
+    choose_isolation,
     describe_leader,
     find_led_partition,
     find_topic,
-    isolation_of,
     max_magic_for,
     read_partition,
 )
@@ -88,7 +88,7 @@ class PendingFetch:
         replica = max(body.replica_id, body.replica_state.replica_id)
         self._needs = "TOPIC" if replica < 0 else "CLUSTER"
         self._may_follow = replica < 0 and version >= _FIRST_VERSION_WITH_RACK and broker.nodes.has_racks
-        isolation = isolation_of(body.isolation_level, replica)
+        isolation = choose_isolation(body.isolation_level, replica)
         stretch_bytes = MAX_COPIED_RECORD_BYTES if request.session.sends_files else None
         self._limits = FetchLimits(max_bytes, has_limit, isolation, max_magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, max_bytes)
@@ -98,7 +98,9 @@ class PendingFetch:
         self._no_snapshot = types.SnapshotId()
 
     def attempt(self, must_answer: bool) -> Message | None:
-        """Read all partitions. Return the response, or None if it has too few bytes and the request may wait."""
+        """Read all partitions. Return the response, or None if the response has too few bytes and the request may
+        wait.
+        """
         return finish_steps(self.attempt_in_steps(must_answer))
 
     def attempt_in_steps(self, must_answer: bool) -> Steps[Message | None]:

@@ -36,28 +36,29 @@ _RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
 
 def check_rights(request: Request, broker: BrokerState, kind: int, key: str) -> int:
     """Return the error code if the client lacks permission or another node is the coordinator, else 0."""
-    return check_denied(request, broker.access, _RESOURCE_TYPES[kind], key) or coordinator_error(
+    return check_denied(request, broker.access, _RESOURCE_TYPES[kind], key) or find_coordinator_error(
         request, broker, kind, key
     )
 
 
-def coordinator_error(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
-    """Return NOT_COORDINATOR if this node does not coordinate a group or transactional id; 0 if it does."""
+def find_coordinator_error(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
+    """Return NOT_COORDINATOR if this node is not the coordinator of a group or transactional id, else 0."""
     node = broker.nodes.coordinator_of(kind, key)
     if node is None or node.node_id != request.session.node_id:
         return ErrorCode.NOT_COORDINATOR
     return ErrorCode.NONE
 
 
-def transaction_error(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
-    """Return the error for a request that adds partitions or offsets to a transaction; 0 if it is allowed.
+def find_transaction_error(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
+    """Return the error code for a request that adds partitions or offsets to a transaction; 0 if the request is
+    allowed.
 
     POLICY_VIOLATION: the broker is read-only. NOT_COORDINATOR: this node does not coordinate the key.
     """
-    return ErrorCode.POLICY_VIOLATION if broker.is_read_only else coordinator_error(request, broker, kind, key)
+    return ErrorCode.POLICY_VIOLATION if broker.is_read_only else find_coordinator_error(request, broker, kind, key)
 
 
-def error_code_of(error: KafkaframesError) -> ErrorCode:
+def get_error_code(error: KafkaframesError) -> ErrorCode:
     """Return the error code of a coordinator's exception. A storage error becomes NOT_COORDINATOR."""
     code = code_of(error)
     return ErrorCode.NOT_COORDINATOR if code == ErrorCode.KAFKA_STORAGE_ERROR else code
@@ -66,11 +67,11 @@ def error_code_of(error: KafkaframesError) -> ErrorCode:
 def build_error_response(request: Request, error: KafkaframesError) -> Answer:
     """Return the response to a rejected heartbeat. As in Kafka, an unexpected error has no message."""
     reason = error.reason if isinstance(error, RefusedError) and error.code > 0 else None
-    answer: Answer = request.response(error_code=error_code_of(error), error_message=reason)
+    answer: Answer = request.response(error_code=get_error_code(error), error_message=reason)
     return answer
 
 
-def client_host(request: Request) -> str:
+def format_client_host(request: Request) -> str:
     """Return the client's address as Kafka reports it: a slash, which follows the host name in Java, and the IP
     address.
     """
@@ -223,7 +224,7 @@ def _locate_coordinator(request: _FindCoordinator, broker: BrokerState, key: str
     node = broker.nodes.coordinator_of(kind, key)
     if node is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
-    endpoint = broker.nodes.endpoint_of(node, request.session.listener)
+    endpoint = broker.nodes.get_endpoint(node, request.session.listener)
     return ErrorCode.NONE, node.node_id, endpoint.host, endpoint.port
 
 
@@ -293,5 +294,5 @@ def _delete_group(
             broker.groups.delete_group(name)
             broker.share_groups.delete_states(group_id=name)
         except KafkaframesError as error:
-            code, reason = error_code_of(error), str(error)
+            code, reason = get_error_code(error), str(error)
     return request.response.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)

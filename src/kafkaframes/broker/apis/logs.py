@@ -179,7 +179,7 @@ def _look_up_offset(
     else:
         time = EARLIEST if timestamp == EARLIEST_LOCAL else timestamp
         record = log.offset_for_timestamp(time)
-        if record is None or record.offset >= _result_end_offset(request, partition):
+        if record is None or record.offset >= _find_result_end_offset(request, partition):
             return
         row.offset, row.timestamp = record.offset, record.timestamp
         row.leader_epoch = record.leader_epoch if log.epochs.entries else partition.leader_epoch
@@ -187,7 +187,7 @@ def _look_up_offset(
             row.leader_epoch = log.epochs.epoch_of(record.offset)
 
 
-def _result_end_offset(request: _ListOffsets, partition: Partition) -> int:
+def _find_result_end_offset(request: _ListOffsets, partition: Partition) -> int:
     """Return the exclusive upper bound of offsets that are found by timestamp: at least log start offset + 1."""
     log = partition.log
     if request.body.isolation_level == READ_COMMITTED:

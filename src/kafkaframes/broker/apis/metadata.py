@@ -69,7 +69,7 @@ def _find_topics_to_create(request: _Metadata, broker: BrokerState) -> tuple[lis
     may_create = broker.settings.get_flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
     topics = (
         (request.body.topics or ())
-        if may_create and not broker.is_read_only and not _requested_topic_ids(request)
+        if may_create and not broker.is_read_only and not _list_requested_topic_ids(request)
         else ()
     )
     for name in (topic.name for topic in topics):
@@ -154,7 +154,7 @@ def _list_topics(request: _Metadata, broker: BrokerState) -> Iterator[Any]:
 
 def _find_topics(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Iterator[Any]:
     """Return the response rows of the requested topics."""
-    ids = _requested_topic_ids(request)
+    ids = _list_requested_topic_ids(request)
     for topic_id in ids:
         topic = broker.topics_by_id.get(topic_id)
         code: int = ErrorCode.UNKNOWN_TOPIC_ID
@@ -171,7 +171,7 @@ def _find_topics(request: _Metadata, broker: BrokerState, failures: Mapping[str,
             yield _find_topic_by_name(request, broker, name, failures)
 
 
-def _requested_topic_ids(request: _Metadata) -> list[UUID]:
+def _list_requested_topic_ids(request: _Metadata) -> list[UUID]:
     """Return the requested topic ids. As in Kafka, names are ignored if there are ids."""
     return list(dict.fromkeys(topic.topic_id for topic in request.body.topics or () if topic.topic_id != NIL_UUID))
 

@@ -12,13 +12,13 @@ from kafkaframes.broker.apis.groups import (
     GROUP,
     build_error_response,
     check_rights,
-    client_host,
-    coordinator_error,
+    find_coordinator_error,
+    format_client_host,
     list_authorized_operations,
 )
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import Request, TypedRequest
-from kafkaframes.broker.security.access import check_denied, first_denied_code, member_identity_of
+from kafkaframes.broker.security.access import check_denied, create_member_identity, find_first_denied_code
 from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, create_rows_in_steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.consumer import (
@@ -83,8 +83,8 @@ def _handle_consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: Broker
     A classic group with the same name is converted to a consumer group. The reverse conversion is also supported.
     """
     body = request.body
-    code = first_denied_code(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
-    code = code or coordinator_error(request, broker, GROUP, body.group_id)
+    code = find_first_denied_code(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
+    code = code or find_coordinator_error(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     rows = body.topic_partitions
@@ -102,9 +102,9 @@ def _handle_consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: Broker
         if rows is None
         else frozenset((row.topic_id, index) for row in rows for index in row.partitions),
         client_id=request.client_id or "",
-        client_host=client_host(request),
+        client_host=format_client_host(request),
         has_owned_rows=bool(rows),
-        viewer=member_identity_of(request.session, broker.access),
+        viewer=create_member_identity(request.session, broker.access),
     )
     may_omit_member_id = request.version < _FIRST_VERSION_WITH_CLIENT_MEMBER_IDS
     return _build_heartbeat_response(
@@ -130,7 +130,9 @@ def _handle_share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState)
         return request.response(error_code=ErrorCode.INVALID_REQUEST)
 
     def build_response(codes: list[int]) -> Answer:
-        code = next(filter(None, codes), ErrorCode.NONE) or coordinator_error(request, broker, GROUP, body.group_id)
+        code = next(filter(None, codes), ErrorCode.NONE) or find_coordinator_error(
+            request, broker, GROUP, body.group_id
+        )
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
         heartbeat = ShareHeartbeatRequest(
@@ -140,7 +142,7 @@ def _handle_share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState)
             rack_id=body.rack_id,
             topics=body.subscribed_topic_names,
             client_id=request.client_id or "",
-            client_host=client_host(request),
+            client_host=format_client_host(request),
         )
         return _build_heartbeat_response(request, lambda: broker.groups.handle_share_heartbeat(heartbeat))
 
@@ -257,7 +259,7 @@ def describe_groups(
         except RefusedError as error:
             return row(group_id=name, error_code=error.code, error_message=error.reason)
         members = yield from create_rows_in_steps(members_of(group), lambda member: member)
-        code = first_denied_code(request, broker.access, "TOPIC", topics_of(broker, group, members))
+        code = find_first_denied_code(request, broker.access, "TOPIC", topics_of(broker, group, members))
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code, error_message=_HIDDEN_TOPICS_MESSAGE)
         return row(

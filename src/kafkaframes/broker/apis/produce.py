@@ -87,7 +87,7 @@ def _answer_in_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     """Append the records of a Produce request, and return the response."""
     body = request.body
     topics = _merge_topic_rows(request)
-    refusal = _request_error(request, broker, topics)
+    refusal = _find_request_error(request, broker, topics)
     turns, topic_outcomes = AppendScheduler(len(request.data)), []
     for requested_topic in topics:
         if refusal != ErrorCode.NONE:
@@ -215,7 +215,7 @@ def _may_write_internal(request: _Produce) -> bool:
     return request.client_id == "__admin_client"
 
 
-def _request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]) -> int:
+def _find_request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]) -> int:
     """Return the error of a request with transactional batches: no transactional id, or no permission for it.
 
     Mirrored batches need no transactional id: a mirror copies batches of other clients' transactions to topics that
@@ -456,9 +456,7 @@ def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Sent
     if log.is_closed:
         return build_error_outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
     if acks == ACKS_ALL and partition.is_under_min_isr:
-        reason = (
-            f"min.insync.replicas is {partition.min_insync_replicas}, but only {len(partition.in_sync)} are in sync"
-        )
+        reason = f"min.insync.replicas is {partition.min_insync_replicas}, but only {len(partition.in_sync)} replicas are in sync"
         return build_error_outcome(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
     if broker.logs.is_offline:
         return build_error_outcome(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))

@@ -74,7 +74,7 @@ class _AvailableRecords(NamedTuple):
 def _handle_share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
     """Version 0 is not served; it was early access in Kafka 4.0."""
     body, epoch = request.body, request.body.share_session_epoch
-    code = _share.request_error(request)
+    code = _share.find_request_error(request)
     is_renewal = request.version >= _FIRST_VERSION_WITH_RENEWALS and body.is_renew_ack
     if is_renewal and (body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms):
         code = ErrorCode.INVALID_REQUEST
@@ -256,7 +256,7 @@ def _acquire_partition_records(
         max(body.batch_size, 1),
         record_limit=request.version >= _FIRST_VERSION_WITH_RENEWALS and body.share_acquire_mode == _RECORD_LIMIT_MODE,
     )
-    spans = list(_batch_spans(headers, read.offset))
+    spans = list(_iterate_batch_spans(headers, read.offset))
     acquired_records = state.acquire(fetch, spans)
     aborted_spans = list(_find_aborted(headers, read.data))
     if acquired_records and aborted_spans:
@@ -274,7 +274,7 @@ def _acquire_partition_records(
     return _PartitionResult(ErrorCode.NONE, records[used_headers[0].position : used_headers[-1].end], acquired_records)
 
 
-def _batch_spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[OffsetRange]:
+def _iterate_batch_spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[OffsetRange]:
     """Yield the offset ranges of batches. A compressed batch of an older format only specifies its last offset."""
     for header in headers:
         first = header.base_offset if header.magic > 1 or not header.codec else min(offset, header.last_offset)
@@ -361,7 +361,7 @@ def _build_response(
 def _handle_share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -> Answer:
     """Version 0 is not served; it was early access in Kafka 4.0."""
     types, epoch = request.response, request.body.share_session_epoch
-    code = _share.request_error(request) or (
+    code = _share.find_request_error(request) or (
         ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL_EPOCH else ErrorCode.NONE
     )
     if code == ErrorCode.NONE:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, check_rights, coordinator_error, error_code_of
+from kafkaframes.broker.apis.groups import GROUP, check_rights, find_coordinator_error, get_error_code
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
@@ -146,12 +146,12 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
     body = request.body
     if not body.group_id:
         return request.response(error_code=ErrorCode.INVALID_GROUP_ID)
-    code, reason, rows = coordinator_error(request, broker, GROUP, body.group_id), None, []
+    code, reason, rows = find_coordinator_error(request, broker, GROUP, body.group_id), None, []
     if code == ErrorCode.NONE:
         try:
             rows = list(_alter_offsets(request, broker))
         except KafkaframesError as error:
-            code, reason = error_code_of(error), str(error)
+            code, reason = get_error_code(error), str(error)
     if code != ErrorCode.NONE:
         return request.response(error_code=code, error_message=reason)
     return request.response(responses=rows)
@@ -165,7 +165,7 @@ def _alter_offsets(
     Raise a ``RefusedError`` if the group has members or another type.
     """
     types, requested_topics = request.response, request.body.topics
-    refusals = {topic.topic_name: _topic_error(request, broker, topic.topic_name) for topic in requested_topics}
+    refusals = {topic.topic_name: _find_topic_error(request, broker, topic.topic_name) for topic in requested_topics}
     topic_partitions = [
         (broker.topics[topic.topic_name], topic.partitions)
         for topic in requested_topics
@@ -196,7 +196,7 @@ def _alter_offsets(
         )
 
 
-def _topic_error(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -> int:
+def _find_topic_error(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -> int:
     """Return the error code of a topic in an AlterShareGroupOffsets request."""
     return check_denied(request, broker.access, "TOPIC", name) or (
         ErrorCode.NONE if name in broker.topics else _UNKNOWN_PARTITION_ERROR
@@ -238,7 +238,7 @@ def _store_offsets(broker: BrokerState, group: ShareGroup, topics: list[tuple[To
 def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: BrokerState) -> Answer:
     body = request.body
     code: int = (
-        coordinator_error(request, broker, GROUP, body.group_id) if body.group_id else ErrorCode.INVALID_GROUP_ID
+        find_coordinator_error(request, broker, GROUP, body.group_id) if body.group_id else ErrorCode.INVALID_GROUP_ID
     )
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
@@ -254,7 +254,7 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
                 rows.append(_forget_topic(request, broker, remaining_topics, name, topic, refusal))
         broker.groups.store_share_partitions(group, remaining_topics)
     except KafkaframesError as error:
-        return request.response(error_code=error_code_of(error), error_message=str(error))
+        return request.response(error_code=get_error_code(error), error_message=str(error))
     return request.response(responses=rows)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, build_error_response, client_host, coordinator_error
+from kafkaframes.broker.apis.groups import GROUP, build_error_response, find_coordinator_error, format_client_host
 from kafkaframes.broker.apis.modern_groups import build_member_fields, describe_groups, refuse_descriptions
 from kafkaframes.broker.apis.topics import create_topic_from_row_in_steps, create_topics_in_steps
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
-from kafkaframes.broker.security.access import first_denied_code, is_allowed
+from kafkaframes.broker.security.access import find_first_denied_code, is_allowed
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Topic
@@ -33,7 +33,7 @@ from kafkaframes.coordination.groups.streams_protocol import (
     check_request,
 )
 from kafkaframes.coordination.groups.streams_records import (
-    TASK_FIELDS,
+    TASK_FIELDS_BY_ROLE,
     build_subtopology_fields,
     build_task_rows,
     read_topology,
@@ -74,8 +74,8 @@ def _handle_streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) ->
         names = {name for subtopology in subtopologies for name in _iterate_topic_names(subtopology)}
         sinks = {name for subtopology in subtopologies for name in subtopology.repartition_sink_topics}
         check_topics(names | sinks, broker.is_internal)
-        code = first_denied_code(request, broker.access, "TOPIC", sorted(names))
-        code = code or coordinator_error(request, broker, GROUP, request.body.group_id)
+        code = find_first_denied_code(request, broker.access, "TOPIC", sorted(names))
+        code = code or find_coordinator_error(request, broker, GROUP, request.body.group_id)
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
         heartbeat = _to_heartbeat(request)
@@ -133,7 +133,7 @@ def _to_heartbeat(request: _Heartbeat) -> StreamsHeartbeatRequest:
         client_tags=None if tags is None else tuple((tag.key, tag.value) for tag in tags),
         shuts_down=body.shutdown_application,
         client_id=request.client_id or "",
-        client_host=client_host(request),
+        client_host=format_client_host(request),
     )
 
 
@@ -166,7 +166,7 @@ def _build_response(
     if forbidden_topics:
         _append_status_detail(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden_topics)}.")
     if result.tasks is not None:
-        for role, name in TASK_FIELDS.items():
+        for role, name in TASK_FIELDS_BY_ROLE.items():
             setattr(answer, name, build_task_rows(types, result.tasks, role))
     if result.sends_endpoints:
         group = broker.groups.find_group(heartbeat.group_id, StreamsGroup)
@@ -256,7 +256,9 @@ def _handle_streams_group_describe(request: _Describe, broker: BrokerState) -> A
             )
 
     def assignment(tasks: Tasks) -> Any:
-        return types.Assignment(**{name: build_task_rows(types, tasks, role) for role, name in TASK_FIELDS.items()})
+        return types.Assignment(
+            **{name: build_task_rows(types, tasks, role) for role, name in TASK_FIELDS_BY_ROLE.items()}
+        )
 
     def build_topology(group: StreamsGroup) -> dict[str, Any]:
         """Return the topology fields of a streams group's row."""

@@ -138,14 +138,14 @@ def _push_telemetry(request: _PushTelemetry, broker: BrokerState) -> Answer:
     if request.body.client_instance_id in _RESERVED_INSTANCE_IDS:
         return request.response(error_code=ErrorCode.INVALID_REQUEST)
     instance = _find_client_instance(request.session, request.body.client_instance_id, _combine_subscriptions(broker))
-    instance.last_error = _push_error(request, instance, broker.clock.monotonic_ms)
+    instance.last_error = _find_push_error(request, instance, broker.clock.monotonic_ms)
     instance.is_terminating = request.body.terminating
     if instance.last_error is ErrorCode.NONE:
         broker.counters["client_metrics_pushed"] += 1
     return request.response(error_code=instance.last_error)
 
 
-def _push_error(request: _PushTelemetry, instance: _ClientInstance, now_ms: int) -> ErrorCode:
+def _find_push_error(request: _PushTelemetry, instance: _ClientInstance, now_ms: int) -> ErrorCode:
     """Return the error of a push, in the order of Kafka's checks."""
     body = request.body
     if instance.is_terminating:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.apis.groups import (
     TRANSACTION,
     check_rights,
-    coordinator_error,
-    error_code_of,
-    transaction_error,
+    find_coordinator_error,
+    find_transaction_error,
+    get_error_code,
 )
 from kafkaframes.broker.requests.api import OMIT_FROM_RESPONSE, Answer, Api, RequiredPermission
-from kafkaframes.broker.requests.failures import failure_response
+from kafkaframes.broker.requests.failures import build_failure_response
 from kafkaframes.broker.requests.request import Request, TypedRequest
 from kafkaframes.broker.security.access import check_denied, is_allowed
 from kafkaframes.broker.state.changes import Steps
@@ -89,7 +89,7 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
             )
             return request.response(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
         except KafkaframesError as error:
-            code = error_code_of(error)
+            code = get_error_code(error)
     return _refuse_id(request, _adapt_code_to_version(request, code, since=_FIRST_INIT_VERSION_WITH_PRODUCER_FENCED))
 
 
@@ -105,7 +105,7 @@ def _check_request(request: _InitProducerId, broker: BrokerState) -> int:
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION
     if body.transactional_id is not None:
-        code = coordinator_error(request, broker, TRANSACTION, body.transactional_id)
+        code = find_coordinator_error(request, broker, TRANSACTION, body.transactional_id)
         if code != ErrorCode.NONE:
             return code
     elif not broker.access.may_write_idempotently(request.session):
@@ -153,7 +153,7 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
         producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
         add = _verify_partitions if transaction.verify_only else _add_partitions
         codes = {
-            topic_partition: _partition_error(request, broker, topic_partition)
+            topic_partition: _find_partition_error(request, broker, topic_partition)
             for topic_partition in _partitions(transaction.topics)
         }
         results = _build_topic_rows(request, transaction.topics, add(request, broker, producer, codes))
@@ -175,7 +175,7 @@ def _answer_single_transaction(request: _AddPartitionsToTxn, broker: BrokerState
         return request.response(results_by_topic_v3_and_below=_build_topic_rows(request, topics, codes))
 
     return broker.changes.answer_rows(
-        _partitions(topics), lambda where: (where, _partition_error(request, broker, where)), build_response
+        _partitions(topics), lambda where: (where, _find_partition_error(request, broker, where)), build_response
     )
 
 
@@ -186,14 +186,14 @@ def _partitions(topics: list[kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnT
 def _add_partitions(
     request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes
 ) -> _Codes:
-    code = transaction_error(request, broker, TRANSACTION, producer[0])
+    code = find_transaction_error(request, broker, TRANSACTION, producer[0])
     if code == ErrorCode.NONE:
         if any(codes.values()):
             return _mark_not_attempted(codes)
         try:
             broker.transactions.add_partitions(*producer, list(codes))
         except KafkaframesError as error:
-            code = error_code_of(error)
+            code = get_error_code(error)
     return dict.fromkeys(codes, _adapt_code_to_version(request, code))
 
 
@@ -204,12 +204,12 @@ def _verify_partitions(
     if any(codes.values()):
         return _mark_not_attempted(codes)
     for topic_partition in codes:
-        codes[topic_partition] = coordinator_error(request, broker, TRANSACTION, producer[0])
+        codes[topic_partition] = find_coordinator_error(request, broker, TRANSACTION, producer[0])
         try:
             if codes[topic_partition] == ErrorCode.NONE:
                 broker.transactions.verify_partition(*producer, topic_partition)
         except KafkaframesError as error:
-            codes[topic_partition] = error_code_of(error)
+            codes[topic_partition] = get_error_code(error)
     return codes
 
 
@@ -220,7 +220,7 @@ def _mark_not_attempted(codes: _Codes) -> _Codes:
     return {topic_partition: code or ErrorCode.OPERATION_NOT_ATTEMPTED for topic_partition, code in codes.items()}
 
 
-def _partition_error(request: _AddPartitionsToTxn, broker: BrokerState, topic_partition: TopicPartition) -> int:
+def _find_partition_error(request: _AddPartitionsToTxn, broker: BrokerState, topic_partition: TopicPartition) -> int:
     """Return the error code of a partition that is to be added to a transaction."""
     is_client = request.version < _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS
     if is_client and broker.is_internal(topic_partition.topic):
@@ -265,19 +265,19 @@ def _build_topic_rows(
 )
 def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answer:
     body = request.body
-    code = transaction_error(request, broker, TRANSACTION, body.transactional_id)
+    code = find_transaction_error(request, broker, TRANSACTION, body.transactional_id)
     if code == ErrorCode.NONE:
         try:
-            offsets_topic_partition = offsets_partition(broker, body.group_id)
+            offsets_topic_partition = find_offsets_partition(broker, body.group_id)
             broker.transactions.add_partitions(
                 body.transactional_id, body.producer_id, body.producer_epoch, [offsets_topic_partition]
             )
         except KafkaframesError as error:
-            code = error_code_of(error)
+            code = get_error_code(error)
     return request.response(error_code=_adapt_code_to_version(request, code))
 
 
-def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
+def find_offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
     """Return the ``__consumer_offsets`` partition of a group."""
     return TopicPartition(GROUP_OFFSETS, broker.groups.commits.build_transaction_key(group_id, -1)[0])
 
@@ -297,7 +297,7 @@ def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
 def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
     body = request.body
     bumps_epoch = request.version >= _FIRST_VERSION_WITH_EPOCH_BUMP
-    code = coordinator_error(request, broker, TRANSACTION, body.transactional_id)
+    code = find_coordinator_error(request, broker, TRANSACTION, body.transactional_id)
     if code == ErrorCode.NONE:
         try:
             next_producer = broker.transactions.end_transaction(
@@ -308,7 +308,7 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
                 version=2 if bumps_epoch else 0,
             )
         except KafkaframesError as error:
-            code = error_code_of(error)
+            code = get_error_code(error)
         else:
             if bumps_epoch:
                 return request.response(
@@ -386,7 +386,7 @@ def _describe_transaction(
     try:
         transaction = broker.transactions.describe_transaction(name)
     except KafkaframesError as error:
-        return types.TransactionState(transactional_id=name, error_code=error_code_of(error))
+        return types.TransactionState(transactional_id=name, error_code=get_error_code(error))
     may_see = {
         topic_partition.topic: is_allowed(request, broker.access, "TOPIC", topic_partition.topic)
         for topic_partition in transaction.partitions
@@ -413,7 +413,7 @@ def _describe_transaction(
         "v2+": "the request has a transaction version, which is ignored here",
     },
     rights=(RequiredPermission("ALTER", "CLUSTER", or_cluster="CLUSTER_ACTION"),),
-    refuse=failure_response,
+    refuse=build_failure_response,
 )
 def _write_txn_markers(request: _WriteTxnMarkers, broker: BrokerState) -> Answer:
     return broker.changes.run(_write_markers_in_steps(request, broker))

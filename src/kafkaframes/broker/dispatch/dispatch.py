@@ -196,7 +196,9 @@ _FRAME_SIZE_BYTES = 4
 
 
 def charge_quota(request: Request, broker: BrokerState, call: Callable[[], Answer]) -> Answer:
-    """Handle a request and charge its quotas. The throttle time is set in the response and the request."""
+    """Handle a request, charge its usage to the client's quotas, and set the throttle time in the response and the
+    request.
+    """
     if not broker.quotas.limits:
         return call()
     began = time.perf_counter()

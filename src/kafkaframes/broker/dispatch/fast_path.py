@@ -38,7 +38,7 @@ from kafkaframes.broker.state.partitions import (
     FetchLimits,
     PartitionRead,
     check_leader_epoch,
-    isolation_of,
+    choose_isolation,
     read_partition,
 )
 from kafkaframes.broker.state.state import BrokerState
@@ -106,7 +106,7 @@ def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerSt
         version,
         session,
         broker,
-        FetchLimits(response_max_bytes, True, isolation_of(isolation), stretch_bytes=stretch_bytes),
+        FetchLimits(response_max_bytes, True, choose_isolation(isolation), stretch_bytes=stretch_bytes),
     )
     answer.read_topics(cursor)
     if max_wait_ms > 0 and answer.size < min(min_bytes, response_max_bytes):
@@ -324,7 +324,7 @@ class FastPath:
 
     def _build_error_response(self, request: Request, topic_results: list[fast_produce.CompletedTopic]) -> Message:
         rows = [
-            TopicOutcomes(topic.topic.name, topic.topic.topic_id, topic.topic.topic, topic.outcomes_by_index())
+            TopicOutcomes(topic.topic.name, topic.topic.topic_id, topic.topic.topic, topic.list_outcomes_by_index())
             for topic in topic_results
         ]
         return build_response(request, self._broker, rows)

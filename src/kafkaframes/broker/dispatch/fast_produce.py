@@ -36,7 +36,7 @@ _ACKS_AND_TIMEOUT, _INDEX = struct.Struct(">hi"), struct.Struct(">i")
 _FAST_PATH_ACKS = (1, -1)
 _THROTTLE, _THROTTLE_AND_TAGS = bytes(4), bytes(5)
 # A partition's row in a response: index, error code, base offset, log append time and log start offset. Fields that the
-# version lacks are left out. Empty record errors and a null error message follow.
+# version lacks are omitted. Empty record errors and a null error message follow.
 _ROW_0, _ROW_2, _ROW_5 = struct.Struct(">ihq"), struct.Struct(">ihqq"), struct.Struct(">ihqqq")
 _NO_ERRORS, _NO_ERRORS_AND_TAGS = struct.pack(">ih", 0, -1), b"\x01\x00\x00"
 
@@ -57,7 +57,7 @@ class CompletedTopic(NamedTuple):
     topic: RequestedTopic
     outcomes: list[AppendOutcome]
 
-    def outcomes_by_index(self) -> list[tuple[int, AppendOutcome]]:
+    def list_outcomes_by_index(self) -> list[tuple[int, AppendOutcome]]:
         """Return pairs of partition number and outcome."""
         return [
             (partition.index, outcome)
@@ -167,7 +167,7 @@ def write_response(topic_results: list[CompletedTopic], version: int) -> list[by
             else encode_text(requested_topic.raw, is_flexible=is_flexible)
         )
         parts.append(encode_array_length(len(outcomes), is_flexible=is_flexible))
-        parts += [encode_partition_row(index, outcome, version) for index, outcome in topic.outcomes_by_index()]
+        parts += [encode_partition_row(index, outcome, version) for index, outcome in topic.list_outcomes_by_index()]
         if is_flexible:
             parts.append(b"\x00")
     if version:
@@ -241,7 +241,7 @@ class RequestCache:
 
     A producer sends many requests that differ only in their records and correlation id. If the bytes before the records
     equal those of an earlier request, also of another connection, the request need not be parsed. State that can change
-    is not cached: the topic's existence, the partition's leader and the client's permission are checked each time.
+    is checked for each request: the topic's existence, the partition's leader and the client's permission.
     """
 
     def __init__(self, broker: BrokerState) -> None:

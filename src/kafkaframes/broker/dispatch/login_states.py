@@ -25,7 +25,7 @@ ALLOWED_APIS: Final[Mapping[LoginState, frozenset[str] | None]] = {
 }
 
 
-def login_state_of(session: Session) -> LoginState:
+def get_login_state(session: Session) -> LoginState:
     """Return the authentication state of a connection. The state does not change during re-authentication."""
     if session.login.exchange is not None:
         return LoginState.TOKENS
@@ -34,5 +34,5 @@ def login_state_of(session: Session) -> LoginState:
 
 def may_call(session: Session, api_name: str) -> bool:
     """Return whether a connection may call an API now."""
-    allowed_apis = ALLOWED_APIS[login_state_of(session)]
+    allowed_apis = ALLOWED_APIS[get_login_state(session)]
     return allowed_apis is None or api_name in allowed_apis

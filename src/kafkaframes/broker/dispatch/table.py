@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kafkaframes.broker import apis
 from kafkaframes.broker.requests.api import Api
 from kafkaframes.broker.requests.request import ClassOf, class_in_catalog
-from kafkaframes.broker.settings.features import features_of_release
+from kafkaframes.broker.settings.features import build_release_features
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.messages import Message
@@ -99,7 +99,7 @@ _FIRST_KRAFT_RELEASE = (3, 3)
 _FIRST_RELEASE_WITH_FORMAT_2 = (3,)  # this release and later ones ignore message.format.version (KIP-724)
 
 
-def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
+def select_release_apis(name: str, settings: BrokerSettings) -> ServedApis:
     """Return the APIs of a known Kafka release that this broker serves.
 
     The release also decides the default format of topics.
@@ -108,12 +108,12 @@ def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
     version = tuple(int(part) for part in release_info.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_RELEASE_WITH_FORMAT_2
     settings.groups_have_settings = version >= _FIRST_RELEASE_WITH_GROUP_SETTINGS
-    settings.features = features_of_release(version)
+    settings.features = build_release_features(version)
     is_controller_api = version >= _FIRST_KRAFT_RELEASE
     settings.new_topic_error = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_controller_api else ErrorCode.LEADER_NOT_AVAILABLE
     )
-    settings.explicit.setdefault(_MESSAGE_FORMAT_SETTING, _default_format_version(version))
+    settings.explicit.setdefault(_MESSAGE_FORMAT_SETTING, _find_default_format_version(version))
     apis: dict[int, Api] = {}
     advertised = {}
     for key, api_range in release_info.apis_of_listener().items():
@@ -131,6 +131,6 @@ def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
     return ServedApis(apis, advertised)
 
 
-def _default_format_version(version: tuple[int, ...]) -> str:
+def _find_default_format_version(version: tuple[int, ...]) -> str:
     """Return the ``message.format.version`` that a release writes by default."""
     return "3.0-IV1" if version >= _FIRST_RELEASE_WITH_FORMAT_2 else ".".join(str(number) for number in version)

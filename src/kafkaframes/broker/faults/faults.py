@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kafkaframes.broker.faults.rules import RuleBase, RuleHistory, find_caller_line, format_call
 from kafkaframes.broker.requests.api import Answer, CloseConnection, DeferredResponse, map_answer
-from kafkaframes.broker.requests.failures import failure_response, flip_bytes
+from kafkaframes.broker.requests.failures import build_failure_response, flip_bytes
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.state.clock import Clock
 from kafkaframes.broker.state.fetch_sessions import INITIAL_EPOCH
@@ -62,7 +62,9 @@ class Rule(RuleBase):
             near = get_close_matches(code, ErrorCode.__members__, 1)
             raise OptionError(f"unknown error code {code!r}" + (f"; did you mean {near[0]}?" if near else ""))
         number = ErrorCode[code] if isinstance(code, str) else code
-        return self._set_action(f"error {code}", lambda request, _: failure_response(request, number), "error", code)
+        return self._set_action(
+            f"error {code}", lambda request, _: build_failure_response(request, number), "error", code
+        )
 
     def delay(self, seconds: float) -> Self:
         """Handle the request, and delay the response by ``seconds`` of the broker's clock."""

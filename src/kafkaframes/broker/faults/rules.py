@@ -34,7 +34,7 @@ class RuleHistory:
 class RuleBase:
     """The base class of rules, which counts matches and faults.
 
-    A rule is a context manager that is removed after the block.
+    A rule is a context manager: the rule is removed at the end of the ``with`` block.
 
     Attributes:
         skip: number of matches without a fault at the beginning.

@@ -33,7 +33,7 @@ class Cluster:
     """The virtual nodes of a broker.
 
     Attributes:
-        nodes: number of nodes. By default, a topic has a replica on each node.
+        nodes: number of virtual nodes. By default, a topic has a replica on each node.
         racks: rack of each node (``broker.rack``). Leaders direct consumers to a replica in their ``client.rack``
             (KIP-392). If ``racks`` is empty, consumers read from leaders.
     """

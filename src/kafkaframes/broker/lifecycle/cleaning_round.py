@@ -57,9 +57,9 @@ def find_cleaning_range(broker: BrokerState, partition: Partition) -> CleaningRa
     if topic is None:
         return None
     text = {name: broker.settings.get_topic_value(name, topic.configs) for name in _CLEANER_TOPIC_SETTINGS}
-    dirty = _first_dirty_offset(log, broker.logs.cleaner_offsets.get(key))
+    dirty = _find_first_dirty_offset(log, broker.logs.cleaner_offsets.get(key))
     now_ms = broker.clock.now_ms
-    end = _first_uncleanable_offset(log, dirty, now_ms=now_ms, lag_ms=int(text["min.compaction.lag.ms"]))
+    end = _find_first_uncleanable_offset(log, dirty, now_ms=now_ms, lag_ms=int(text["min.compaction.lag.ms"]))
     sizes = {one.base_offset: one.size_bytes for one in log.segments if one.base_offset < end}
     cleanable = sum(size for base, size in sizes.items() if base >= dirty)
     is_late = _exceeds_max_lag(log, dirty, end, now_ms - int(text["max.compaction.lag.ms"]))
@@ -83,7 +83,7 @@ def find_cleaning_range(broker: BrokerState, partition: Partition) -> CleaningRa
     )
 
 
-def _first_dirty_offset(log: PartitionLog, checkpoint_offset: int | None) -> int:
+def _find_first_dirty_offset(log: PartitionLog, checkpoint_offset: int | None) -> int:
     """Return the end offset of the last compaction. A checkpoint outside of the log is ignored (LogCleanerManager)."""
     start = log.log_start_offset
     return (
@@ -93,7 +93,7 @@ def _first_dirty_offset(log: PartitionLog, checkpoint_offset: int | None) -> int
     )
 
 
-def _first_uncleanable_offset(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:
+def _find_first_uncleanable_offset(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:
     """Return the first offset that must not be compacted: in the active segment, unstable, not replicated, or too
     recent.
     """

@@ -26,7 +26,7 @@ from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
 from kafkaframes.storage.partition.segment_replacement import cleaned_file_path
 
-_WRITE_CHUNK_BYTES = 1 << 20  # written at once to a compacted segment
+_WRITE_CHUNK_BYTES = 1 << 20  # smallest size of a write to a compacted segment, except for the last
 _LATEST_FORMAT = 2
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkaframes.broker.dispatch.dispatch import Dispatcher, Hook
 from kafkaframes.broker.dispatch.fast_path import FastPath
-from kafkaframes.broker.dispatch.table import apis_of_release, serve_specs
+from kafkaframes.broker.dispatch.table import select_release_apis, serve_specs
 from kafkaframes.broker.faults import controls
 from kafkaframes.broker.faults.controls import (
     GroupInfo,
@@ -172,7 +172,7 @@ class Broker:
             self._request_log = RequestLog(request_log, now_ms, monotonic_ms)
         self._served_specs = None if specs is None else serve_specs(specs)
         if broker_release is not None:
-            self._served_specs = apis_of_release(broker_release, self._settings)
+            self._served_specs = select_release_apis(broker_release, self._settings)
         self.rule_history = RuleHistory()
         self._faults = Faults(self._clock, lambda: self._state, self.rule_history)
         self._disk_faults = DiskFaults(self.rule_history)

@@ -200,7 +200,7 @@ class Route(NamedTuple):
 
 
 class HttpServer:
-    """An HTTP server at one address, with a thread for each connection.
+    """An HTTP server that listens at one address, with a thread for each connection.
 
     Args:
         routes: tried in order.
@@ -298,7 +298,7 @@ def _decode_body(body: bytes) -> Any:
         return None
     try:
         value = parse_json(body)
-        json.dumps(value, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
+        json.dumps(value, ensure_ascii=False).encode()  # fails for lone surrogates, which are not valid Unicode
     except UnicodeEncodeError:
         raise HttpError(
             HTTPStatus.BAD_REQUEST, "the body contains a lone surrogate, which is not valid Unicode"
@@ -335,7 +335,7 @@ class _SocketServer(ThreadingHTTPServer):
         return True
 
     def set_request_deadline(self, connection: socket.socket, seconds: float) -> None:
-        """Close a connection after ``seconds`` unless this is called again; infinite while a request is handled."""
+        """Set the time after which a connection is closed, in seconds; infinite while a request is handled."""
         with self._lock:
             if connection in self._open:
                 self._open[connection] = time.monotonic() + seconds

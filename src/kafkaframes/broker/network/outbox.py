@@ -23,7 +23,7 @@ from kafkaframes.wire.primitives import DeferredBytes
 CAN_SEND_FILES = hasattr(os, "sendfile")
 _MAX_JOINED_BYTES = 256 << 10  # consecutive short buffers are sent together
 _MIN_UNJOINED_BYTES = 16 << 10  # longer buffers are sent separately
-_TRANSPORT_CHUNK_BYTES = 64 << 10  # bytes of a file that are sent through the transport, so that it reports progress
+_TRANSPORT_CHUNK_BYTES = 64 << 10  # bytes of a file for the transport, which then reports progress
 
 Buffer = bytes | memoryview | DeferredBytes
 

@@ -20,7 +20,7 @@ from kafkaframes.broker.network.acceptor import Acceptor, DescriptorBudget, bind
 from kafkaframes.broker.network.outbox import CAN_SEND_FILES, GroupCommit, Outbox
 from kafkaframes.broker.requests.api import Answer, CloseConnection, DeferredResponse, EncodedResponse
 from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, Session
-from kafkaframes.broker.security.tls import name_of_certificate
+from kafkaframes.broker.security.tls import format_certificate_name
 from kafkaframes.broker.state.clock import Clock
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
 from kafkaframes.protocol.framing import FrameBuffer
@@ -95,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session.peer = f"{peer[0]}:{peer[1]}"
         certificate = transport.get_extra_info("peercert")
         if certificate:
-            self.session.principal = f"User:{name_of_certificate(certificate)}"
+            self.session.principal = f"User:{format_certificate_name(certificate)}"
         self._outbox = Outbox(transport)
         self.last_active = self._server.loop.time()
         if not self._server.admit(self):
@@ -590,7 +590,7 @@ class Server:
             connection.abort()
 
     def remove_connection(self, connection: Connection) -> None:
-        """Remove a closed connection. Acceptors that wait for its file descriptor continue."""
+        """Remove a closed connection. Acceptors that wait for a file descriptor then continue."""
         self.note_frame_memory(connection, 0)
         self.connections.discard(connection)
         self.note_read_responses(connection)

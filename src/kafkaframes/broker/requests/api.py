@@ -115,7 +115,7 @@ class RequiredPermission:
     Attributes:
         field: request field with the resource's name; empty for the cluster. Without the permission, the whole request
             is rejected before its handler runs. If the field is null, the permission is not required.
-        each: name of the request's parts that require the permission. The handler checks each part.
+        each: description of the request's parts that require the permission. The handler checks each part.
         denied: error of a part without the permission, or ``OMIT_FROM_RESPONSE`` if the response omits the part. The
             default is the resource's error.
         or_cluster: operation on the cluster that is sufficient instead of the permission.
@@ -138,7 +138,7 @@ class RequiredPermission:
 
     @property
     def error(self) -> ErrorCode:
-        """The error of a request or part without the permission."""
+        """The error code for a request, or a part of it, without the permission."""
         if isinstance(self.denied, ErrorCode):
             return self.denied
         resource = (

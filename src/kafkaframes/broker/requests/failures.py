@@ -12,7 +12,7 @@ _MAX_ERROR_MESSAGE_LENGTH = 1_000
 _CRC_POSITION = 17  # in format 2, this is a byte of the CRC (17 to 20); in formats 0 and 1, of the timestamp or the key
 
 
-def failure_response(request: Request, code: int) -> Any:
+def build_failure_response(request: Request, code: int) -> Any:
     """Return a response in which every part of the request has failed with ``code``.
 
     Arrays of the response have a row for each row of the request's array, with the same values in fields of the same

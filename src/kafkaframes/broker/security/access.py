@@ -107,7 +107,7 @@ class MemberIdentity(NamedTuple):
         return self.access.allows(session, "DESCRIBE", "TOPIC", topic)
 
 
-def member_identity_of(session: Session, access: Authorizer) -> MemberIdentity:
+def create_member_identity(session: Session, access: Authorizer) -> MemberIdentity:
     """Return the identity of a client."""
     return MemberIdentity(access, session.principal, session.peer.rpartition(":")[0])
 
@@ -142,7 +142,7 @@ def is_allowed(request: Request, access: Authorizer, resource: str, name: str, o
     return check_denied(request, access, resource, name, operation) == ErrorCode.NONE
 
 
-def first_denied_code(request: Request, access: Authorizer, resource: str, names: Iterable[str]) -> int:
+def find_first_denied_code(request: Request, access: Authorizer, resource: str, names: Iterable[str]) -> int:
     """Return the first error code of several parts, if the client lacks a permission for one of them, else 0."""
     return next((code for name in names if (code := check_denied(request, access, resource, name))), ErrorCode.NONE)
 

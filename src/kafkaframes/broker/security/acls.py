@@ -213,12 +213,12 @@ _FILTER_FIELDS = attrgetter(
 )
 
 
-def acl_of(row: Any) -> Acl:
+def build_acl(row: Any) -> Acl:
     """Return the ACL of a CreateAcls row."""
     return Acl(*_ACL_FIELDS(row))
 
 
-def filter_of(row: Any) -> AclFilter:
+def build_acl_filter(row: Any) -> AclFilter:
     """Return the filter of a DescribeAcls request or DeleteAcls row."""
     return AclFilter(*_FILTER_FIELDS(row))
 
@@ -230,7 +230,7 @@ def check_acl_rows(rows: Iterable[Acl | AclFilter]) -> None:
             raise CloseConnection("an ACL or filter has an unknown type, operation or permission")
 
 
-def acl_error(acl: Acl) -> str | None:
+def find_acl_error(acl: Acl) -> str | None:
     """Return why a new ACL is invalid; None if it is valid."""
     if acl.resource_type not in RESOURCE_TYPES.values():
         return f"unknown resource type {acl.resource_type}"

@@ -28,7 +28,7 @@ from kafkaframes.broker.security.scram import (
     ScramExchange,
     credential_from_password,
 )
-from kafkaframes.broker.security.tokens import token_expiry_ms
+from kafkaframes.broker.security.tokens import read_token_expiry_ms
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.errors import OptionError
 
@@ -90,7 +90,7 @@ class BearerExchange(SaslExchange):
             user = self._check(token, self._now_ms())
             if authzid not in ("", user):
                 raise AuthenticationError("authorization as another user (authzid) is not supported")
-            self.user, self.expires_ms = user, token_expiry_ms(token)
+            self.user, self.expires_ms = user, read_token_expiry_ms(token)
         except AuthenticationError as error:
             self._refusal = str(error)
             return b'{"status":"invalid_token"}'

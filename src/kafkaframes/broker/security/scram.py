@@ -71,7 +71,7 @@ def credential_from_salted_password(
     mechanism: str, salt: bytes, iterations: int, salted_password: bytes
 ) -> ScramCredential:
     """Return the credential of a salted password, as AlterUserScramCredentials contains it."""
-    name = _hash_of(mechanism)
+    name = _get_hash_name(mechanism)
     client_key = hmac.digest(salted_password, b"Client Key", name)
     return ScramCredential(
         salt, iterations, hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name)
@@ -83,11 +83,11 @@ def credential_from_password(
 ) -> ScramCredential:
     """Return the credential of a password."""
     salt = secrets.token_bytes(SCRAM_SALT_BYTES) if salt is None else salt
-    salted_password = hashlib.pbkdf2_hmac(_hash_of(mechanism), password.encode(), salt, iterations)
+    salted_password = hashlib.pbkdf2_hmac(_get_hash_name(mechanism), password.encode(), salt, iterations)
     return credential_from_salted_password(mechanism, salt, iterations, salted_password)
 
 
-def _hash_of(mechanism: str) -> str:
+def _get_hash_name(mechanism: str) -> str:
     """Return the name of a SCRAM mechanism's hash function."""
     if mechanism not in HASH_BY_MECHANISM:
         raise OptionError(f"unknown SCRAM mechanism {mechanism!r}; expected one of {', '.join(HASH_BY_MECHANISM)}")
@@ -111,7 +111,7 @@ class ScramExchange(SaslExchange):
         *,
         find_token: Callable[[str], tuple[ScramCredential, str, int | None]] | None = None,
     ) -> None:
-        self._hash = _hash_of(mechanism)
+        self._hash = _get_hash_name(mechanism)
         self._find, self._find_token = find, find_token
         self._new_nonce = new_nonce
         self._credential: ScramCredential | None = None
@@ -229,7 +229,7 @@ class DelegationTokens:
         """Return the tokens for storage."""
         return [{name: getattr(token, name) for name in token.__slots__} for token in self.by_id.values()]
 
-    def hmac_of(self, token: DelegationToken) -> bytes:
+    def compute_hmac(self, token: DelegationToken) -> bytes:
         """Return the HMAC of a token, which is its password."""
         return hmac.digest(self.secret_key.encode(), token.token_id.encode(), "sha512")
 
@@ -293,7 +293,7 @@ class DelegationTokens:
             return None
         key = token_id, mechanism
         if key not in self._credentials:
-            password = base64.b64encode(self.hmac_of(token)).decode()
+            password = base64.b64encode(self.compute_hmac(token)).decode()
             self._credentials[key] = credential_from_password(mechanism, password)
         return self._credentials[key], token
 
@@ -310,7 +310,7 @@ class DelegationTokens:
         """Return the token with this HMAC. Raise RefusedError if the principal does not hold it."""
         self._remove_expired_tokens(now_ms)
         for token in self.by_id.values():
-            if hmac.compare_digest(self.hmac_of(token), secret):
+            if hmac.compare_digest(self.compute_hmac(token), secret):
                 if token.is_held_by(principal):
                     return token
                 raise RefusedError(

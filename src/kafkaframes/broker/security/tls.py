@@ -57,10 +57,10 @@ def server_context(
     return context
 
 
-def name_of_certificate(certificate: Mapping[str, Any]) -> str:
+def format_certificate_name(certificate: Mapping[str, Any]) -> str:
     """Return the subject's distinguished name as Kafka's principal contains it (RFC 2253: last part first).
 
-    >>> name_of_certificate({"subject": ((("organizationName", "A, Inc"),), (("commonName", "alice"),))})
+    >>> format_certificate_name({"subject": ((("organizationName", "A, Inc"),), (("commonName", "alice"),))})
     'CN=alice,O=A\\\\, Inc'
     """
     parts = [

@@ -61,8 +61,8 @@ class ClaimRules:
     scope_claim: str = "scope"
     scopes: tuple[str, ...] = ()
 
-    def user_of(self, claims: dict[str, Any], now_ms: int) -> str:
-        """Return the user in the claims; raise an ``AuthenticationError`` if a claim is invalid."""
+    def verify_claims(self, claims: dict[str, Any], now_ms: int) -> str:
+        """Verify the claims of a token, and return its user. Raise an ``AuthenticationError`` if a claim is invalid."""
         now, skew = now_ms / 1000, self.clock_skew_seconds
         if _read_time(claims, "exp") + skew <= now:
             raise AuthenticationError("the token has expired")
@@ -94,10 +94,10 @@ def unsecured_token(token: str, now_ms: int) -> str:
     decoded_token = read_token(token)
     if decoded_token.header.get("alg") != "none" or decoded_token.signature:
         raise AuthenticationError("the token is signed; only unsecured tokens (alg none) are accepted")
-    return UNSECURED_TOKEN_RULES.user_of(decoded_token.claims, now_ms)
+    return UNSECURED_TOKEN_RULES.verify_claims(decoded_token.claims, now_ms)
 
 
-def token_expiry_ms(text: str) -> int | None:
+def read_token_expiry_ms(text: str) -> int | None:
     """Return the expiry of an accepted token in milliseconds; None if it is not a JSON web token."""
     try:
         return int(_read_time(read_token(text).claims, "exp") * 1000)
@@ -238,7 +238,7 @@ class KeySet:
 
 @dataclass(frozen=True, slots=True)
 class SignedTokens:
-    """A ``CheckToken`` for signed tokens."""
+    """A check of signed tokens, for ``Security.check_token``."""
 
     keys: KeySet
     rules: ClaimRules = field(default_factory=ClaimRules)
@@ -254,7 +254,7 @@ class SignedTokens:
             raise AuthenticationError("the token is not signed with a known key")
         if "iat" not in token.claims:
             raise AuthenticationError("the token has no issue time (iat)")
-        return self.rules.user_of(token.claims, now_ms)
+        return self.rules.verify_claims(token.claims, now_ms)
 
     def _is_signed(self, token: DecodedToken) -> bool:
         """Return whether a key of the set verifies the token's signature."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from kafkaframes.broker.settings.settings import GROUP_SETTINGS, TOPIC_KEYS, magic_of_format_version
+from kafkaframes.broker.settings.settings import GROUP_SETTINGS, TOPIC_KEYS, parse_format_version
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import is_secret
 from kafkaframes.wire.integers import MAX_INT32
@@ -177,10 +177,10 @@ _FIXED_AND_UNUSED_KEYS_TEXT = """
 FIXED_AND_UNUSED_KEYS = frozenset(_FIXED_AND_UNUSED_KEYS_TEXT.split())
 
 
-def type_of(name: str, value: str) -> int:
+def find_config_type(name: str, value: str) -> int:
     """Return the ConfigType of a setting. The type of an unknown setting is derived from its value.
 
-    >>> type_of("retention.bytes", "-1") == LONG, type_of("somebody.s.own", "0.5") == DOUBLE
+    >>> find_config_type("retention.bytes", "-1") == LONG, find_config_type("somebody.s.own", "0.5") == DOUBLE
     (True, True)
     """
     if name in CONFIG_TYPES:
@@ -365,7 +365,7 @@ def _check_offset_reset(name: str, value: str) -> None:
 
 def _check_format_version(name: str, value: str) -> None:
     try:
-        magic_of_format_version(value)
+        parse_format_version(value)
     except OptionError:
         raise _refuse_value(name, value, "a version such as 0.10.2") from None
 

@@ -57,10 +57,10 @@ _FEATURE_RELEASES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], in
 }
 
 
-def features_of_release(version: tuple[int, ...] = _LATEST_RELEASE) -> dict[str, Feature]:
+def build_release_features(version: tuple[int, ...] = _LATEST_RELEASE) -> dict[str, Feature]:
     """Return the features of a new cluster of a release; none before Kafka 3.3.
 
-    >>> features_of_release((3, 9, 1))["metadata.version"]
+    >>> build_release_features((3, 9, 1))["metadata.version"]
     Feature(lowest=1, highest=21, level=21)
     """
     release = (version[0], version[1])
@@ -75,7 +75,7 @@ def features_of_release(version: tuple[int, ...] = _LATEST_RELEASE) -> dict[str,
     return features
 
 
-def transaction_version_of(features: Mapping[str, Feature]) -> int:
+def get_transaction_version(features: Mapping[str, Feature]) -> int:
     """Return the finalized level of transaction.version; the level of the latest release if the cluster lacks the
     feature.
     """

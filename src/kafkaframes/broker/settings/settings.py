@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafkaframes.broker.settings.features import Feature, features_of_release
+from kafkaframes.broker.settings.features import Feature, build_release_features
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.partition import LogSettings
 from kafkaframes.wire.integers import MAX_INT64
 
-# Broker settings and their defaults. They are Kafka's unless a comment gives Kafka's value.
+# Broker settings and their defaults. The defaults are Kafka's unless a comment gives Kafka's value.
 DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
     "num.partitions": "1",
@@ -190,10 +190,10 @@ NULL_DEFAULTS = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.rol
 _FIRST_MAGIC_1, _FIRST_MAGIC_2 = (0, 10), (0, 11)
 
 
-def magic_of_format_version(text: str) -> int:
-    """Return the record format of a ``message.format.version``.
+def parse_format_version(text: str) -> int:
+    """Parse a ``message.format.version``, and return its record format.
 
-    >>> [magic_of_format_version(text) for text in ("0.9.0", "0.10.2-IV0", "0.11.0", "3.0-IV1")]
+    >>> [parse_format_version(text) for text in ("0.9.0", "0.10.2-IV0", "0.11.0", "3.0-IV1")]
     [0, 1, 2, 2]
 
     Raises:
@@ -227,7 +227,7 @@ class BrokerSettings:
     groups_have_settings: bool = True
     new_topic_error: int = 0
     defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
-    features: Mapping[str, Feature] = field(default_factory=features_of_release, repr=False)
+    features: Mapping[str, Feature] = field(default_factory=build_release_features, repr=False)
     _static: dict[str, str] | None = field(default=None, repr=False)
 
     @property
@@ -317,7 +317,7 @@ class BrokerSettings:
         return replace(
             settings,
             segment_jitter_ms=0,
-            record_format=2 if self.writes_format_2 else magic_of_format_version(values["message.format.version"]),
+            record_format=2 if self.writes_format_2 else parse_format_version(values["message.format.version"]),
             compression_level=None if level is None else int(level),
             producer_id_expiration_ms=self.get_number("producer.id.expiration.ms"),
         )

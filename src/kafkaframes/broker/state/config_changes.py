@@ -20,9 +20,9 @@ from kafkaframes.broker.settings.config_values import (
     FIXED_AND_UNUSED_KEYS,
     LIST,
     LISTENER_ONLY_KEYS,
+    find_config_type,
     normalize_value,
     split_list,
-    type_of,
 )
 from kafkaframes.broker.settings.properties import is_known
 from kafkaframes.broker.settings.settings import GROUP_SETTINGS, INTERNAL_TOPIC_KEYS, TOPIC_KEYS, BrokerSettings
@@ -53,7 +53,9 @@ _PUSH_INTERVAL_RANGE_MS = (100, 3_600_000)
 
 
 class InvalidRequestError(OptionError):
-    """Raised if a request is invalid for any value of the setting."""
+    """Raised if a request is invalid regardless of the setting's value, for example without a value or with a
+    duplicate.
+    """
 
 
 def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
@@ -354,7 +356,7 @@ def _apply_operation(configs: dict[str, str], change: Any) -> None:
         return
     if change.config_operation not in _CONFIG_OPERATIONS:
         raise InvalidRequestError(f"unknown operation {change.config_operation}")
-    if change.config_operation not in (APPEND, SUBTRACT) or type_of(change.name, "") != LIST:
+    if change.config_operation not in (APPEND, SUBTRACT) or find_config_type(change.name, "") != LIST:
         raise OptionError(f"{change.name} is not a list, so APPEND and SUBTRACT are invalid")
     parts, named_parts = (
         split_list(configs.get(change.name, _SETTING_DEFAULTS.get(change.name, ""))),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, check_denied
-from kafkaframes.broker.settings.config_values import DYNAMIC_KEYS, UNKNOWN, type_of
+from kafkaframes.broker.settings.config_values import DYNAMIC_KEYS, UNKNOWN, find_config_type
 from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
@@ -44,7 +44,7 @@ class ConfigRow(NamedTuple):
     @property
     def kind(self) -> int:
         """The setting's ConfigType."""
-        return UNKNOWN if not self.is_known else type_of(self.name, self.value or "")
+        return UNKNOWN if not self.is_known else find_config_type(self.name, self.value or "")
 
 
 def _find_explicit_values(
@@ -106,7 +106,7 @@ def build_broker_rows(
         yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC_KEYS, is_known)
 
 
-def _startup_values(broker: BrokerState, node_id: int) -> dict[str, str]:
+def _build_startup_values(broker: BrokerState, node_id: int) -> dict[str, str]:
     """Return the settings that are fixed when a node starts: node id, listeners, log directory."""
     endpoint_items = broker.nodes.by_id[node_id].endpoints.items()
     endpoints = ",".join(
@@ -197,7 +197,7 @@ def _describe_broker(broker: BrokerState, kind: int, name: str) -> tuple[int, st
         return (
             ErrorCode.NONE,
             None,
-            list(build_broker_rows(broker.settings, _startup_values(broker, int(name)), node=node)),
+            list(build_broker_rows(broker.settings, _build_startup_values(broker, int(name)), node=node)),
         )
     rows = (row for row in build_broker_rows(broker.settings) if row.source == OF_ALL_BROKERS)
     return ErrorCode.NONE, None, [row._replace(synonyms=row.synonyms[:1]) for row in rows]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.requests.api import DeferredResponse
-from kafkaframes.broker.settings.features import transaction_version_of
+from kafkaframes.broker.settings.features import get_transaction_version
 from kafkaframes.broker.state.configs import get_group_setting
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
@@ -130,7 +130,7 @@ def create_coordinators(state: BrokerState) -> None:
         clock,
         TopicLog(state, TRANSACTION_STATE),
         TransactionSettings.from_config(
-            state.settings.get_text, transaction_version=transaction_version_of(state.features)
+            state.settings.get_text, transaction_version=get_transaction_version(state.features)
         ),
         state.assign_producer_id,
         _create_marker_writer(state, groups),

@@ -21,7 +21,7 @@ from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import check_topic_name
 from kafkaframes.wire.integers import MAX_INT8, MAX_INT16, MAX_INT32, MAX_INT64
 
-MAX_PARTITIONS = 100_000  # limit for a topic: missing partitions are created when the file is read
+MAX_PARTITIONS = 100_000  # of a topic in the file: missing partitions are created when it is read
 _ID_BYTES, _ID_LENGTH = 16, 22
 _MAX_PRINTED_LENGTH = 40
 Form = Callable[[Any, str], None]
@@ -41,7 +41,7 @@ def _field_error(path: str, expectation: str, value: Any) -> FieldError:
 
 
 def _create_number_check(min_value: int, max_value: int) -> Form:
-    """Return a check of an integer in a range."""
+    """Return a function that checks that a value is an integer in a range."""
 
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is an integer in the range."""
@@ -102,7 +102,7 @@ def _check_node_id(value: str, path: str) -> None:
 
 
 def _create_map_check(value_form: Form, *, name: Form = _check_text) -> Form:
-    """Return a check of an object whose names and values have given forms."""
+    """Return a function that checks the names and values of an object."""
 
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is an object of the given form."""
@@ -118,7 +118,7 @@ def _create_map_check(value_form: Form, *, name: Form = _check_text) -> Form:
 def _create_object_check(
     fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is_open: bool = False
 ) -> Form:
-    """Return a check of an object with required and optional fields."""
+    """Return a function that checks the required and optional fields of an object."""
     all_fields = {**fields, **optional}
 
     def check(value: Any, path: str) -> None:
@@ -138,7 +138,7 @@ def _create_object_check(
 
 
 def _create_list_check(item_form: Form) -> Form:
-    """Return a check of a list whose items have a given form."""
+    """Return a function that checks each item of a list."""
 
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is a list of the given form."""
@@ -151,7 +151,7 @@ def _create_list_check(item_form: Form) -> Form:
 
 
 def _create_row_check(*forms: Form) -> Form:
-    """Return a check of a list with a fixed number of items."""
+    """Return a function that checks a list with a fixed number of items."""
 
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is a list of the given items."""
@@ -279,7 +279,7 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
     """Replace the file."""
     topics = {name: get_fields(topic) for name, topic in metadata.topics.items()}
     for topic in topics.values():
-        # A topic without replicas is saved without this field, because most brokers have one node.
+        # A topic without replicas is saved without the field ``replicas``, because most brokers have one node.
         if not topic["replicas"]:
             del topic["replicas"]
     values = get_fields(metadata) | {"topics": topics}

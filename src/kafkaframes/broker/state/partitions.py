@@ -105,7 +105,7 @@ def list_addresses(request: Request, broker: BrokerState) -> dict[int, dict[str,
 
 def build_address(request: Request, broker: BrokerState, node: Node) -> dict[str, Any]:
     """Return host, port and rack of a node, on the listener of the request. A stopped node keeps its last address."""
-    endpoint = broker.nodes.endpoint_of(node, request.session.listener)
+    endpoint = broker.nodes.get_endpoint(node, request.session.listener)
     return {"host": endpoint.host, "port": endpoint.port, "rack": node.rack}
 
 
@@ -115,9 +115,9 @@ _LATEST_MAGIC = 2
 MAX_COPIED_RECORD_BYTES = (
     64 << 10
 )  # for larger records, opening the file again is cheaper than copying the records twice
-# Largest number of record bytes that a response holds in memory instead of sending them from files. This bounds the
-# memory for a client that does not read its responses. Kafka's maximum is not strict either (KIP-74): the next fetch
-# returns the remaining records.
+# Largest number of record bytes that a response holds in memory instead of sending them from files. The limit bounds
+# the memory for a client that does not read its responses. Kafka's maximum is not strict either (KIP-74): the next
+# fetch returns the remaining records.
 MAX_FETCH_MEMORY_BYTES = 1 << 20
 
 
@@ -166,7 +166,7 @@ class PartitionRead(NamedTuple):
         return 0 if isinstance(self.records, FileRange) else len(self.records)
 
 
-def isolation_of(isolation_level: int, replica_id: int = _CONSUMER_REPLICA_ID) -> str:
+def choose_isolation(isolation_level: int, replica_id: int = _CONSUMER_REPLICA_ID) -> str:
     """Return the isolation level of a fetch. A follower may read to the end of the log."""
     if replica_id >= 0:
         return LOG_END
@@ -276,7 +276,8 @@ def _down_convert(
         try:
             down_converted = down_convert(batch, magic, first_offset=request.fetch_offset)
         except AppendRefusedError as error:
-            # Return the batches before this one; the next fetch starts at this batch and returns the error.
+            # Return the batches before the failed batch. The next fetch starts at the failed batch and returns the
+            # error.
             if converted_batches:
                 break
             return PartitionRead(code_of(error))

@@ -283,7 +283,7 @@ class BrokerState:
                     partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms
                 )
             self.logs.checkpoint_all()
-            # The next change saves this, because a topic of the same name would have another id.
+            # The next save removes the ids from the file. Until then, they do no harm: a new topic has another id.
             del self.metadata.entities[DELETING]
         for topic in topics:
             for call in self.on_topic_deleted:
@@ -457,14 +457,14 @@ class BrokerState:
         self.is_unsaved = True
         self.metadata.topics = {
             name: StoredTopic(
-                uuid_to_text(topic.topic_id), len(topic.partitions), topic.configs, self._stored_replicas(topic)
+                uuid_to_text(topic.topic_id), len(topic.partitions), topic.configs, self._list_stored_replicas(topic)
             )
             for name, topic in self.topics.items()
         }
         write_metadata(self.logs.disk, self.logs.path, self.metadata)
         self.is_unsaved = False
 
-    def _stored_replicas(self, topic: Topic) -> list[list[int]]:
+    def _list_stored_replicas(self, topic: Topic) -> list[list[int]]:
         """Return the replicas of a topic's partitions for storage; an empty list if the broker has one node."""
         return [list(partition.replicas) for partition in topic.partitions] if len(self.nodes.by_id) > 1 else []
 

@@ -85,7 +85,9 @@ class StoreFileSystem(DelegatingFileSystem):
         self._files: dict[str, _StoreFile] = {}
         self._is_here: dict[str, bool] = {}
         self._threads = ThreadPoolExecutor(_MAX_READ_THREADS, thread_name_prefix="kafkaframes-store")
-        self.results: dict[StoreRead, bytes | BaseException] | None = None  # results of the current attempt
+        self.results: dict[StoreRead, bytes | BaseException] | None = (
+            None  # results of the current attempt's reads; None outside of attempts
+        )
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a local file for reading, and return its file descriptor; None if the file is not local."""
@@ -174,7 +176,7 @@ class _RequestAttempts:
         self._store.results = self._results
         try:
             return self._run()
-        except NotReadYetError:  # the next attempt counts again
+        except NotReadYetError:  # restores the counters, because the next attempt counts again
             self._broker.counters.clear()
             self._broker.counters.update(counters)
             raise

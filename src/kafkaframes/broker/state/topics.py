@@ -184,9 +184,7 @@ class Nodes:
         return (*nodes, *_rotate_numbers(stopped_nodes, turn))[:factor]
 
     def _alternate_racks(self, numbers: Sequence[int]) -> list[int]:
-        """Order nodes so that neighbours are in different racks if possible: the first nodes are the first node of each
-        rack.
-        """
+        """Order nodes so that neighbours are in different racks if possible. The first node of each rack is first."""
         rank_in_rack: Counter[str] = Counter()
         ranks = {}
         for number in numbers:
@@ -232,7 +230,7 @@ class Nodes:
         rotated_ids = _rotate_numbers(list(self.by_id), zlib.crc32(key.encode()))
         return next((self.by_id[number] for number in rotated_ids if self.by_id[number].is_up), None)
 
-    def endpoint_of(self, node: Node, listener: str) -> Endpoint:
+    def get_endpoint(self, node: Node, listener: str) -> Endpoint:
         """Return the advertised address of a node for clients of a listener."""
         return node.endpoints.get(listener) or next(iter(node.endpoints.values()), Endpoint("", -1))
 

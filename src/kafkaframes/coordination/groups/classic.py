@@ -195,13 +195,13 @@ class ClassicGroup(Group):
         return self.state in VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic. Consumers with unknown topics count as subscribed."""
+        """Return whether a member subscribes to the topic. Consumers with unknown topics count as subscribed."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def supports_protocols(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can join: one protocol must be common to all members."""
+        """Return whether a member with these protocols can join: one protocol must be common to all members."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         common = self._find_common_protocols()
@@ -222,7 +222,7 @@ class ClassicGroup(Group):
         return votes.most_common(1)[0][0] if votes else ""
 
     def has_space_for(self, member_id: str, max_size: int) -> bool:
-        """Whether the group has space for a joining member (``group.max.size``)."""
+        """Return whether the group has space for a joining member (``group.max.size``)."""
         if self.state is GroupState.EMPTY:
             return True
         if self.state is GroupState.PREPARING_REBALANCE:

@@ -89,7 +89,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
 def to_classic_group(group: ConsumerGroup, leaving: frozenset[str], topics: Topics, now_ms: int) -> ClassicGroup:
     """Convert a consumer group without its leaving members to a classic group, in the state Stable."""
     classic_group = ClassicGroup(group.group_id, state=GroupState.STABLE, since_ms=now_ms, generation=group.epoch)
-    names = names_by_id(topics)
+    names = map_names_by_id(topics)
     for member in group.members.values():
         if member.member_id in leaving or member.classic is None:
             continue
@@ -128,7 +128,7 @@ def to_topic_ids(partitions: Iterable[TopicPartition], topics: Topics) -> Assign
     )
 
 
-def names_by_id(topics: Topics) -> dict[UUID, str]:
+def map_names_by_id(topics: Topics) -> dict[UUID, str]:
     """Return topic names by topic id."""
     return {topic[0]: name for name in topics.names() if (topic := topics.find(name)) is not None}
 
@@ -138,7 +138,7 @@ class ClassicMemberProtocol:
     """The classic protocol for members of consumer groups.
 
     Attributes:
-        groups: the heartbeat handler of the consumer protocol.
+        groups: handler of the consumer protocol's heartbeats.
         new_id: returns a random member id, a UUID in Kafka's text form. Unlike in classic groups, the member id has no
             client id as prefix.
     """
@@ -213,7 +213,7 @@ class ClassicMemberProtocol:
         except RefusedError as error:
             return SyncResult(error.code)
         self.groups.restart_timers(group, member)
-        assignment = encode_assignment(member, member.assignment, names_by_id(self.groups.topics))
+        assignment = encode_assignment(member, member.assignment, map_names_by_id(self.groups.topics))
         return SyncResult(ErrorCode.NONE, assignment, CONSUMER_PROTOCOL_TYPE, name)
 
     @staticmethod
@@ -241,7 +241,7 @@ class ClassicMemberProtocol:
 
     @staticmethod
     def _are_targets_released(group: ConsumerGroup, member: ConsumerMember) -> bool:
-        """Whether other members have released all partitions that a member waits for."""
+        """Return whether other members have released all partitions that a member waits for."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         missing = group.targets.get(member.member_id, NO_PARTITIONS) - member.assignment

@@ -74,11 +74,11 @@ class OffsetStore:
                     committed_offsets[partition] = pending
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether an open transaction has a pending offset for the partition."""
+        """Return whether an open transaction has a pending offset for the partition."""
         return any(partition in groups.get(group_id, ()) for groups in self.pending_offsets.values())
 
     def has_open_transactions(self, group_id: str) -> bool:
-        """Whether an open transaction has pending offsets for the group."""
+        """Return whether an open transaction has pending offsets for the group."""
         return any(group_id in groups for groups in self.pending_offsets.values())
 
 

@@ -148,14 +148,14 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         return self.visible.get(member.member_id, self.regexes.get(member.regex, frozenset()))
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic."""
+        """Return whether a member subscribes to the topic."""
         if topic in self.subscriber_counts:
             return True
         is_matched = any(topic in names for names in self.regexes.values())
         return is_matched and any(topic in self.find_pattern_topics(member) for member in self.members.values())
 
     def supports_protocols(self, protocol_type: str, names: frozenset[str]) -> bool:
-        """Whether a member with these classic protocols can join: all classic members must have a common protocol."""
+        """Return whether a member with these classic protocols can join: one must be common to all classic members."""
         others = [member.classic.protocol_names for member in self.members.values() if member.classic is not None]
         return protocol_type == "consumer" and bool(names.intersection(*others))
 

@@ -78,7 +78,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
         return member
 
     def may_assign(self, group: GroupT, *, min_interval_ms: int = 0) -> bool:
-        """Whether a group may get a new assignment: it has none, or the assignment interval is over."""
+        """Return whether a group may get a new assignment: it has none, or the assignment interval is over."""
         interval_ms = max(self.get_group_setting(group, "assignment.interval.ms"), min_interval_ms)
         if group.assignment_time_ms is None or not interval_ms:
             return True

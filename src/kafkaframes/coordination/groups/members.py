@@ -69,7 +69,7 @@ class GroupMember(Generic[KeyT]):
         return None
 
     def has_same_subscription(self, other: Self) -> bool:
-        """Whether both members have equal fields, apart from epochs, state and assignment."""
+        """Return whether both members have equal fields, apart from epochs, state and assignment."""
         return (
             replace(
                 self,

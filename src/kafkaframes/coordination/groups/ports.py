@@ -129,7 +129,7 @@ class Group(Protocol):
         return self.type
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic."""
+        """Return whether a member subscribes to the topic."""
 
     def check_commit(self, committer: OffsetClient, *, transactional: bool) -> None:
         """Reject a commit of a client that is not a member, or has a stale epoch."""
@@ -160,7 +160,7 @@ class Group(Protocol):
         """Cancel all scheduled calls of the group."""
 
 
-CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+ATTRIBUTES_BY_SETTING: Final[Mapping[str, str]] = MappingProxyType(
     {
         "group.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
         "group.min.session.timeout.ms": "min_session_timeout_ms",
@@ -218,7 +218,7 @@ class GroupSettings:
 
     @classmethod
     def from_config(cls, text: Callable[[str], str]) -> GroupSettings:
-        """Return the settings of a configuration.
+        """Create the settings from a broker's configuration.
 
         Raises:
             OptionError: a value is not valid; the message names the setting.
@@ -228,7 +228,7 @@ class GroupSettings:
             raise OptionError(
                 f"{_MIGRATION_POLICY_SETTING} is {policy!r}; expected one of {', '.join(sorted(MIGRATION_POLICIES))}"
             )
-        return cls(consumer_migration_policy=policy, **integers_from_config(CONFIG_NAMES, text))
+        return cls(consumer_migration_policy=policy, **integers_from_config(ATTRIBUTES_BY_SETTING, text))
 
 
 def integers_from_config(names: Mapping[str, str], text: Callable[[str], str]) -> dict[str, int]:

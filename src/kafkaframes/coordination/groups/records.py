@@ -175,7 +175,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
     _prefix: ClassVar[str]
 
     def deletes_group(self, record: CoordinatorRecord) -> bool:
-        """Whether a record deletes its group."""
+        """Return whether a record deletes its group."""
         return record.type == self.types[1] and record.value is None
 
     def build_epoch_record(self, group_id: str, epoch: int | None, metadata_hash: int = 0) -> Record:

@@ -59,7 +59,7 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic."""
+        """Return whether a member subscribes to the topic."""
         return any(topic in member.topics for member in self.members.values())
 
     def check_commit(self, committer: OffsetClient, *, transactional: bool) -> None:

@@ -93,7 +93,7 @@ class InFlightRun:
             self.shared_delivery = None
 
     def is_within(self, first: int, last: int) -> bool:
-        """Whether all records are in a range of offsets, both ends included."""
+        """Return whether all records are in a range of offsets, both ends included."""
         return first <= self.first and self.last <= last
 
     def iterate_deliveries(self, first: int, last: int) -> Iterator[tuple[int, DeliveryState]]:

@@ -80,7 +80,7 @@ class ShareLimits(NamedTuple):
         return max(_MIN_THROTTLED_DELIVERIES, (self.max_deliveries + 1) // 2)
 
 
-DEFAULT_LIMITS: Final = ShareLimits()
+DEFAULT_SHARE_LIMITS: Final = ShareLimits()
 
 
 class ShareFetch(NamedTuple):
@@ -116,7 +116,7 @@ class SharePartition:
     start: int
     store_state: Callable[[], None]
     on_release: Callable[[], None] = lambda: None
-    limits: ShareLimits = DEFAULT_LIMITS
+    limits: ShareLimits = DEFAULT_SHARE_LIMITS
     end: int = -1
     _flights: list[InFlightRun] = field(default_factory=list)
 
@@ -261,7 +261,7 @@ class SharePartition:
                 return
 
     def _is_throttled(self, flight: InFlightRun, first: int, last: int) -> bool:
-        """Whether an available record of a run has so many deliveries that fewer records are acquired together."""
+        """Return whether an available record of a run has so many deliveries that smaller runs are acquired."""
         counts = [
             delivery.count
             for begin, end, delivery in flight.iterate_runs()

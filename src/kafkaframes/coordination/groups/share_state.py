@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, LoadedRecord
 from kafkaframes.coordination.groups.share_in_flight import StateBatch
-from kafkaframes.coordination.groups.share_partition import DEFAULT_LIMITS, ShareLimits, SharePartition
+from kafkaframes.coordination.groups.share_partition import DEFAULT_SHARE_LIMITS, ShareLimits, SharePartition
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
@@ -72,7 +72,9 @@ class ShareSession:
     partitions: dict[tuple[UUID, int], SessionPartition] = field(default_factory=dict)
 
     def includes_in_response(self, partition: tuple[UUID, int], code: int, has_records: bool) -> bool:
-        """Whether a response includes a partition: it has records or an error, or it was added or failed last time."""
+        """Return whether a response includes a partition: it has records or an error, or was added or failed last
+        time.
+        """
         session_partition = self.partitions.get(partition)
         if session_partition is None:
             return True
@@ -113,7 +115,7 @@ class ShareStates:
             )
 
     def open_partition(
-        self, key: ShareKey, find_start: Callable[[], int], limits: ShareLimits = DEFAULT_LIMITS
+        self, key: ShareKey, find_start: Callable[[], int], limits: ShareLimits = DEFAULT_SHARE_LIMITS
     ) -> SharePartition:
         """Return the state of a partition that the group reads.
 

@@ -377,7 +377,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         return self.configured_topology is not None and self.configured_topology.status is None
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the topology reads the topic."""
+        """Return whether the topology reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.inputs
 
     def list_task_partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:

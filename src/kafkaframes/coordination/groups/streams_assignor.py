@@ -149,8 +149,8 @@ class _PartialAssignment:
     """The tasks that have been assigned so far, while an assignment is being computed.
 
     Attributes:
-        active_quota: quota of active tasks.
-        quota: quota of all tasks.
+        active_quota: quota of active tasks only.
+        quota: quota of active and standby tasks together.
         previous_active: previous member of each active task; the last member if there are several.
         previous_standbys: previous members of each standby task, which have its state.
     """

@@ -22,7 +22,7 @@ from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
 
-TASK_FIELDS: Final = {
+TASK_FIELDS_BY_ROLE: Final = {
     TaskRole.ACTIVE: "active_tasks",
     TaskRole.STANDBY: "standby_tasks",
     TaskRole.WARMUP: "warmup_tasks",
@@ -72,7 +72,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
     def build_target_record(self, group_id: str, member_id: str, target: Tasks) -> Record:  # type: ignore[override]
         """Return the record of a member's target assignment."""
         value_class = message("StreamsGroupTargetAssignmentMemberValue")
-        value = {name: build_task_rows(value_class, target, role) for role, name in TASK_FIELDS.items()}
+        value = {name: build_task_rows(value_class, target, role) for role, name in TASK_FIELDS_BY_ROLE.items()}
         return self._build_record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
 
     def build_current_record(self, group_id: str, member: StreamsMember) -> Record:
@@ -82,7 +82,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         """
         value_class = message("StreamsGroupCurrentMemberAssignmentValue")
         rows: dict[str, Any] = {}
-        for role, name in TASK_FIELDS.items():
+        for role, name in TASK_FIELDS_BY_ROLE.items():
             epoch = member.epoch if role is TaskRole.ACTIVE else None
             rows[name] = build_task_rows(value_class, member.assignment, role, epoch)
             rows[f"{name}_pending_revocation"] = build_task_rows(value_class, member.revoking, role, epoch)
@@ -146,7 +146,7 @@ def read_tasks(value: Any, suffix: str = "") -> Tasks:
     """Return the tasks of a record."""
     return frozenset(
         (role, row.subtopology_id, index)
-        for role, name in TASK_FIELDS.items()
+        for role, name in TASK_FIELDS_BY_ROLE.items()
         for row in getattr(value, f"{name}{suffix}")
         for index in row.partitions
     )

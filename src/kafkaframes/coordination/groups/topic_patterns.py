@@ -15,7 +15,7 @@ from kafkaframes.coordination.groups.subscriptions import match_names
 
 RunInThread = Callable[[Callable[[], None], Callable[[], None]], object]
 _MAX_NAMES_PER_CALL: Final = 16
-_MAX_PATTERNS: Final = 1_000
+_MAX_CACHED_PATTERNS: Final = 1_000
 
 
 class TopicNames(Protocol):
@@ -94,6 +94,6 @@ class TopicPatterns:
     def _store_matches(self, pattern: str, resolution: _PatternMatches) -> frozenset[str]:
         self._resolutions[pattern] = resolution
         self._resolutions.move_to_end(pattern)
-        if len(self._resolutions) > _MAX_PATTERNS:
+        if len(self._resolutions) > _MAX_CACHED_PATTERNS:
             self._resolutions.popitem(last=False)
         return resolution.matches

@@ -44,7 +44,7 @@ from kafkaframes.storage.files.names import TopicPartition, coordinator_partitio
 
 _MARKER_RETRY_MS = 1_000
 MARKERS_PER_STEP = 50
-CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+ATTRIBUTES_BY_SETTING: Final[Mapping[str, str]] = MappingProxyType(
     {
         "transaction.max.timeout.ms": "max_timeout_ms",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "abort_interval_ms",
@@ -70,8 +70,8 @@ class TransactionSettings:
 
     @classmethod
     def from_config(cls, text: Callable[[str], str], *, transaction_version: int = 2) -> TransactionSettings:
-        """Return the settings of a configuration. Raise an ``OptionError`` that names an invalid value."""
-        return cls(**integers_from_config(CONFIG_NAMES, text), transaction_version=transaction_version)
+        """Create the settings from a broker's configuration. Raise an ``OptionError`` that names an invalid value."""
+        return cls(**integers_from_config(ATTRIBUTES_BY_SETTING, text), transaction_version=transaction_version)
 
 
 class MarkerWriter(Protocol):
@@ -422,7 +422,7 @@ class TransactionCoordinator:
 
 
 def _may_bump_epoch(transaction: Transaction, current_producer: ProducerIdentity) -> bool:
-    """Whether a producer may request the next epoch: it has the current producer id, or the previous id with its last
+    """Return whether a producer may request the next epoch: with the current id, or with the previous id and its last
     epoch.
     """
     is_before = (
