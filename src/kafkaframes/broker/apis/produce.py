@@ -456,7 +456,8 @@ def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Sent
     if log.is_closed:
         return build_error_outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
     if acks == ACKS_ALL and partition.is_under_min_isr:
-        reason = f"min.insync.replicas is {partition.min_insync_replicas}, but only {len(partition.in_sync)} replicas are in sync"
+        count = len(partition.in_sync)
+        reason = f"min.insync.replicas is {partition.min_insync_replicas}, but only {count} replicas are in sync"
         return build_error_outcome(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
     if broker.logs.is_offline:
         return build_error_outcome(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))

@@ -48,7 +48,7 @@ class _FetchablePartition(NamedTuple):
 
 
 class _AvailableRecords(NamedTuple):
-    """The records of a partition from the group's next offset."""
+    """The records that a group can acquire next in a partition, or the error code of the read."""
 
     offset: int
     data: FetchData | None = None

@@ -34,7 +34,7 @@ _Payer: TypeAlias = tuple[str, str, str]  # quota key, user and client id: the k
 
 @dataclass(slots=True)
 class UsageRate:
-    """Usage in samples of one second. A sample is (start in milliseconds, amount)."""
+    """The rate of a client's usage, from samples of one second: pairs of start in milliseconds and amount."""
 
     samples: deque[tuple[float, float]] = field(default_factory=deque)
 

@@ -117,7 +117,7 @@ def _parse_initial_response(text: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Credentials:
-    """The users of a broker.
+    """The users of a broker, and their credentials.
 
     Responses do not reveal whether a user exists. A login of an unknown user takes as long as one with a wrong
     password. For SCRAM, an unknown user gets a plausible salt and iteration count, which are derived from a secret.

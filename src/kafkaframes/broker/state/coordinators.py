@@ -78,9 +78,7 @@ class BrokerTopics:
 
 @dataclass(frozen=True, slots=True)
 class SessionClock:
-    """The broker's clock for one session of an open log directory.
-
-    Calls that are due after the directory is closed are dropped.
+    """The broker's clock for coordinators, which drops calls that are due after the log directory is closed.
 
     A restarted broker has the same clock and new coordinators.
     """

@@ -21,7 +21,7 @@ from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import check_topic_name
 from kafkaframes.wire.integers import MAX_INT8, MAX_INT16, MAX_INT32, MAX_INT64
 
-MAX_PARTITIONS = 100_000  # of a topic in the file: missing partitions are created when it is read
+MAX_PARTITIONS = 100_000  # limit in the file, because a topic's missing partitions are created
 _ID_BYTES, _ID_LENGTH = 16, 22
 _MAX_PRINTED_LENGTH = 40
 Form = Callable[[Any, str], None]

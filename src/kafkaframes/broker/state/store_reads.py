@@ -135,7 +135,7 @@ class StoreFileSystem(DelegatingFileSystem):
 
 
 class StoreOwner(Protocol):
-    """The part of ``BrokerState`` that this module uses."""
+    """The attributes of ``BrokerState`` that reads from a store require."""
 
     store: StoreFileSystem | None
     counters: Counter[str]

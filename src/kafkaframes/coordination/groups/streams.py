@@ -392,9 +392,10 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
                 yield name, index
 
     def create_blocked_check(self, process_id: str) -> Callable[[Task], bool]:
-        """Return a function that checks whether a process cannot start a task yet. A process cannot start a task while
-        another member has the task as an active task, or while the same process runs the task in another role. A
-        process keeps the state of a task in one directory.
+        """Return a function that checks whether a process cannot start a task yet.
+
+        A process cannot start a task while another member has the task as an active task, or while the same process
+        runs the task in another role. A process keeps the state of a task in one directory.
         """
         member_tasks = [
             (member.process_id, task)
