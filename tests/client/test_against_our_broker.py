@@ -714,7 +714,8 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
         ("SSL", r"ended the TLS handshake; does this port use TLS\? \(security.protocol is SSL\)"),
         (
             "PLAINTEXT",
-            r"to any request yet \(security.protocol is PLAINTEXT; brokers before 0.10 need `api_version`\)",
+            r"to any request yet; does this port use TLS\? \(security.protocol is PLAINTEXT; "
+            r"brokers before 0.10 need `api_version`\)",
         ),
     ],
 )

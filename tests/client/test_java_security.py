@@ -21,7 +21,7 @@ from kafkaframes.client import Admin
 from kafkaframes.client.security import jks
 from kafkaframes.client.security.sasl import create_unsecured_token
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import DecodeError, KafkaframesError, NetworkError, OptionError
+from kafkaframes.errors import AuthenticationError, DecodeError, KafkaframesError, NetworkError, OptionError
 from kafkaframes.protocol import jaas
 
 STORES = Path(__file__).parent / "stores"
@@ -141,7 +141,7 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
     context = server_context(store("client-cert.pem"), store("client-key.pem"))  # for no host's name at all
     settings = {"security_protocol": "SSL", "ssl_truststore_location": store("client-cert.pem")}
     with Broker(security=Security(tls=context)) as broker:
-        with pytest.raises(NetworkError, match="certificate is not valid for"):
+        with pytest.raises(AuthenticationError, match="certificate is not valid for"):
             topics(broker.bootstrap_servers, **settings, default_api_timeout_ms="300")
         assert topics(broker.bootstrap_servers, **settings, ssl_endpoint_identification_algorithm="") == []
 

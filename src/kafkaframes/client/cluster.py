@@ -26,7 +26,14 @@ from kafkaframes.client.metrics import ClientMetrics, NodeMetrics
 from kafkaframes.client.network import Connection
 from kafkaframes.client.response_rows import require_rows
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, NetworkError, broker_error
+from kafkaframes.errors import (
+    COORDINATOR_MOVED_CODES,
+    AuthenticationError,
+    BrokerError,
+    ErrorCode,
+    NetworkError,
+    broker_error,
+)
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.messages.objects import Message
 
@@ -72,6 +79,13 @@ class ClusterClient:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
+        if unused := settings.unused_security_settings:
+            _LOG.warning(
+                "client %r: %s no effect, because security_protocol is %s",
+                settings.client_id,
+                f"{', '.join(unused)} {'has' if len(unused) == 1 else 'have'}",
+                settings.security_protocol,
+            )
         self.context = ClientContext(settings.client)
         self.cluster = Cluster()
         self._connections: dict[tuple[int, Channel], Connection] = {}
@@ -181,7 +195,9 @@ class ClusterClient:
         """Count the authentication of a connection. Connections without TLS and SASL have none."""
         if error is None and (self.settings.uses_tls or self.settings.uses_sasl):
             self.metrics.client["successful-authentication"].record(1)
-        if isinstance(error, BrokerError) and error.code in _AUTHENTICATION_ERRORS:
+        if isinstance(error, AuthenticationError) or (
+            isinstance(error, BrokerError) and error.code in _AUTHENTICATION_ERRORS
+        ):
             self.metrics.client["failed-authentication"].record(1)
 
     async def get_any_connection(self) -> Connection:

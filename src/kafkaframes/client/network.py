@@ -27,7 +27,7 @@ from kafkaframes.client.security.logins import create_exchange
 from kafkaframes.client.security.sasl import Exchange, advance_exchange
 from kafkaframes.client.security.tls import create_ssl_context
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import ErrorCode, KafkaframesError, NetworkError, broker_error
+from kafkaframes.errors import AuthenticationError, ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.framing import ClientConnection, ResponseBytes
@@ -133,6 +133,10 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         # asyncio reports this error after ``get_buffer`` has raised an exception.
         if error is not None and not isinstance(error, OSError):
             self.abort(error)
+            return
+        # With TLS 1.3, a broker may reject the client's certificate after the handshake.
+        if isinstance(error, ssl.SSLError) and "CERTIFICATE" in (error.reason or ""):
+            self.abort(AuthenticationError(f"{self.host_port}: {_describe_tls_error(error)}"))
             return
         reason = f"closed the connection{self.hint}" if error is None else f"is lost: {error}"
         self.abort(NetworkError(f"{self.host_port} {reason}"))
@@ -250,6 +254,21 @@ async def _look_up_addresses(host: str, port: int) -> list[_ResolvedAddress]:
     return list({entry[4]: _ResolvedAddress(*entry) for entry in entries}.values())
 
 
+def _describe_tls_error(error: ssl.SSLError) -> str:
+    """Return the reason of a failed TLS handshake, with the settings that change it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = error.verify_message.rstrip(".")
+        hint = "`ssl_cafile` specifies the trusted certificates"
+        if "mismatch" in reason:
+            hint = "`ssl_check_hostname=False` accepts certificates of other hosts"
+        return f"the broker's TLS certificate was rejected: {reason}; {hint}"
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return f"TLS failed: {error}; does this port use TLS?"
+    if "CERTIFICATE" in (error.reason or ""):
+        return f"the broker rejected the client's TLS certificate: {error}; `ssl_certfile` specifies it"
+    return f"TLS failed: {error}"
+
+
 class Connection:
     """A connection that is ready for requests. Create a connection with ``Connection.open``."""
 
@@ -308,8 +327,10 @@ class Connection:
                 return await cls._connect(host, address, settings, host_port, metrics)
         except TimeoutError:
             raise NetworkError(f"{host_port} did not respond within {timeout_s * 1000:.0f} ms") from None
-        except ssl.SSLError as error:
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError) as error:  # the broker may be stopping
             raise NetworkError(f"{host_port}: TLS failed: {error}") from None
+        except ssl.SSLError as error:  # as in Java's clients, where a failed handshake is not retried
+            raise AuthenticationError(f"{host_port}: {_describe_tls_error(error)}") from None
         except (OSError, UnicodeError, OverflowError) as error:
             # The broker closed the connection without a TLS alert.
             if settings.uses_tls and isinstance(error, ConnectionResetError):
@@ -471,8 +492,12 @@ class Connection:
         try:
             frame = await self.exchange(body, find_supported_versions(API_VERSIONS, self._settings.specs).highest)
         except NetworkError as error:
-            hint = f"security.protocol is {self._settings.security_protocol}; brokers before 0.10 need `api_version`"
-            raise NetworkError(f"{error}; it has not responded to any request yet ({hint})") from None
+            settings = self._settings
+            question = "; does this port use TLS?"
+            if settings.uses_tls:
+                question = "" if settings.has_client_certificate else "; does it require `ssl_certfile`?"
+            hint = f"security.protocol is {settings.security_protocol}; brokers before 0.10 need `api_version`"
+            raise NetworkError(f"{error}; it has not responded to any request yet{question} ({hint})") from None
         fallback = fallback_version(frame, specs=self._settings.specs)
         if fallback is not None:
             frame = await self.exchange(body, fallback)

@@ -169,6 +169,23 @@ class ClientSettings:
         """Whether a connection begins with SASL."""
         return self.security_protocol.startswith("SASL")
 
+    @property
+    def has_client_certificate(self) -> bool:
+        """Whether the client may have a certificate; a context of the user's may contain one."""
+        return any((self.ssl_certfile, self.ssl_keystore_location, self.ssl_keystore_key, self.ssl_context))
+
+    @property
+    def unused_security_settings(self) -> list[str]:
+        """Names of the specified settings that have no effect with this ``security_protocol``."""
+        unused_prefixes = tuple(
+            prefix for prefix, is_used in (("sasl_", self.uses_sasl), ("ssl_", self.uses_tls)) if not is_used
+        )
+        return [
+            one.name
+            for one in fields(ClientSettings)
+            if one.name.startswith(unused_prefixes) and getattr(self, one.name) != one.default
+        ]
+
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Create settings from keywords or any client's properties (``linger.ms``), with typed values or text.

@@ -266,7 +266,10 @@ class AuthorizationError(BrokerError):
 
 
 class AuthenticationError(BrokerError):
-    """A broker rejected the client's credentials or SASL mechanism."""
+    """A broker rejected the client's credentials or SASL mechanism, or the TLS handshake failed.
+
+    As in Java's clients, neither is retried, because only other settings or certificates can help.
+    """
 
 
 class ProducerFencedError(BrokerError):

@@ -37,19 +37,45 @@ def create_ssl_context(settings: Any) -> ssl.SSLContext:
         return context
     trust = _build_store(settings, "truststore", settings.ssl_truststore_certificates)
     key_store = _build_store(settings, "keystore", _join_key_and_certificates(settings))
+    trusted_text = load_trusted_certificates(trust) if trust.is_present else None
     try:
-        context = ssl.create_default_context(
-            cafile=settings.ssl_cafile, cadata=load_trusted_certificates(trust) if trust.is_present else None
-        )
-        if settings.ssl_certfile:
-            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
-    except OSError as error:  # includes ssl.SSLError
-        raise OptionError(f"ssl: the certificates cannot be used: {error}") from None
+        context = ssl.create_default_context(cafile=settings.ssl_cafile, cadata=trusted_text)
+    except ssl.SSLError as error:
+        name = trust.option if settings.ssl_cafile is None else f"ssl_cafile={settings.ssl_cafile}"
+        raise OptionError(f"{name}: expected certificates in PEM format: {error}") from None
+    except OSError as error:
+        raise OptionError(f"ssl_cafile={settings.ssl_cafile}: cannot be read: {error.strerror or error}") from None
+    if settings.ssl_certfile:
+        _load_certificate_files(context, settings)
     _limit_versions(context, settings.tls_versions)
     context.check_hostname = settings.ssl_check_hostname and settings.ssl_endpoint_identification_algorithm != ""
     if key_store.is_present:
         load_identity(context, key_store, settings.ssl_password)
     return context
+
+
+def _load_certificate_files(context: ssl.SSLContext, settings: Any) -> None:
+    """Load the client's certificate and key from PEM files."""
+    key_file = settings.ssl_keyfile or settings.ssl_certfile
+    for name in ("ssl_certfile", "ssl_keyfile"):
+        path = getattr(settings, name)
+        try:
+            with open(path or key_file, "rb"):
+                pass
+        except OSError as error:
+            raise OptionError(f"{name}={path}: cannot be read: {error.strerror or error}") from None
+    try:
+        # With an empty password OpenSSL reports an error for an encrypted key. With None it would prompt for one.
+        context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password or "")
+    except (ssl.SSLError, ValueError, OSError) as error:
+        hint = "" if settings.ssl_password else "; an encrypted key needs `ssl_password`"
+        if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+            hint = "; the key does not belong to the certificate"
+        elif settings.ssl_password:
+            hint = "; is `ssl_password` the password of the key?"
+        raise OptionError(
+            f"ssl_certfile={settings.ssl_certfile} with the key in {key_file} cannot be used: {error}{hint}"
+        ) from None
 
 
 def _limit_versions(context: ssl.SSLContext, names: list[str]) -> None:
