@@ -76,9 +76,9 @@ def analyze_tag_headers(
     """Measure the tag header of KIP-482 next to that of its draft, and whole messages in the rejected layouts.
 
     Args:
-        messages: names of messages, which are measured at their newest version. Default: all of the catalog.
-        lengths: lengths of values, in bytes, for the table of headers. Default: examples.
-        tags: numbers of tags for the table of headers. Default: examples.
+        messages: names of messages, which are measured at their newest version. Default: all messages of the catalog.
+        lengths: lengths of values, in bytes, for the table of header sizes. Default: examples.
+        tags: tag numbers for the table of header sizes. Default: examples.
         text_bytes: length of strings and bytes in example messages. Default: 10.
 
     Raises:
@@ -109,10 +109,11 @@ def measure_proposal(
     Args:
         proposal: the source of the specs after the change (a file, directory, jar, zip or ``REF:path``; messages that
             it lacks do not change), or a named proposal: kip-636, flexible, tag-header.
-        paths: captures or request logs of brokers. Default: none, for the changes and the mix alone.
+        paths: captures or request logs of brokers. Default: no files; the result then only has the spec changes and the
+            mix.
         before: source of the specs before the change. Default: the catalog.
         values: values of new fields, ``PATH=VALUE`` (docs/proposals.md). Other new fields have their default.
-        by: further groups of the sizes.
+        by: attributes by which sizes are also grouped: ``client``, ``connection``, ``second``.
         mix: a CSV file (api, version, calls_per_second), or traffic with the mix of calls to scale the sizes to.
         ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by the traffic.
         to: HTML page to write. Default: None, which writes no file.

@@ -4,8 +4,8 @@ A checkpoint is a directory with ``metadata`` (the query's id), ``offsets/N`` (m
 (micro-batch N is finished), ``sources/S/0`` (start offsets of Spark's own Kafka connector) and ``state`` (state of
 operators such as aggregates, independent of sources). ``kafka-topic``, ``kafka-log`` and Spark's own connector write
 offsets in the same form. A query can therefore continue with another of these sources and keep its state.
-``convert_checkpoint`` copies a checkpoint for this purpose. It sets new topic names and the connector's start offsets
-in the copy.
+``convert_checkpoint`` copies a checkpoint for this purpose. The copy has the new topic names and the connector's start
+offsets.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Checkpoint(ReprAsText):
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a micro-batch was planned and not finished. The next run repeats it."""
+        """Whether a micro-batch was planned and not finished. The next run repeats that micro-batch."""
         return self.planned_batch > self.committed_batch
 
     @property
@@ -180,16 +180,16 @@ def convert_checkpoint(
 ) -> Checkpoint:
     """Copy a checkpoint so that a query with another source can continue from it. The original is not modified.
 
-    The copy has no topic ids. It is therefore also valid for restored topics with other ids and the same offsets.
+    The copy has no topic ids. The copy is therefore also valid for restored topics with other ids and the same offsets.
     The copy keeps the offsets of partitions that brokers did not list.
 
     Args:
-        path: path of the checkpoint. No query may be running on it.
+        path: path of the checkpoint. No query may be using the checkpoint.
         to: path of the copy, which must not exist.
         target: source format of the new query: ``kafka`` (Spark's own connector), ``kafka-topic`` or ``kafka-log``.
         topics: new topic names by old name, if the records are now in other topics at the same offsets.
-        begins: start offsets of the first micro-batch by source number. Needed if that micro-batch is in flight and the
-            checkpoint does not store them.
+        begins: start offsets of the first micro-batch by source number. Required if the first micro-batch is in flight
+            and the checkpoint does not store its start offsets.
 
     Returns:
         The contents of the copy.

@@ -1,8 +1,8 @@
 """Functions for the commands verify, info, report, export, convert, recompress, compact, repair, restore, mirror.
 
 Each function runs in the calling process, while the command of the same name uses several processes or Spark. The
-result prints as a summary and has ``to_dict()``. Sources are never modified. An output directory appears under its name
-only after it is complete; an export instead completes its directory file by file.
+result prints as a summary and has ``to_dict()``. Sources are never modified. An output directory gets its name only
+when it is complete; an export instead completes its directory file by file.
 """
 
 from __future__ import annotations
@@ -217,12 +217,13 @@ def report_log(
         topics: topic names or patterns. Default: all.
         partitions: partition numbers to read from each topic. Default: all.
         to: output file. Default: None, which writes no file.
-        format: format of the output file.
+        format: ``html`` or ``json``.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
 
     Raises:
-        LogDirError, OptionError: as ``verify_log``. Also if ``to`` is inside a source or cannot be written.
+        LogDirError, OptionError: as ``verify_log``. The error is also raised if ``to`` is inside a source or cannot be
+            written.
     """
     from kafkaframes._version import __version__
     from kafkaframes.jobs.report.page import build_report_page
@@ -399,7 +400,7 @@ def export_topics(
         to: a local directory that is new, empty, or an earlier export of these topics.
         partitions: partition numbers to read from each topic. Default: all.
         start: first position of the export, as in ``scan_topic``. Later runs continue at the end of the earlier ones. A
-            start after it is a gap, which is a data loss.
+            start after that end is a gap, which is a data loss.
         end: end of the export (exclusive), as in ``scan_topic``.
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on; ``report.notes`` has the hidden records, which a later run exports. All runs into a
@@ -408,7 +409,7 @@ def export_topics(
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             stops the export of the range.
         fail_on_data_loss: whether offsets that the topic no longer has and the destination lacks are an error.
-            Otherwise ``report.notes`` has them.
+            Otherwise ``report.notes`` lists the lost offsets.
         timestamp: range of timestamps (from, to) to export, as in ``Scan.where``.
         keys: keys of the records to export. Default: all.
         key_regex: regular expression that a record's key has to match.
@@ -508,7 +509,7 @@ def table_log(
         topics: topic names or patterns. Default: all topics except Kafka's internal topics.
         partitions: partition numbers to read from each topic. Default: all.
         start: first position of the read, as in ``scan_log``. Later runs continue at the table's end offsets. A start
-            after them is a gap, which is a data loss.
+            after these end offsets is a gap, which is a data loss.
         end: end of the read (exclusive), as in ``scan_log``.
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on; ``report.notes`` has the hidden records. All runs into a table must have the same level.
@@ -529,7 +530,7 @@ def table_log(
             with a registry's prefix.
         registry: URL of a schema registry.
         subject: the registry's subject whose newest schema the table gets. Default: ``TOPIC-value``.
-        message: full name of the Protobuf message. Default: the first of the file.
+        message: full name of the Protobuf message. Default: the first message of the file.
         dead_letters: location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.
         catalog: for Iceberg: name of a catalog in pyiceberg's configuration. Default: ``TO/catalog.db``.
         table: for Iceberg: NAMESPACE.NAME of the table. Default: ``kafka.records``.
@@ -641,7 +642,7 @@ def table_topics(
         format: ``parquet``, ``delta`` or ``iceberg``. Delta and Iceberg are extras.
         partitions: partition numbers to read from each topic. Default: all.
         start: first position of the read, as in ``scan_topic``. Later runs continue at the table's end offsets. A start
-            after them is a gap, which is a data loss.
+            after these end offsets is a gap, which is a data loss.
         end: end of the read (exclusive), as in ``scan_topic``.
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on; ``report.notes`` has the hidden records. All runs into a table must have the same level.
@@ -662,7 +663,7 @@ def table_topics(
             with a registry's prefix.
         registry: URL of a schema registry.
         subject: the registry's subject whose newest schema the table gets. Default: ``TOPIC-value``.
-        message: full name of the Protobuf message. Default: the first of the file.
+        message: full name of the Protobuf message. Default: the first message of the file.
         dead_letters: location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.
         catalog: for Iceberg: name of a catalog in pyiceberg's configuration. Default: ``TO/catalog.db``.
         table: for Iceberg: NAMESPACE.NAME of the table. Default: ``kafka.records``.
@@ -744,7 +745,8 @@ def convert_log(
     written to /backup/v2
 
     Args:
-        source: a log directory, a partition or a segment. Several are read as one log, and their copies are merged.
+        source: a log directory, a partition or a segment. Several sources are read as one log, and their copies are
+            merged.
         to: the output directory, which must not exist. The directory gets this name only when it is complete.
         topics: topic names or patterns to write. Default: the whole log, with everything else in its directory.
         partitions: partition numbers to write of each topic. Default: all.
@@ -752,7 +754,7 @@ def convert_log(
             with one of these for each partition.
         end: end of the records to write (exclusive), as in ``scan_log``.
         record_format: record format to write: 0, 1 or 2.
-        codec: codec of the output. Default: each batch keeps its codec.
+        codec: codec to write: none, gzip, snappy, lz4 or zstd. Default: each batch keeps its codec.
         level: compression level. Default: Kafka's.
         on_loss: how to handle data that an older format cannot represent: error stops, warn counts the losses and
             reports them, drop omits the data silently.
@@ -811,7 +813,7 @@ def recompress_log(
         start: first record to write in each partition, as in ``scan_log``: earliest, an offset, a time, or a mapping
             with one of these for each partition.
         end: end of the records to write (exclusive), as in ``scan_log``.
-        codec: codec of the output.
+        codec: codec to write: none, gzip, snappy, lz4 or zstd.
         level: compression level. Default: Kafka's.
         on_damage: how to handle a damaged batch: fail stops, keep copies it byte for byte.
         batch_bytes: approximate size of the batches that are built from uncompressed messages of v0 and v1.
@@ -853,7 +855,7 @@ def compact_log(
     """Compact topics as a broker's log cleaner does: keep the last record of each key.
 
     Args:
-        source: a log directory or a partition. Several are read as one log, and their copies are merged.
+        source: a log directory or a partition. Several sources are read as one log, and their copies are merged.
         to: the output directory, which must not exist. Default: None, which writes nothing and only reports the records
             that compaction would remove.
         topics: topic names or patterns. Default: the topics that brokers have compacted. Other topics are copied.
@@ -986,8 +988,8 @@ def restore_log(
     """Build a log directory that a Kafka broker can open, from segments or Parquet files.
 
     The output has indexes, checkpoints, topic ids and committed offsets. With ``bootstrap="kraft"`` it also has the
-    metadata that a new single node needs. ``to`` must not exist and appears only after it is complete. Sources are not
-    modified. To restore a DataFrame, use ``kafkaframes.spark.restore_log``.
+    metadata that a new single node needs. ``to`` must not exist, and is created only when the log is complete. Sources
+    are not modified. To restore a DataFrame, use ``kafkaframes.spark.restore_log``.
 
     Args:
         sources: log directories, partitions or segments; or one Parquet file or directory.
@@ -1020,7 +1022,7 @@ def restore_log(
         bootstrap: kraft also writes the metadata that a new single node needs to start; none writes only partitions,
             for an existing cluster.
         node_id: node id of the new single node.
-        cluster_id: cluster id of the new single node. Default: a new one.
+        cluster_id: cluster id of the new single node. Default: a new id.
         release: Kafka release of the new single node.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.

@@ -1,4 +1,6 @@
-"""Functions for the commands dump-log and grep, and for ``compact --prove-gone``. Each imports its code on use."""
+"""Functions for the commands dump-log and grep, and for ``compact --prove-gone``. Each function imports its code when
+it is called.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def dump_log(
         start: first record in each partition, as in ``scan_log``, or "latest".
         end: end of the records (exclusive), as in ``scan_log``.
         offsets: positions in kcat's form: beginning, end, N, -N (the last N records of each partition), s@MS, e@MS.
-        count: largest number of records. Default: all.
+        count: largest number of records to print. Default: all.
         keys: keys of the records to select. Default: all.
         key_regex: regular expression that a record's key has to match.
         kinds: kinds of the files that are printed from directories. Default: log and checkpoint; with
@@ -168,7 +170,7 @@ def grep_log(
         fixed_strings: whether ``pattern`` is plain text instead of a regular expression.
         ignore_case: whether to ignore case: in regular expressions of all letters, in plain text of ASCII letters.
         fields: parts of a record to search: ``key``, ``value``, ``headers``. Default: all three.
-        max_count: largest number of records. Default: all.
+        max_count: largest number of records to return. Default: all.
         follow: whether to wait for appended records after the existing ones. The iterator then never ends, and returns
             an empty batch after each read, so that the caller can stop. ``end`` is not allowed, and ``isolation``,
             ``control_records`` and ``on_damage`` must have their defaults.

@@ -172,7 +172,7 @@ def settings_as_json(settings: Any) -> dict[str, Any]:
 def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
     """Fill the output directory with ``fill`` and store the report, or return the report of an earlier, equal run.
 
-    The directory appears under its name only after it is complete.
+    The directory gets its name only when it is complete.
 
     Raises:
         LogDirError: another job is writing the directory, the directory has other contents, or the disk fails.
@@ -191,7 +191,7 @@ def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
 
 
 def _find_earlier_report(target: Path, report: JobOutputReport) -> dict[str, Any]:
-    """Return the stored report of an equal earlier run. A directory with anything else is an error."""
+    """Return the stored report of an equal earlier run. A directory with other contents is an error."""
     requested_state = json.loads(json.dumps([report.source, report.settings, report.fingerprint]))
     try:
         before: dict[str, Any] = json.loads((target / atomic.SUCCESS_FILE).read_bytes())

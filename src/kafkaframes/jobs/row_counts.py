@@ -19,7 +19,7 @@ def check_row_counts(read: int, written_rows: int, left_out: Mapping[str, int], 
         where: partition or file, for the error message.
 
     Raises:
-        LogDirError: the sums differ. This is a defect of this program, never of the source.
+        LogDirError: the sums differ. A difference is a defect of this program, never of the source.
     """
     counted_rows = sum(left_out.values())
     if written_rows + counted_rows != read:

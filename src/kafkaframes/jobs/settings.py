@@ -92,8 +92,8 @@ def setting(
         minimum: smallest allowed number.
         flag: names of the command-line flag, the short one first. Default: the setting's name with hyphens.
         default_text: metavar of the value in help. ``NAME=VALUE`` makes the flag repeatable.
-        is_recorded: whether the setting is part of the job's identity. If so, the result of a job with another value is
-            not reused.
+        is_recorded: whether the setting is part of the job's identity. If it is, the result of a job with another value
+            is not reused.
         stored_as: name and values in the job's report, if they differ from those of the setting.
         secret: whether the value may contain a password. Secret values are omitted from ``repr``.
     """
@@ -312,7 +312,9 @@ class ReportSettings(PartitionSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSettings(RangeSettings):
-    """Settings that ``convert_log`` and ``recompress_log`` share. They are picklable, because workers receive them."""
+    """Settings that ``convert_log`` and ``recompress_log`` share. The settings are picklable, because workers receive
+    them.
+    """
 
     topics: str | Sequence[str] = setting(
         (), "Topic to select: a name or pattern; repeatable.", flag="-t --topic", is_recorded=False
@@ -347,7 +349,9 @@ class RewriteSettings(RangeSettings):
         return "error"
 
     def to_stored_values(self) -> dict[str, Any]:
-        """Return the settings of both jobs under the keys that all reports have. A selection adds a key."""
+        """Return the settings of both jobs under the keys that all reports have. A selection of partitions or a range
+        adds a key.
+        """
         values: dict[str, Any] = {"record_format": self.record_format, "codec": self.codec, "on_loss": self.on_loss}
         if self.is_limited:
             start, end = self.selection.log_range

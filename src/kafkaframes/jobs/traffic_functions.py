@@ -1,6 +1,6 @@
 """Functions for the commands audit, report (of traffic), record and redact. Each imports its code on use.
 
-They read captures and request logs of brokers, or write captures. Their results print as a summary and have
+The functions read captures and request logs of brokers, or write captures. Their results print as a summary and have
 ``to_dict()``.
 """
 
@@ -47,8 +47,8 @@ def audit_upgrade(
     Upgrade to 4.0.1: removed. 2 clients: 1 removed, 1 fine.
 
     Args:
-        paths: captures (pcap, pcapng), request logs of brokers, directories of these, or log directories. Several make
-            one audit.
+        paths: captures (pcap, pcapng), request logs of brokers, directories of these, or log directories. Several paths
+            are audited together.
         target: Kafka release to upgrade to. Default: the newest.
         ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by the traffic.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
@@ -214,17 +214,17 @@ def record_traffic(
     ...     run_clients(recording.bootstrap_servers)
 
     Clients connect to the recorder. Broker addresses in responses are replaced by those of further listeners, so that
-    clients stay connected through the recorder. The file has the original bytes. It is flushed every second.
+    clients stay connected through the recorder. The file has the original bytes. The file is flushed every second.
 
     Args:
-        upstream: address of a broker, ``HOST:PORT``. Those of the other brokers are read from its responses.
+        upstream: address of a broker, ``HOST:PORT``. The addresses of the other brokers are read from its responses.
         to: the pcapng file to write, which must not exist.
         listen: address for clients, ``[HOST]:PORT`` or ``[HOST]:PORT-PORT``. Each broker gets a port of the range, then
             a free port. Without a host, only clients on this machine can connect. Default: free ports.
         cert: certificate chain (PEM). Clients then have to use TLS.
         key: private key (PEM) of the certificate, if it is not in the same file.
         upstream_tls: whether to connect to brokers with TLS.
-        upstream_ca: trusted certificates (PEM) for TLS with brokers. Default: those of the system.
+        upstream_ca: trusted certificates (PEM) for TLS with brokers. Default: the certificates of the system.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
         strict: whether to close a connection at a response that cannot be decoded and may contain a broker address.
         stop: ends the wait of ``Recording.wait``. Default: a new event.

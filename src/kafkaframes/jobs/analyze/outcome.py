@@ -35,8 +35,8 @@ class SizeGroup(NamedTuple):
 
 @dataclass
 class SizeTotals:
-    """The total size of messages in the old and in the proposed layout. Messages that only one of them can encode are
-    omitted.
+    """The total size of messages in the old and in the proposed layout. Messages that only one of the layouts can
+    encode are omitted.
 
     Attributes:
         checked: number of messages with a known size on the wire.

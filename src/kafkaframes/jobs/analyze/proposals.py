@@ -42,7 +42,7 @@ class FormPair(NamedTuple):
 
     Attributes:
         kind: table of the report that shows the comparison.
-        before, after: old and new layout. If they are identical, only ``tag_header`` differs.
+        before, after: old and new layout. If both are identical, only ``tag_header`` differs.
         tag_header: scheme of the headers of tagged fields in ``after``.
         blank: suffix of field names. Mandatory fields with this suffix are counted if they have their default value.
         has_lengths: whether the lengths of arrays, strings and bytes are recorded too.
@@ -67,7 +67,7 @@ class Proposal:
         title: sentence for the heading of reports.
         kinds: headings of the tables, by kind.
         layouts: returns the layouts to compare, for the form of a message on the wire and the specs after.
-        has_headers: whether headers are measured too.
+        has_headers: whether message headers are measured too.
     """
 
     title: str
@@ -82,7 +82,7 @@ class Proposal:
 
 def _make_kip_636_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
     """Compare responses with the same version after their errors become tagged fields. Inflexible versions are also
-    raised.
+    raised to the newest flexible version.
     """
     if sent_form.spec.is_flexible(sent_form.version):
         yield FormPair(FLEXIBLE, sent_form, _tag_errors(sent_form))
@@ -116,7 +116,7 @@ def _make_flexible_version_pair(sent_form: MessageForm, _: SpecsByName | None) -
 
 
 def _change_layout(spec: MessageSpec, version: int, *, flexible: bool) -> MessageSpec:
-    """Return a spec in which one version is flexible, or inflexible with its tagged fields after the others."""
+    """Return a spec in which one version is flexible; or inflexible, with tagged fields after the mandatory ones."""
     if spec.is_flexible(version) == flexible:
         return spec
     if flexible:
@@ -202,7 +202,7 @@ def list_spec_changes(settings: ProposalSettings) -> Iterator[tuple[str, list[Ch
 
 
 def have_same_bytes(form: MessageForm, other: MessageForm) -> bool:
-    """Return whether two forms give the same bytes for the same values: fields, tags, defaults of tags, header."""
+    """Return whether two forms encode equal values to equal bytes: fields, tags, defaults of tagged fields, headers."""
     flexible = form.spec.is_flexible(form.version), other.spec.is_flexible(other.version)
     if flexible[0] != flexible[1] or list_slots(form.spec, form.version) != list_slots(other.spec, other.version):
         return False

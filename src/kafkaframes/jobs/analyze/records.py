@@ -1,10 +1,10 @@
 """Measure what record format 2 saves compared to formats 0 and 1 for given records, field by field.
 
 Sizes are exact, computed from the values, and without compression, because its effect depends on the codec. Keys and
-values have the same bytes in all formats. Formats 0 and 1 do not have headers, so these are a separate field. Records
-of formats 0 and 1 are grouped into batches as ``convert`` does: a compressed message set is one batch, and uncompressed
-messages are joined into batches of about 16 KiB. Layouts are in ``records/layout.py``; sizes of varints are those of
-``ByteUtils.sizeOfVarint``.
+values have the same bytes in all formats. Formats 0 and 1 do not have record headers, so the size of headers is a
+separate field. Records of formats 0 and 1 are grouped into batches as ``convert`` does: a compressed message set is one
+batch, and uncompressed messages are joined into batches of about 16 KiB. Layouts are in ``records/layout.py``; sizes of
+varints are those of ``ByteUtils.sizeOfVarint``.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ An example of a spec and version has one element in each array, texts of ten byt
 mix, examples have no error and no tagged field. For the comparison of tag schemes (``sizes.py``), no field is null, and
 either all tagged fields are written or none.
 
-A mix is the number of calls per second by API and version. It is a CSV file with ``api,version,calls_per_second``, or
-recorded traffic; its calls are counted. The size of a call is the mean of the measured messages of its version. If
-there are none, it is the size of an example.
+A mix is the number of calls per second by API and version. The mix is read from a CSV file with
+``api,version,calls_per_second``, or counted in recorded traffic. The size of a call is the mean of the measured
+messages of its version; without measured messages, the size of an example is used.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ExampleGenerator:
         return decode_columns(plan_message(spec, version), [self.make_message(spec, version).encode(version)])
 
     def _make_struct(self, slots: Sequence[FieldSlot]) -> dict[str, Any]:
-        """Return an example struct as a JSON object. ``slots`` are its fields."""
+        """Return an example struct as a JSON object. ``slots`` are the fields of the struct."""
         slots_to_fill = (slot for slot in slots if slot.tag is None or self.has_tagged_fields)
         return {f"{slot.name[:1].lower()}{slot.name[1:]}": self._make_value(slot) for slot in slots_to_fill}
 

@@ -2,7 +2,7 @@
 
 Each message is encoded again in both layouts (``proposals.py``). The size of the encoding in its original version is
 checked against the size on the wire. To raise a message of an older version, it is decoded as one of the newest
-version. It then has only the fields of the older version, with their values.
+version. The raised message has only the fields of the older version, with their values.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class MessageSizeComparer:
         )
 
     def plan_form(self, form: MessageForm) -> MessagePlan:
-        """Return the encoding plan of a form. It includes the message header if the proposal changes headers."""
+        """Return the encoding plan of a form. The plan includes the message header if the proposal changes headers."""
         if not self.proposal.has_headers:
             return plan_message(form.spec, form.version)
         form_key = id(form.spec), form.version, id(form.header)
@@ -288,7 +288,7 @@ def _only_moves_fields(before: StructPlan, after: StructPlan) -> bool:
 
 
 def _has_same_type(field: FieldPlan, other: FieldPlan) -> bool:
-    """Return whether two fields have the same type. Their structs may differ in which fields are tagged."""
+    """Return whether two fields have the same type. Structs may differ in which of their fields are tagged."""
     if (field.type, field.array, field.compact) != (other.type, other.array, other.compact):
         return False
     return field.struct is None or other.struct is None or _only_moves_fields(field.struct, other.struct)

@@ -4,18 +4,20 @@ These schemes of the header before a tagged field's value are compared:
 
 * adopted: the tag and the value's length, an unsigned varint each (KIP-482).
 * interleaved: one unsigned varlong of both (an earlier draft of the KIP, ``wire/varint.py``).
-* typed: the tag and a type, which the KIP rejects. The end of a value follows from its type. The KIP has no layout. In
-  this model a type is one byte, which has space for all types of the protocol and for arrays of them.
-* escape: as adopted, but an empty section has no bytes. The KIP rejects it without a layout. In this model an escape
-  byte before the struct announces a section, which therefore takes one byte more. A struct that begins with the escape
-  byte would have to double it. This is neglected: it is one struct in 256 if first bytes are random.
-* all tagged: no mandatory fields. Each field has a header as adopted. Its length is also that of strings and bytes.
-  Fields are numbered in order, and tagged fields follow. Mandatory fields are all written, because the KIP refers to
-  fields that are always used. Null has the size of an empty text.
+* typed: the tag and a type, from which the end of the value follows. The KIP rejects this scheme, and does not specify
+  a layout. In this model a type is one byte, which has space for all types of the protocol and for arrays of them.
+* escape: as adopted, but an empty section has no bytes. The KIP rejects this scheme, and does not specify a layout. In
+  this model an escape byte before the struct announces a section, which therefore takes one byte more. A struct that
+  begins with the escape byte would have to double that byte. The model neglects these structs: they are one in 256 if
+  first bytes are random.
+* all tagged: no field is mandatory, and each field has the header of the adopted scheme. Strings and bytes have no
+  length prefix, because the header has their length. Fields are numbered in order, and tagged fields follow. Formerly
+  mandatory fields are all written, because the KIP refers to fields that are always used. Null has the size of an empty
+  text.
 
 Sizes are exact: values of tagged fields are encoded again, and a smaller section inside a tagged field reduces the
-length before it. A message is a body, or a frame of header and body (``messages.framed``). Each of them has its own tag
-sections.
+length before it. A message is a body, or a frame of header and body (``messages.framed``). Header and body have their
+own tag sections.
 
 For proposals that move fields into tag sections, the moved fields, the set ones and the savings are counted too.
 """

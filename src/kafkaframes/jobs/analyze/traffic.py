@@ -244,7 +244,9 @@ def _count_errors(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
 def _read_request_log(
     rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: ApiRegistry
 ) -> Iterator[ApiMessages]:
-    """Yield the messages of a request log. It has only the sizes of records, and no tagged fields of headers."""
+    """Yield the messages of a request log. A request log has only the sizes of records, and does not have the tagged
+    fields of headers.
+    """
     for direction in directions:
         groups: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
@@ -324,8 +326,8 @@ def measure_records(
 ) -> dict[str, RecordSizes]:
     """Measure the records in a task's share of captures, separately for produced and fetched records.
 
-    A record that was produced and then fetched counts in both. Request logs have no records. Unread parts are added to
-    ``coverage``.
+    A record that was produced and then fetched counts in both. Request logs do not have records. Unread parts are added
+    to ``coverage``.
     """
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
     for calls in read_captured_calls(task, apis, Coverage() if coverage is None else coverage):

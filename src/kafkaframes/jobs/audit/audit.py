@@ -1,21 +1,21 @@
 """Find out whether an upgrade of the brokers breaks clients: compare the versions in use with those of a release. Pure
 functions.
 
-Kafka 4.0 removed many versions (KIP-896). It still reads record formats 0 and 1, but does not write them (KIP-724).
-Three cases need care:
+Kafka 4.0 removed many versions (KIP-896). Kafka 4.0 still reads record formats 0 and 1, but does not write them
+(KIP-724). Three cases need care:
 
-* A client uses the highest version that both ends support. If that is the old broker's highest, the client may support
-  higher ones. The verdict is ``fine`` if the client sends its software name (KIP-511, 2019), because these clients
-  support versions that Kafka 4 accepts. Otherwise it is ``unknown``.
-* A version above the target's range does not break a client that negotiates. It breaks a client whose lowest version is
-  known to be above the range (kafka-clients 4 with brokers before 2.1).
+* A client uses the highest version that both ends support. If this version is the old broker's highest, the client may
+  support higher versions. The verdict is ``fine`` if the client sends its software name (KIP-511, 2019), because these
+  clients support versions that Kafka 4 accepts. For other clients the verdict is ``unknown``.
+* A version above the target's range does not break a client that negotiates. Such a version breaks a client whose
+  lowest version is known to be above the range (kafka-clients 4 with brokers before 2.1).
 * ApiVersions requests may have any version, because brokers also answer unknown versions (KIP-511).
 
 Brokers and controllers that send requests to each other are not checked: the upgrade replaces them.
 
-Before ApiVersions 3 (KIP-511), clients did not send the name of their library. It is then guessed, and reported with
-the evidence. A guess never changes a verdict. There are two kinds of evidence: a client id in the form of a library's
-default, and, for Kafka's Java client, a release whose highest versions are exactly those in use.
+Before ApiVersions 3 (KIP-511), clients did not send the name of their library. The library of these clients is guessed,
+and reported with the evidence. A guess never changes a verdict. There are two kinds of evidence: a client id in the
+form of a library's default, and, for Kafka's Java client, a release whose highest versions are exactly those in use.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class ApiUse(NamedTuple):
     """A client's use of one version of one API.
 
     Attributes:
-        at_broker_limit: whether it is the highest version that the broker advertised on that connection.
+        at_broker_limit: whether the version is the highest that the broker advertised on that connection.
     """
 
     client: ClientIdentity
@@ -291,7 +291,7 @@ def find_release(name: str | None) -> Release:
     """Return the release with this name, or the newest for None.
 
     Raises:
-        OptionError: the release is unknown. The message lists the known ones.
+        OptionError: the release is unknown. The message lists the known releases.
     """
     try:
         return releases.find_release(list_releases()[-1] if name is None else name)

@@ -1,4 +1,6 @@
-"""Format an audit as JSON and as lines of text. Pure functions. The caller must make foreign text printable."""
+"""Format an audit as JSON and as lines of text. Pure functions. The caller must escape unprintable characters, because
+the texts contain parts of the input.
+"""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _parse_advertised_ranges(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[
 
 
 def _parse_max_versions(response: Any) -> dict[int, int]:
-    """Return the highest versions of an ApiVersions response. Invalid JSON in a log gives no versions."""
+    """Return the highest versions of an ApiVersions response. For invalid JSON in a log, the result is empty."""
     api_keys = response.get("apiKeys") if isinstance(response, dict) else None
     entries = [entry for entry in api_keys if isinstance(entry, dict)] if isinstance(api_keys, list) else []
     pairs = [(entry.get("apiKey"), entry.get("maxVersion")) for entry in entries]
@@ -125,7 +125,7 @@ def _parse_max_versions(response: Any) -> dict[int, int]:
 
 
 def _count_batch(batch: pa.RecordBatch, uses: UsageSummary, limits: Mapping[tuple[str, int], int]) -> None:
-    """Count the API calls and record formats of a batch. ``limits`` are those of ``find_broker_limits``."""
+    """Count the API calls and record formats of a batch. ``limits`` is the result of ``find_broker_limits``."""
     table = pa.Table.from_batches([batch.drop_columns(["records"])])
     has_api = table.column("apiKey").is_valid()
     uses.without_api += len(table) - pc.sum(has_api).as_py() if len(table) else 0

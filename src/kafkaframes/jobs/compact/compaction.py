@@ -99,8 +99,8 @@ class CompactionReport(JobOutputReport):
 
 
 def compact_partition(task: CompactionTask) -> TaskAttempt[CompactedPartition] | None:
-    """Compact one partition, or copy it if it has no dirty records. Return ``None`` if its keys exceed the memory
-    limit.
+    """Compact one partition, or copy it if it has no dirty records. Return ``None`` if the partition's keys exceed the
+    memory limit.
 
     The result is an attempt in ``task.directory``.
 
@@ -136,7 +136,7 @@ def _compact_one(task: CompactionTask) -> TaskAttempt[CompactedPartition]:
 def _describe_partition(
     task: CompactionTask, plan: CleaningPlan, tally: CleaningStatistics | None
 ) -> CompactedPartition:
-    """Return the report of one partition. ``tally`` is None if it has no dirty records."""
+    """Return the report of one partition. ``tally`` is None if the partition has no dirty records."""
     partition = CompactedPartition(
         str(task.partition.topic_partition),
         plan.first_dirty_offset,
@@ -175,10 +175,10 @@ def compact(
         partitions: partition numbers in each topic; others are copied. Default: all.
         run: runs the tasks.
         work_split: splits large partitions, and those with many keys, into many tasks, which limits the memory even if
-            ``run`` runs them one by one. Without it, a partition is one task with all its keys in memory. The output
-            files are the same.
-        scratch: directory for intermediate files of split partitions if there is no destination. Without it, no
-            partition is split in this case.
+            ``run`` runs them one by one. Without ``work_split``, a partition is one task with all its keys in memory.
+            The output files are the same in both cases.
+        scratch: directory for intermediate files of split partitions if there is no destination. Without both, no
+            partition is split.
         storage: options of the source's store, and ``key_files`` of encrypted tiered segments.
 
     Raises:

@@ -3,9 +3,9 @@
 A partition is split into chunks, which are segments or parts of segments. In a first pass, workers distribute key
 digests (``cleaner/exchange``), and other workers determine the last record of each key. In a second pass, workers write
 the chunks, which are then joined to new segments. One worker tracks the transactions of the whole partition from their
-batch headers and markers. A preview counts in the same way, without the last step. One worker compacts the whole
-partition, with a lookup for each key, if its offsets do not increase (no broker writes such a partition) or a segment
-has to be split (``log.overflow``).
+batch headers and markers. A preview runs the same steps except the last one, and counts the remaining records. One
+worker compacts the whole partition, with a lookup for each key, if its offsets do not increase (no broker writes such a
+partition) or a segment has to be split (``log.overflow``).
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class SplitSettings:
     Attributes:
         secret: two random 64-bit numbers, the key of the digests.
         above_bytes: largest partition that is one task.
-        workers: number of workers. The number of tasks in a step is a multiple of it.
+        workers: number of workers. The number of tasks in a step is a multiple of this number.
         chunk_bytes: approximate size of a task. Smaller neighboring segments share a task, larger segments are divided.
         run_entries: number of entries that a worker sorts in memory, with 32 bytes each.
         judge_entries: approximate number of entries for which one task finds the last record of each key.
         here_bytes: largest step that runs in the job's process, because distributing it would take longer. A single
-            task of up to 1/64 of this size runs there too.
-        map_bytes: memory limit for the keys of a partition that is one task. A partition that exceeds it is split.
+            task of up to 1/64 of this size also runs in the job's process.
+        map_bytes: memory limit for the keys of a partition that is one task. A larger partition is split.
     """
 
     secret: Secret
@@ -116,7 +116,7 @@ class PartitionCompaction:
     """A partition to clean, and the output directory.
 
     Attributes:
-        target: output directory, which must not exist. Intermediate files of workers are next to it.
+        target: output directory, which must not exist. Intermediate files of workers are next to this directory.
         writes: whether to write the output. Otherwise the job only counts.
     """
 

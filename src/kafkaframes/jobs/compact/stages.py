@@ -358,7 +358,7 @@ class SecondPassTask(_ChunkTask):
 
     Attributes:
         groups: base offset of each new segment, and number of the chunk's segments that are merged into it.
-        writes: whether to write the records. Otherwise they are only counted.
+        writes: whether to write the records. Otherwise the records are only counted.
     """
 
     groups: tuple[tuple[int, int], ...]

@@ -83,7 +83,7 @@ def convert(
 
     Args:
         source: local path or URL of a segment, a partition directory or a log directory, or several of these, which are
-            read as one log. It is not modified.
+            read as one log. The source is not modified.
         destination: a local path that does not exist. The directory is created only when its contents are complete.
         settings: settings of the conversion.
         run: runs the tasks.

@@ -5,8 +5,8 @@ complete. The indexes of an unchanged segment are copied byte for byte.
 
 Batches are rewritten window by window. Offsets, order, timestamps, keys and values do not change.
 
-* A batch that already has the requested format and codec is copied byte for byte. So are control batches and empty
-  batches of format 2.
+* A batch that already has the requested format and codec is copied byte for byte. Control batches and empty batches of
+  format 2 are copied too, or omitted if the new format is older.
 * From format 2 to format 2, the encoded records are recompressed and the header fields are kept.
 * To a newer format, or to a codec, uncompressed messages of formats 0 and 1 are joined into batches. A wrapper becomes
   one batch.
@@ -265,7 +265,7 @@ class _SegmentRewriter:
 
 
 def _write_indexes(task: SegmentTask, path: Path, rewrite: _SegmentRewriter) -> None:
-    """Build the indexes of a changed segment. Copy those of an unchanged one.
+    """Build the indexes of a changed segment. Copy the indexes of an unchanged segment.
 
     Offsets do not change, so a transaction index is copied too, unless the markers contradict it.
     """

@@ -28,7 +28,7 @@ def build_part(
     base_offset: int | None,
     leader_epoch: int | None = None,
 ) -> bytes:
-    """Build a batch in the format and codec of a source batch.
+    """Build a batch from decoded records, in the format and codec of their source batch.
 
     Args:
         batches: columns of the source batches.
@@ -36,8 +36,8 @@ def build_part(
         rows: decoded records.
         start, stop: range of the records in ``rows``.
         first_offset: source offset of the first record.
-        base_offset: base offset of the result. None: the offset of the first record, with its sequence number.
-        leader_epoch: leader epoch of the result. None: that of the source batch.
+        base_offset: base offset of the new batch; None to begin at the offset and sequence number of the first record.
+        leader_epoch: leader epoch of the new batch; None for that of the source batch.
     """
     names = ("magic", "attributes", "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "base_timestamp")
     magic, attributes, source_epoch, producer_id, producer_epoch, base_sequence, base_timestamp = (

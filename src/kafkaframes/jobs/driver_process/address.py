@@ -1,6 +1,6 @@
 """The address at which Spark tasks reach a server on the driver's machine.
 
-It is a separate module so that Spark's planner does not import the server.
+This class has its own module so that Spark's planner does not import the server.
 """
 
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class TaskServerAddress:
-    """Host, port and shared secret of a server on the driver's machine. It is pickled with a task's function."""
+    """Host, port and shared secret of a server on the driver's machine. They are pickled with a task's function."""
 
     host: str
     port: int

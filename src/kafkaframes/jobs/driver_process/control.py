@@ -5,7 +5,7 @@ and later callers find it through a Unix socket in a folder that only this user 
 hash of the process's identity. A lock file next to the socket prevents two callers from starting the process
 concurrently.
 
-Question and answer are one line of JSON each. While the process computes an answer, it sends a space every
+Request and response are one line of JSON each. While the process computes an answer, it sends a space every
 ``HEARTBEAT_INTERVAL_S`` seconds. A process that sends nothing for ``MAX_SILENCE_S`` is stopped or hangs. The caller
 kills it, and the next caller starts a new one.
 
@@ -137,7 +137,7 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
 def make_lock_path(path: Path) -> Path:
     """Return the lock file of a socket.
 
-    Each process has its own, so a slow process does not delay the other processes.
+    Each process has its own lock file, so a slow process does not delay the other processes.
     """
     return path.with_suffix(".lock")
 
@@ -199,7 +199,7 @@ def send_request_or_start(path: Path, request: Mapping[str, Any], start: Callabl
     Args:
         path: path of the process's socket.
         request: request that a new process can answer too.
-        start: starts the process and returns when it listens. It is called with the lock held.
+        start: starts the process and returns when it listens. The function is called while the lock is held.
 
     Raises:
         KafkaframesError: the process does not start, or reports a failure.
@@ -237,7 +237,9 @@ _PORT_IN_USE_TEXT: Final = b"address already in use"
 
 
 def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
-    """Start the process, and return its first output line or an error. Without ``READY_LINE``, it is killed."""
+    """Start the process, and return its first output line or an error. A process whose first line is not ``READY_LINE``
+    is killed.
+    """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-m", module, str(path)],

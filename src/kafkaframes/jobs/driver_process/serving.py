@@ -41,7 +41,7 @@ class RequestHandler(Protocol):
 
 
 class _RequestConnection(socketserver.StreamRequestHandler):
-    """A connection with one request. It is closed after the response."""
+    """A connection with one request. The connection is closed after the response."""
 
     server: _SocketServer
 

@@ -1,8 +1,8 @@
 """A chunk's records as an Arrow table, for ``arrow`` (an IPC stream) and ``csv``.
 
-The columns are those of Spark's Kafka source, in its order. The timestamp of a record without one is null. Header keys
-are text, in which U+FFFD replaces invalid UTF-8. Keys, values and header values are bytes in ``arrow``. In ``csv`` they
-are text, or base64 on request, and headers are a JSON array of [key, value].
+The columns are those of Spark's Kafka source, in its order. A record without a timestamp has a null timestamp. Header
+keys are text, in which U+FFFD replaces invalid UTF-8. Keys, values and header values are bytes in ``arrow``. In
+``csv``, keys and values are text, or base64 on request, and headers are a JSON array of [key, value].
 """
 
 from __future__ import annotations

@@ -183,7 +183,8 @@ class RecordSelection(Protocol):
 class RecordFilter:
     """Conditions on records, all of which must hold. A condition of None is not checked.
 
-    Offsets and timestamps (milliseconds) have an exclusive end. ``compile_key_pattern`` may match any part of the key.
+    Offsets and timestamps (milliseconds) have an exclusive end. A pattern from ``compile_key_pattern`` may match any
+    part of the key.
     """
 
     from_offset: int | None = None
@@ -195,7 +196,7 @@ class RecordFilter:
     control: bool = True
 
     def select_records(self, chunk: DecodedBatches) -> DecodedBatches:
-        """Return the chunk with the records that meet all conditions. Without conditions it is the same object."""
+        """Return the chunk with the records that meet all conditions; the chunk itself if there are no conditions."""
         if self == NO_FILTER:
             return chunk
         is_selected = self._mask_ranges(chunk)

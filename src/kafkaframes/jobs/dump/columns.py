@@ -136,7 +136,7 @@ _HEADER_JSON_LINE = plan_line(
 
 @dataclass(frozen=True, slots=True)
 class ChunkHeaders:
-    """All headers of a chunk. Those of record ``i`` are ``lists[i]:lists[i + 1]``."""
+    """All headers of a chunk. The headers of record ``i`` are ``lists[i]:lists[i + 1]``."""
 
     lists: Ints
     keys: BytesSlices

@@ -2,7 +2,7 @@
 
 A decoder takes a record's offset, key and value and returns two texts. None prints nothing. For a record that cannot be
 decoded it returns Kafka's message (``Error at offset N, skipping. ...``) and the dump continues. Differences between
-Kafka versions are settings of the style: group offsets are JSON since 3.x, transactions since 4.0.
+Differences between Kafka versions are settings of the style: group offsets are JSON since 3.x, transactions since 4.0.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def _name_transaction_state(number: int) -> str:
 def sort_by_scala_hash(partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return topic partitions in the iteration order of Scala's mutable ``HashSet``, which Kafka printed.
 
-    The set has at least 16 slots. Their number is doubled when three quarters are used. The slot of a partition is the
-    low bits of its mixed Java hash code.
+    The set has at least 16 slots. The number of slots is doubled when three quarters are used. The slot of a partition
+    is the low bits of its mixed Java hash code.
     """
     slots = 16
     while len(partitions) >= slots * 3 // 4:

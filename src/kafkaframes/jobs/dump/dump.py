@@ -1,7 +1,7 @@
 """A dump of log files as a stream of bytes: the text of kafka-dump-log, JSON lines, CSV, Arrow, or a kcat format.
 
-``kafkaframes.dump_log`` creates a ``LogDump``. The files are found and checked when it is created, and are read while
-it is iterated.
+``kafkaframes.dump_log`` creates a ``LogDump``. The files are found and checked when the dump is created, and are read
+while it is iterated.
 """
 
 from __future__ import annotations

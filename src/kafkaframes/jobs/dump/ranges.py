@@ -124,7 +124,7 @@ def _resolve_conditions(group: list[DumpFile], conditions: RecordFilter) -> Reco
 
 
 def _find_first_offset_at_time(segments: Sequence[DumpFile], time_ms: int) -> int | None:
-    """Return the first offset of a record that has at least a timestamp, as ListOffsets does; None if there is none."""
+    """Return the first offset whose record has at least this timestamp, as ListOffsets does; None if no record has."""
     offsets = (
         find_offset_at_time(SegmentSource(file), time_ms, rules=scan.FILE, end=file.size_bytes) for file in segments
     )
@@ -209,7 +209,7 @@ def merge_file_copies(
 def _replace_files(
     files: Sequence[DumpFile], parts_by_path: Mapping[str, list[DumpFile]], plain_paths: set[str]
 ) -> list[DumpFile]:
-    """Put the parts of a merged log at the first segment of its copies."""
+    """Replace the segments of copies: the parts of the merged log take the place of their first segment."""
     result: list[DumpFile] = []
     replaced_parts: list[list[DumpFile]] = []
     for file in files:

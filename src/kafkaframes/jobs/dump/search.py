@@ -1,7 +1,7 @@
 """Search the records of logs: ``grep_log`` finds those whose key, value or headers match a pattern.
 
 Arrow's kernels search. Python code runs once for each batch. A plain pattern is first searched in the whole column at
-once. Most batches of a log do not contain it, so their rows are not searched one by one.
+once. Most batches of a log do not contain the text, so their rows are not searched one by one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _REGEX_CHARACTERS = re.compile(r"[.^$*+?{}\[\]\\|()]")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A search pattern: an RE2 regular expression or plain text. It is matched against bytes, as UTF-8.
+    """A search pattern: an RE2 regular expression or plain text. A pattern is encoded in UTF-8 and matched against
+    bytes.
 
     If case is ignored, plain text ignores it for ASCII letters only, and regular expressions for all letters.
     """

@@ -101,7 +101,7 @@ def _build_text_columns(
 
 
 def _read_sizes(chunk: DecodedBatches, columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the sizes of keys and values. In formats 0 and 1 they are the stored ones, which may be below -1."""
+    """Return the sizes of keys and values. In formats 0 and 1, these are the stored sizes, which may be below -1."""
     is_v2 = chunk.batches.is_v2[chunk.owners]
     index = chunk.index
     return {

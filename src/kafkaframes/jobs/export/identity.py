@@ -1,7 +1,7 @@
 """Check that a source is the one from which a table was filled, by the fingerprints that it has stored.
 
-Topic ids distinguish topics of the same name, but brokers before 2.8, and copies of their directories, have none. They
-also remain the same if a log is truncated and then gets other records at the same offsets.
+Topic ids distinguish topics of the same name, but brokers before 2.8, and copies of their directories, have none. Topic
+ids also remain the same if a log is truncated and then gets other records at the same offsets.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def make_topic_lookup(consumer: Consumer, silence_ms: int) -> Lookup:
     """Return a lookup in live topics.
 
     Args:
-        consumer: a consumer that does not belong to a group, for reading the topics. Its assignment is replaced.
+        consumer: a consumer that does not belong to a group, for reading the topics. The consumer's assignment is
+            replaced.
         silence_ms: longest time without records, in milliseconds.
     """
 

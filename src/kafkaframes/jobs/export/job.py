@@ -1,4 +1,6 @@
-"""Exports of logs or live topics to files, planned and ready to run. Functions, scans and the command share them."""
+"""Exports of logs or live topics to files, planned and ready to run. The Python functions, scans and the export command
+share this code.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ def plan_log_export(
     """Plan an export of logs to files. Nothing is written.
 
     Args:
-        read: options of the read.
+        read: paths, topics and offsets to read.
         settings: what each task selects, and how it writes its files. The isolation level and the store's options are
             those of ``read``.
         overwrite, single_file: as in ``FileExport``.

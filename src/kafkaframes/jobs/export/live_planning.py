@@ -111,8 +111,8 @@ def _resolve_start_offsets(
 ) -> tuple[dict[TopicPartition, int], tuple[Gap, ...]]:
     """Return the first offset to add in each partition, and the accepted gaps before them.
 
-    The committed offsets of a group are the start of partitions that the destination does not have. Those of other
-    partitions may have advanced beyond the destination's end, which is not a loss.
+    The committed offsets of a group are the start of partitions that the destination does not have. The committed
+    offsets of other partitions may have advanced beyond the destination's end, which is not a loss.
     """
     options, partitions = lookups.options, list(requested)
     firsts = lookups.find_earliest_offsets(partitions)

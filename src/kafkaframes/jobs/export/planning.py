@@ -157,7 +157,7 @@ def select_tasks_of_readable_logs(
 ) -> list[ExportTask]:
     """Return the tasks without those of recorded segments of logs that cannot be read to the end.
 
-    Such a task may end earlier than that of the run that exported the segment. Its file stays as it is, like the
+    Such a task may end at a lower offset than the task that exported the segment. Its file stays as it is, like the
     file of a segment that is no longer in the log.
     """
     return [
@@ -365,7 +365,7 @@ def plan_files(tasks: Sequence[ExportTask], finished: FinishedSegments) -> list[
 
 
 def choose_part_bytes(total: int, max_bytes: int) -> int:
-    """Return the size of a unit of work: at most ``max_bytes`` bytes, less if some cores would otherwise be idle.
+    """Return the size of the parts into which work is divided: at most ``max_bytes``, less if cores would be idle.
 
     >>> [choose_part_bytes(total, 32 << 20) >> 20 for total in (10 << 30, 100 << 20, 1)]
     [32, 6, 4]

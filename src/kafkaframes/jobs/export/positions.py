@@ -55,7 +55,7 @@ class IncrementPlan:
     """The offsets that a run adds to a destination.
 
     Attributes:
-        tasks: tasks by topic partition and offset. Some may have no new batches.
+        tasks: tasks by topic partition and offset. Some tasks may have no new batches.
         starts: first new offset of each selected topic partition.
         topic_ids: id of each topic in the source, by topic name.
         gaps: accepted gaps.

@@ -222,7 +222,7 @@ def export_work(
     """Export the remaining parts of the source, which no earlier run has exported, to ``settings.to``.
 
     Args:
-        find_work: returns the remaining work. It is called while the destination is locked.
+        find_work: returns the remaining work. The function is called while the destination is locked.
         settings: what each task exports, and how it is written.
         stored_fingerprint: settings that must be the same in every run.
         run: runs the tasks.
@@ -323,8 +323,8 @@ def _prepare_destination(root: Path, requested_settings: dict[str, Any]) -> None
 def flush_to_disk(paths: Iterable[Path]) -> None:
     """Flush files and their directories to disk, so that they survive a power failure.
 
-    This is done once at the end. Flushing each file took a third of the time of an export of small segments. A file
-    that a power failure truncates has the wrong size, and the next run exports it again.
+    An export flushes all its files once, at the end. Flushing each file took a third of the time of an export of small
+    segments. A file that a power failure truncates has the wrong size, and the next run exports it again.
     """
     path_list = list(paths)
     for path in (*path_list, *sorted({path.parent for path in path_list})):

@@ -1,6 +1,7 @@
 """The settings of exports to files: what is read, and how it is written.
 
-``ReadSettings`` are the settings of every job that exports records, also of tables. They become a ``Selection``.
+``ReadSettings`` are the settings of every job that exports records, also of tables. The settings of a range become a
+``Selection``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadSettings(ValidatedSettings):
-    """Settings that select records in topics. They are keywords of ``scan_log`` and ``scan_topic`` too."""
+    """Settings that select records in topics. The keywords of ``scan_log`` and ``scan_topic`` have the same names."""
 
     partitions: int | Sequence[int] = setting(
         (), "Partition of these topics to select; repeatable.", minimum=0, flag="-p --partition"
@@ -63,7 +64,7 @@ class ReadSettings(ValidatedSettings):
         )
 
     def make_topic_options(self, client: Mapping[str, Any], topics: str | Sequence[str]) -> TopicOptions:
-        """Return the options of a read of live topics.
+        """Return the options for reading live topics.
 
         Args:
             client: consumer settings under Kafka's names, with the isolation level.
@@ -137,7 +138,7 @@ class LogSourceSettings(ReadSettings):
     )
 
     def make_read_options(self, paths: Sequence[str], *, replicas: str = "merge") -> ReadOptions:
-        """Return the options of the read of these paths."""
+        """Return the options for reading these paths."""
         from kafkaframes.scan.log.options import ReadOptions
 
         return ReadOptions(

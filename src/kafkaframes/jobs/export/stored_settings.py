@@ -1,7 +1,7 @@
 """Compare the settings that a destination stores with those of the current run.
 
-Destinations store settings under names that no longer are those of the keywords, so that later releases continue
-exports of earlier ones. Messages have the names of the keywords.
+Destinations store settings under the names of earlier releases, so that later releases continue exports of earlier
+ones. Messages use the current names of the keywords.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class SegmentTally:
         return {reason: self.dropped[reason].records or 0 for reason in reasons if reason in self.dropped}
 
     def begin_source_file(self) -> None:
-        """Start a new source file. Its positions are unrelated to positions in the previous file."""
+        """Start a new source file. Positions in the new file are unrelated to positions in the previous file."""
         self._last_position = -1
 
     def count_dropped(self, reason: str, counts: RecordCounts) -> None:

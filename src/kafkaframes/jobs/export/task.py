@@ -1,4 +1,4 @@
-"""Export segments to a file, one segment or several small ones. The file appears only after it is complete.
+"""Export segments to a file, one segment or several small ones. The file gets its final name only when it is complete.
 
 Workers run this code. A worker writes a file under a temporary name in ``_kafkaframes/tmp``, closes it, renames it, and
 records it in the journal. If the worker is killed, it leaves a temporary file, or a complete file that the next run
@@ -129,7 +129,7 @@ class ExportTaskSettings:
     Attributes:
         to: the destination, a directory that every worker can write.
         form: parquet, arrow, csv or json.
-        keep: conditions on records. Its offsets are ignored, because each task has its own.
+        keep: conditions on records. The offsets of ``keep`` are ignored, because each task has its own offsets.
         on_damage, verify_crc: as in ``scan_log``.
         headers: whether the output has the column ``headers``.
         base64: for CSV: whether keys, values and header values are written in base64, which preserves every byte.
@@ -191,7 +191,7 @@ class SegmentResult:
         output: path of the file relative to the destination, possibly shared with other segments; None if no record was
             selected or the segment failed.
         output_bytes: size of the file, in bytes.
-        faults: messages about damage, with file and position; the first MAX_FAULTS of ``fault_count``.
+        faults: messages about damage, with file and position; at most ``MAX_LISTED_FAULTS`` of ``fault_count``.
         failed: reason why the segment was not exported; None if it was exported.
     """
 
@@ -204,7 +204,9 @@ class SegmentResult:
     failed: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as a JSON object for the journal. It has no settings of clients, and no transactions."""
+        """Return the result as a JSON object for the journal. The JSON object has no client settings and no
+        transactions.
+        """
         values = asdict(replace(self, task=replace(self.task, aborted=())))
         task = {entry.name: values["task"][entry.name] for entry in fields(ExportTask)}
         return values | {"task": task, "tally": self.tally.as_json()}
@@ -250,7 +252,8 @@ def export_job_files(job: ExportJob) -> list[SegmentResult]:
 
 
 def build_journal_lines(results: Iterable[SegmentResult]) -> Iterator[dict[str, Any]]:
-    """Yield one journal line for each file. It has all segments of the file, so that they are recorded atomically.
+    """Yield one journal line for each file. The line has all segments of the file, so that they are recorded
+    atomically.
 
     Failed segments are not recorded, so that the next run exports them again.
     """
@@ -302,7 +305,7 @@ def read_journal(to: str) -> Iterator[dict[str, Any]]:
 def export_file(
     tasks: FileTasks, settings: ExportTaskSettings, *, memory: Recycler | None = None
 ) -> list[SegmentResult]:
-    """Export segments of one topic partition into one file, which appears complete or not at all.
+    """Export segments of one topic partition into one file, which is renamed into place when it is complete.
 
     If a segment cannot be read, or is damaged with on_damage=fail, its result has the reason in ``failed``, and the
     file is not written. The other segments of a shared file then get files of their own.
@@ -362,7 +365,7 @@ def check_file_rows(written: int, results: Iterable[SegmentResult], *, where: st
 
 
 def _build_metadata(tasks: FileTasks) -> dict[str, str]:
-    """Return the metadata of a file, for formats that can store it."""
+    """Return metadata about the source, for file formats that can store it."""
     first = tasks[0]
     paths = [escape_unprintable(task.path) for task in tasks]
     facts = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}

@@ -6,7 +6,7 @@ The journal has the result of each exported offset range. A run also writes a li
 
 ``starts`` is the first offset of each partition that is new in the destination. From there on, a partition's records
 are complete up to the first offset that is neither in a range with a file nor in an accepted gap. The next run reads
-the offsets after it that no range has. Ranges may be finished in any order.
+the later offsets that no range has. Ranges may be finished in any order.
 """
 
 from __future__ import annotations

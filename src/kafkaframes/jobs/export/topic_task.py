@@ -30,7 +30,7 @@ class TopicTask(ExportTask):
     """The export of an offset range of a live topic partition, from ``first_offset`` to ``end_offset`` (exclusive).
 
     Attributes:
-        path: name of the range for messages.
+        path: text that names the range in messages.
         size_bytes: estimated number of bytes to fetch.
         client: settings of a consumer.
     """
@@ -51,7 +51,7 @@ class TopicTask(ExportTask):
         memory: Recycler,
         observe_batches: Look | None = None,
     ) -> None:
-        """Fetch the range and pass it to ``write`` batch by batch, as ``ExportTask.copy`` does.
+        """Fetch the range and pass it to ``write`` batch by batch, as ``ExportTask.copy_records`` does.
 
         Raises:
             OptionError: the topic has deleted offsets of the range since it was planned, or ends before the range.

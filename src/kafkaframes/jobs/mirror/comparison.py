@@ -85,8 +85,8 @@ class EqualBatches(NamedTuple):
     """Leading batches of two fetches that have the same bytes.
 
     Attributes:
-        next_offset: offset after the last of them.
-        records: number of their records, without control records.
+        next_offset: offset after the last of these batches.
+        records: number of records in these batches, without control records.
         size_bytes: size of the batches on both sides, in bytes.
     """
 

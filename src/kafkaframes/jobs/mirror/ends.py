@@ -1,8 +1,8 @@
 """Source and target of a mirror as clusters. An embedded broker serves a log directory.
 
-A source directory is served without modification. A target directory is a broker's data directory. It is created if it
-does not exist, and nothing in it expires while the mirror runs. Apart from records, a mirror copies topics, with the
-settings that the target accepts, and committed offsets of groups.
+A source directory is served without modification. A target directory is a broker's data directory. A missing target
+directory is created, and nothing in it expires while the mirror runs. Apart from records, a mirror copies topics, with
+the settings that the target accepts, and committed offsets of groups.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def open_cluster(
         wait_for_cluster: waits until a cluster responds.
         print_message: receives messages about a directory, line by line.
         writes: whether a directory is written to.
-        report_loss: receives those messages that are about records that are not served.
+        report_loss: receives the messages about records that are not served.
 
     Raises:
         LogDirError: the directory cannot be served or written to.
@@ -115,7 +115,7 @@ def replay_transactions(path: str, topics: Collection[str]) -> tuple[dict[TopicP
 
 
 def has_topic_id(path: str, topic: str) -> bool:
-    """Return whether a log directory has the topic's id (KIP-516). Brokers before 2.8 do not store it."""
+    """Return whether a log directory has the topic's id (KIP-516). Brokers before 2.8 do not store topic ids."""
     partitions = (
         partition for directory in discover(path) for partition in directory.partitions if partition.topic == topic
     )
@@ -207,7 +207,8 @@ def select_copy_configs(
 
     Args:
         topic: the source's topic and its settings.
-        keeps_offsets: whether the target keeps offsets. Its broker then does not validate timestamps either.
+        keeps_offsets: whether the target keeps offsets. A target that keeps offsets does not validate timestamps
+            either.
         holds_gaps: whether to set unlimited retention.
 
     >>> topic = MirroredTopic("t", "", (0,), {"message.timestamp.type": "LogAppendTime"})

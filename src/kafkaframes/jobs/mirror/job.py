@@ -375,7 +375,7 @@ class _MirrorRun:
         return end
 
     async def _compare_partition(self, partition: TopicPartition, writer: Writer, start: int, end: int) -> int:
-        """Compare source and copy below ``at``, and return the number of offsets at which both have the same record.
+        """Compare source and copy below ``end``, and return the number of offsets at which both have the same record.
 
         Args:
             start: first offset of the source.

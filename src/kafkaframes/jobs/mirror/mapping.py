@@ -1,9 +1,9 @@
 """Map source offsets to offsets of the copy, in a file, so that a mirror can resume after it was killed.
 
 A line describes a run of records with consecutive offsets on both sides: first source offset, first offset of the copy,
-count. It is written **before** its records are sent. After a kill, the end offset of the copy therefore shows which of
-the last lines describe records that were appended, even if the source was compacted in the meantime. A line with count
-0 means that the source has nothing to copy below its offset.
+count. The line is written **before** the records are sent. After a kill, the end offset of the copy therefore shows
+which of the last lines describe records that were appended, even if the source was compacted in the meantime. A line
+with count 0 means that the source has nothing to copy below its offset.
 """
 
 from __future__ import annotations

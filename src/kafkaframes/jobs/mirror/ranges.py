@@ -81,7 +81,7 @@ async def _resolve_offsets(
     partitions: Sequence[TopicPartition],
     latest: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Return the offset of a bound in each partition. A time is looked up in the source."""
+    """Return the offset of a bound in each partition. The source looks up the offset of a time."""
     names = [_name_of(partition) for partition in partitions]
     times = ranges.expand_bound(setting, bound, names) if isinstance(bound, TimeBound) else {}
     found_offsets = (
@@ -121,7 +121,7 @@ def clip_batches(fetched_batches: FetchedBatches, offsets: OffsetRange, report: 
     Args:
         fetched_batches: batches of one partition.
         offsets: range of offsets to copy.
-        report: report of the partition, which counts the batches that were built again.
+        report: the partition's report, which counts the rebuilt batches.
     """
     batches, data = fetched_batches.batches, as_array(fetched_batches.data)
     bases, last = batches.column("base_offset"), batches.column("last_offset")

@@ -118,13 +118,14 @@ class MirroredPartition(JsonDataclass):
         until_offset: first source offset that was not copied.
         target_end: log end offset of the copy.
         batches_read, batches_written: batches read from the source, and batches acknowledged by the target.
-        bytes_read, bytes_written: size of these batches, in bytes.
+        bytes_read, bytes_written: size of the read and of the written batches, in bytes.
         records_read, records_written: records of data batches, counted from their headers or their contents.
-        unopened: messages and message sets of formats 0 and 1 that were copied unparsed. Their records are not counted.
+        unopened: messages and message sets of formats 0 and 1 that were copied unparsed. The records in them are not
+            counted.
         left_out: number of records that were read and not written, by reason.
         batches_left_out: number of batches that were omitted as a whole, by reason.
         opened: number of batches with records that were decoded and written in new batches, by reason.
-        rebuilt: number of new batches that were written for these.
+        rebuilt: number of new batches that replaced the ``opened`` ones.
         gone: number of offsets that the source deleted before they were read.
     """
 

@@ -48,7 +48,7 @@ class BatchParcel:
     Attributes:
         data: bytes of the batches.
         ends: end position of each batch in ``data``.
-        target_ends: offset of the copy after each batch.
+        target_ends: end offset of the copy after each batch is appended.
         expected_offset: base offset that the broker will assign to the first batch; None if batches keep their offsets.
         as_set: whether a request may have several batches.
     """

@@ -1,6 +1,6 @@
 """Repair as a job: to a new directory with a report, or in place. A second run with the same settings does nothing.
 
-``repair.py`` decides what is kept. ``storage/files/atomic.py`` makes a directory appear atomically.
+``repair.py`` decides what is kept. ``storage/files/atomic.py`` creates the directory atomically.
 """
 
 from __future__ import annotations

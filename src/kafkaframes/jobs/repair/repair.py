@@ -2,8 +2,8 @@
 
 Kafka's own recovery truncates a log at the first damage (``log.recovery``). A repair does not, so the offsets of lost
 records become gaps, as after compaction. Indexes, producer snapshots and leader epochs are rebuilt from the remaining
-batches. The source is not modified, and the output appears only after it is complete. A sound segment is copied
-unchanged. A damaged one is read into memory as a whole (at most 2 GiB).
+batches. The source is not modified, and the output directory gets its name only when it is complete. A sound segment is
+copied unchanged. A damaged segment is read into memory as a whole (at most 2 GiB).
 """
 
 from __future__ import annotations

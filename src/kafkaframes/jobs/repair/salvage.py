@@ -103,7 +103,7 @@ def find_valid_batches(data: bytes | Bytes, *, base_offset: int, end_offset: int
 
 
 def _iterate_valid_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[ValidRange]:
-    """Yield the valid batches of a segment in file order. Their offsets may decrease."""
+    """Yield the valid batches of a segment in file order. The offsets of these batches may decrease."""
     position, budget = 0, _MAX_CRC_BYTES_PER_BYTE * data.size
     while 0 <= position < data.size and budget > 0:
         batches = scan_batches(data, position=position, rules=FILE)
@@ -137,7 +137,9 @@ def check_batches(data: Bytes, batches: BatchHeaders, base_offset: int, end_offs
 
 
 def _count_trusted_batches(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
-    """Return the number of batches before the first invalid one that no valid batch follows. Its size may be wrong."""
+    """Return the number of batches before the first invalid one that no valid batch follows. The size in the header of
+    that batch may be wrong.
+    """
     is_followed = np.append(good[1:], ends_well)
     is_doubtful = np.flatnonzero(~good & ~is_followed)
     return int(is_doubtful[0]) if len(is_doubtful) else len(good)
@@ -221,7 +223,7 @@ def _find_losses(data: Bytes, good_batches: list[ValidRange], backwards: set[int
 
 
 def _explain_loss(lost_bytes: Bytes, is_backwards: bool) -> str:
-    """Return why bytes are omitted. ``is_backwards``: their batches are valid but out of order."""
+    """Return why bytes are omitted. ``is_backwards``: the bytes contain valid batches that are out of order."""
     if is_backwards:
         return "batches whose offsets are not in ascending order"
     return "zeros that were never overwritten with data" if not lost_bytes.any() else "no batch with a valid CRC"

@@ -1,7 +1,8 @@
 """Draw charts as HTML and SVG without a script: horizontal bars, columns, shares of a whole, sparklines.
 
-A drawing has the width of the page. All text next to it is HTML, so it is readable on a phone and on paper. Colours are
-classes of the style sheet. Each shape has its meaning in its ``title``, which the page's script shows without delay.
+A drawing has the width of the page. All text next to a drawing is HTML, which is readable on a phone and on paper.
+Colours are classes of the style sheet. Each shape has its meaning in its ``title``, which the page's script shows
+without delay.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ class Bar(NamedTuple):
 
 
 class ChartColumn(NamedTuple):
-    """A column. ``tip`` is its full description."""
+    """A column. ``tip`` is the full description of the column."""
 
     parts: Sequence[ChartPart]
     tip: str
 
 
 class ColumnTick(NamedTuple):
-    """A label below the columns. ``at`` is its horizontal position, in numbers of columns. A minor label is hidden on a
-    phone.
+    """A label below the columns. ``at`` is the horizontal position of the label, in numbers of columns. A minor label
+    is hidden on a phone.
     """
 
     position: float
@@ -62,7 +63,9 @@ def draw_legend(entries: Sequence[tuple[str, str]]) -> Markup:
 
 
 def draw_bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) -> Markup:
-    """Return horizontal bars over an axis from zero with the title ``name``. ``binary`` rounds its steps in KiB."""
+    """Return horizontal bars over an axis from zero with the title ``name``. ``binary`` rounds the steps of the axis in
+    KiB.
+    """
     largest = max((sum(part.value for part in row.parts) for row in rows), default=0)
     ticks = choose_axis_ticks(largest, binary=binary)
     end = ticks[-1]

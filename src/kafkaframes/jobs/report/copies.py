@@ -1,6 +1,6 @@
 """Merge the copies of a partition to one log for measuring, and report the decision about each copy.
 
-Copies with another cluster id or topic id are not copies of the same log. They are measured separately.
+Copies with another cluster id or topic id are not copies of the same log. Such copies are measured separately.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CopyReport:
             errors); ``differs`` (another history overrules it, or it is unknown which is right); ``other topic``
             (another topic id), ``other cluster`` or ``unreadable`` (not merged).
         leads: whether the merged log follows this copy's history.
-        start_offset, end_offset: range of its offsets, with an exclusive end; -1 if its headers were not read.
+        start_offset, end_offset: offset range of the copy, with an exclusive end; -1 if the headers were not read.
     """
 
     topic: str
@@ -101,7 +101,8 @@ class MeasuredLog:
 def join_copies(
     directories: Iterable[LogDirectory], topics: Collection[str], options: Mapping[str, Any]
 ) -> list[MeasuredLog]:
-    """Return the logs of each topic partition, sorted by name. If it has several copies, their headers are read.
+    """Return the logs of each topic partition, sorted by name. If a partition has several copies, their headers are
+    read.
 
     ``topics`` are the paths that the caller passed.
     """

@@ -1,16 +1,17 @@
 """Compute histograms of sizes and times and count distinct keys, in one pass and in bounded memory.
 
-Histograms of sizes have fixed bounds. Histograms of times have buckets that become wider with the time range. Both are
-small, and can be pickled and merged. The result does not depend on the distribution of records over processes.
+Histograms of sizes have fixed bounds. Histograms of times have buckets that become wider with the time range.
+Histograms and counters are small, and can be pickled and merged. The result does not depend on the distribution of
+records over processes.
 
-The number of distinct keys is exact up to ``MAX_STORED_HASHES``. Above that, it is estimated from the smallest hashes.
+The number of distinct keys is exact up to ``MAX_STORED_HASHES``. Larger numbers are estimated from the smallest hashes.
 64-bit hashes are evenly distributed, so the largest of the ``MAX_STORED_HASHES`` smallest hashes gives the total number
 (KMV: "k minimum values", as in theta sketches). The standard error is 1 / sqrt(MAX_STORED_HASHES - 2): 0.8 %. Unlike a
 HyperLogLog, small counts are exact, and two counters are merged as sets.
 
 A chart of times (``choose_timeline``) has some dozens of round calendar buckets in UTC, which cover most records. A few
-records with an implausible time (a wrong clock, or 1970 in a test) would move all other records into one bucket. They
-are counted as before or after the timeline and not drawn.
+records with an implausible time (a wrong clock, or 1970 in a test) would move all other records into one bucket. Such
+records are counted as before or after the timeline, and are not drawn.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ MAX_BUCKETS = 2048  # with more buckets, their width increases
 
 
 class TimeHistogram:
-    """A histogram of record timestamps. It stores only buckets with records, at most ``MAX_BUCKETS``.
+    """A histogram of record timestamps. Only buckets with records are stored, at most ``MAX_BUCKETS``.
 
     A record with an implausible time takes one bucket, and the other buckets keep their width.
 
@@ -217,7 +218,7 @@ class TimeHistogram:
         return BUCKET_WIDTHS_MS[self._rung]
 
     def add_timestamps(self, timestamps: Ints) -> None:
-        """Add the timestamps of records, in milliseconds. A negative one counts as missing."""
+        """Add the timestamps of records, in milliseconds. A negative timestamp counts as missing."""
         known_times = timestamps[timestamps >= 0] if timestamps.size and timestamps.min() < 0 else timestamps
         self.without += int(timestamps.size - known_times.size)
         if known_times.size == 0:
@@ -325,7 +326,7 @@ def _count_by_edge(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[i
 def round_calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
     """Return the edges of buckets with round widths between two times, and the width of a bucket in words.
 
-    ``width`` is the precision of the times, in milliseconds. Buckets are not narrower.
+    ``width`` is the precision of the times, in milliseconds. Buckets are at least this wide.
     """
     for step in _TIME_STEPS_MS:
         if step % width == 0 and high // step - low // step < MAX_TIMELINE_COLUMNS:

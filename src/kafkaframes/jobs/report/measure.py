@@ -50,8 +50,9 @@ class DamagedBatch:
     """A damaged batch.
 
     Attributes:
-        declared: number of records in its header; -1 if the header has none.
-        readable: number of records before the damage. If the CRC is wrong, Kafka's consumer returns none of them.
+        declared: number of records that the batch header declares; -1 if it does not declare a number.
+        readable: number of records before the damage. If the CRC is wrong, Kafka's consumer returns none of these
+            records.
     """
 
     file: str
@@ -66,7 +67,9 @@ class DamagedBatch:
 
 @dataclass(slots=True)
 class FormatCounts:
-    """The batches of one format and codec. ``raw_bytes`` is their uncompressed size; control records do not count."""
+    """The batches of one format and codec. ``raw_bytes`` is the uncompressed size of the batches; control records do
+    not count.
+    """
 
     format: str
     codec: str

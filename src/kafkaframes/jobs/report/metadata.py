@@ -110,7 +110,9 @@ _PRODUCER, _EPOCH, _OFFSET, _FIRST, _LAST, _ATTRIBUTES = range(len(TRANSACTION_C
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without a marker. ``since`` is its first batch's timestamp in milliseconds; -1 for none."""
+    """A transaction without a marker. ``since`` is the timestamp of the first batch, in milliseconds; -1 if it has
+    none.
+    """
 
     topic: str
     partition: int
@@ -142,7 +144,7 @@ class TransactionCounts:
 
 
 def measure_transactions(partition: Partition, segments: Iterable[Measured]) -> TransactionCounts:
-    """Return the transactions of a partition. Its segments must be in offset order."""
+    """Return the transactions of a partition. The segments must be in offset order."""
     result, durations = TransactionCounts(), []
     open_transactions: dict[int, OpenTransaction] = {}
     for facts, measured_segment in segments:
@@ -169,8 +171,8 @@ def measure_transactions(partition: Partition, segments: Iterable[Measured]) -> 
 
 
 def _select_turning_points(table: Ints) -> Ints:
-    """Return the batches and markers at which a transaction starts or ends. In large logs, most batches only continue
-    one.
+    """Return the batches and markers at which a transaction starts or ends. In large logs, most batches only continue a
+    transaction.
     """
     order = np.argsort(table[_PRODUCER], kind="stable")
     control = (table[_ATTRIBUTES, order] & CONTROL) != 0

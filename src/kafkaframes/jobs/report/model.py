@@ -1,4 +1,4 @@
-"""The contents of a report as plain values. The page is drawn from them, and ``--json`` prints them.
+"""The contents of a report as plain values. The page is drawn from these values, and ``--json`` prints them.
 
 Sizes are in bytes, and times in milliseconds since 1970 (-1 for none). End offsets are exclusive. If a partition has
 several copies, its numbers are those of the merged log, and only ``disk_bytes`` includes all copies.
@@ -82,7 +82,7 @@ class KeyReport:
 
 @dataclass(slots=True)
 class TransactionReport:
-    """Transactions by outcome. Each counts once in each of its partitions."""
+    """Transactions by outcome. A transaction counts once in each of its partitions."""
 
     committed: int = 0
     aborted: int = 0

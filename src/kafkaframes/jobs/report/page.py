@@ -1,4 +1,4 @@
-"""Draw a report as one HTML page without network access. It is readable without its script, and reproducible."""
+"""Draw a report as one HTML page without network access. The page is readable without its script, and reproducible."""
 
 from __future__ import annotations
 

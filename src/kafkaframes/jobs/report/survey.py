@@ -287,7 +287,7 @@ def make_report(
 def _survey_segments(directories: list[LogDirectory], measured_logs: list[MeasuredLog], run: Runner) -> SurveyResult:
     """Verify all segments, in the order of ``verify``, and measure each log once.
 
-    A log with one copy is measured in the same pass. Merged logs are measured after it, because their data is in
+    A log with one copy is measured in the same pass. Merged logs are measured after this pass, because their data is in
     several copies.
     """
     survey = SurveyResult()

@@ -141,7 +141,7 @@ def make_number_column(
 def make_table(
     rows: Sequence[Any], fields: Sequence[TableColumn], *, name: str, searchable: bool = False, is_stacked: bool = False
 ) -> Markup:
-    """Return a table. ``name`` describes it to screen readers.
+    """Return a table. ``name`` describes the table to screen readers.
 
     If ``searchable``, a search field filters by the first column. If ``is_stacked``, a phone shows each row as a
     paragraph.
@@ -206,7 +206,8 @@ def build_html_page(
         tiles: figures at the top, each with a name, an explanation, and ``good``, ``warn``, ``bad`` or "".
         version: the kafkaframes version that creates the page.
         sections: links to cards, by their ids.
-        data: data that the reader can save as JSON. Without it the page has no script, so tables cannot be sorted.
+        data: data that the reader can save as JSON. Without ``data``, the page has no script, so tables cannot be
+            sorted.
     """
     head = make_tag("div", (_make_tile(*tile) for tile in tiles), class_="tiles")
     lines = make_tag(

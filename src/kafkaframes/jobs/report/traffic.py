@@ -143,7 +143,7 @@ def make_traffic_report(
     Args:
         ports: ports on which the captured brokers listen; empty to recognize brokers by their traffic.
         target: release for the audit of the clients.
-        specs: user-defined message specs. The catalog's are used for all other messages.
+        specs: user-defined message specs. All other messages have the specs of the catalog.
 
     Raises:
         DecodeError: the only file is neither a capture nor a request log.

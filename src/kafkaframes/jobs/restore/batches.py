@@ -130,7 +130,8 @@ class BatchRewriter:
         """Yield the bytes to write for a run of batches.
 
         Raises:
-            LogDirError: a batch that must be rebuilt cannot be decoded. Its position is relative to ``data``.
+            LogDirError: a batch that must be rebuilt cannot be decoded. The position in the error is relative to
+                ``data``.
         """
         self._resolve_times(data, batches)
         self.seen_end = int(batches.column("last_offset")[-1]) + 1
@@ -239,7 +240,7 @@ class BatchRewriter:
     def _build_batch(
         self, batches: BatchHeaders, row: int, opened_batch: DecodedRows, *, base_offset: int | None = None
     ) -> bytes:
-        """Build a batch of the selected records. ``base_offset`` is that of the source if offsets are kept."""
+        """Build a batch of the selected records. If offsets are kept, ``base_offset`` is that of the source batch."""
         return build_part(
             batches,
             row,

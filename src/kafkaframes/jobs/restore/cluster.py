@@ -1,8 +1,8 @@
 """Write the files of a log directory outside its partitions, as after a clean shutdown of a broker.
 
-These are ``meta.properties``, the offset checkpoints and the clean shutdown file. If the clean shutdown file exists, a
-broker trusts the indexes and snapshots of segments. A new single node also gets ``bootstrap.checkpoint``, from which a
-KRaft controller with an empty metadata log reads its first records (KIP-778).
+The files are ``meta.properties``, the offset checkpoints and the clean shutdown file. If the clean shutdown file
+exists, a broker trusts the indexes and snapshots of segments. A new single node also gets ``bootstrap.checkpoint``,
+from which a KRaft controller with an empty metadata log reads its first records (KIP-778).
 
 ``kafka-storage format`` writes only feature levels to this file. A controller appends all its records, so it can also
 register topics with their ids, leader epochs and settings. The broker then recognizes the partition directories as
@@ -71,9 +71,9 @@ class DirectoryNode:
 def list_partition_numbers(existing_numbers: Collection[int], *, count: int = 0) -> Sequence[int]:
     """Return the partition numbers of a topic to register with the controller.
 
-    Kafka numbers partitions from 0 without gaps, and producers rely on it. The missing partitions are therefore
-    registered too, and the broker creates empty logs for them. If Kafka could not create this many partitions in one
-    request, only the partitions with a log are registered.
+    Kafka numbers partitions from 0 without gaps, and producers rely on this numbering. The missing partitions are
+    therefore registered too, and the broker creates empty logs for them. If Kafka could not create this many partitions
+    in one request, only the partitions with a log are registered.
 
     >>> list_partition_numbers({0, 2}), list_partition_numbers({0, 2**31 - 1})
     (range(0, 3), [0, 2147483647])
@@ -112,7 +112,8 @@ def build_bootstrap_checkpoint(
     Args:
         topics: topics to register. Each partition has one replica, on this node, and no leader until the broker
             registers.
-        node: the node. Its release, which determines the feature levels, is one of ``FEATURE_LEVELS_BY_RELEASE``.
+        node: the node. The node's release, which determines the feature levels, is one of
+            ``FEATURE_LEVELS_BY_RELEASE``.
         now_ms: timestamp of the records, in milliseconds.
         next_producer_id: first producer id that the controller assigns, greater than all in the logs; 0 writes none.
 

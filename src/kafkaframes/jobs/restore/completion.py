@@ -156,7 +156,7 @@ class DirectoryCompleter:
         return configs
 
     def _build_topic_configs(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
-        """Return the settings of a restored topic. ``source`` has those in the source."""
+        """Return the settings of a restored topic. ``source`` has the topic's settings in the source."""
         configs = dict(source.configs) if source is not None else {}
         configs |= {
             name: str(minimum) for name, minimum in _MIN_CONFIG_VALUES.items() if _is_below(configs.get(name), minimum)
@@ -175,7 +175,7 @@ def check_topic_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
     """Check that each partition has the id of its topic, because a broker does not use other partitions.
 
     Raises:
-        LogDirError: a partition has another id or none.
+        LogDirError: a partition has another topic id, or no topic id.
     """
     (log_directory,) = discover(str(directory))
     for partition in log_directory.partitions:

@@ -6,8 +6,8 @@ restored are omitted and counted. Members and subscriptions are not restored. Ea
 generation.
 
 A coordinator expires the offsets of a group that has been empty for ``offsets.retention.minutes``. In a group without a
-protocol, it expires each offset that was committed before this period. Groups and commits therefore get the time of the
-restore, unless the settings keep the original times.
+protocol, the coordinator expires each offset that was committed before this period. Groups and commits therefore get
+the time of the restore, unless the settings keep the original times.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _read_records(directory: LogDirectory, partition: Partition) -> Iterator[_Re
 
 
 def _order_records(content: DecodedBatches, pending_records: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
-    """Yield (offset, key, value) of keyed records from ``start`` on; those of a transaction when it commits."""
+    """Yield (offset, key, value) of keyed records from ``start`` on. Records of a transaction follow at its commit."""
     producers = content.batches.column("producer_id").tolist()
     control, transactional = content.batches.is_control.tolist(), content.batches.is_transactional.tolist()
     for batch, offset, key, value in _iterate_rows(content):
@@ -206,7 +206,7 @@ def translate_commits(
     Args:
         groups: consumer groups and their committed offsets in the sources.
         translate: translates a source partition and offset; returns None if the partition is not restored.
-        now_ms: time of the restore. Commits that expired before it are omitted; the other commits get this time.
+        now_ms: time of the restore. Commits that expired before this time are omitted; the other commits get this time.
         keep_times: whether commits keep their own times instead of ``now_ms``.
         keep_epochs: whether the restored batches have the source's leader epochs.
     """

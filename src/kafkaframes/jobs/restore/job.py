@@ -1,8 +1,9 @@
-"""Restore logs to a new directory, which appears only after it is complete.
+"""Restore logs to a new directory, which gets its name only when it is complete.
 
 Each partition is a task, which runs in this process, in a pool of processes or on Spark, with equal results. Then the
 committed offsets are written, and the files that a broker needs to open the directory (``cluster.py``). The report is
-stored in the directory as ``_SUCCESS``, which brokers ignore. If the same job runs again, it returns this report.
+stored in the directory as ``_SUCCESS``, which brokers ignore. If the same job runs again, the stored report is
+returned.
 """
 
 from __future__ import annotations
@@ -102,13 +103,14 @@ def restore_segments(
     """Restore segments into ``destination``, a directory that does not exist yet.
 
     Args:
-        sources: local paths or URLs of log directories, partitions or segments. They are not modified.
+        sources: local paths or URLs of log directories, partitions or segments. The sources are not modified.
         destination: output directory.
         settings: what is restored, and how.
         now_ms: current time, in milliseconds.
         new_id: returns a new id (22 characters of URL-safe base64).
         run: function that runs the tasks and returns their results in order.
-        dry_run: only report what would be done. It reads committed offsets and directory listings, but no segments.
+        dry_run: only report what would be done. A dry run reads committed offsets and directory listings, but no
+            segments.
         storage: options of the sources' stores, and ``key_files`` of encrypted tiered segments.
 
     Raises:

@@ -239,7 +239,7 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
     of doubles) would silently go to another partition, or be lost.
 
     Raises:
-        OptionError: a column is missing or has the wrong type. The message names it.
+        OptionError: a column is missing or has the wrong type. The message names the column.
     """
     column_names = set(schema.names)
     missing_columns = [name for name in ("topic", "partition", "value") if name not in column_names]

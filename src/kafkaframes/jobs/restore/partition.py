@@ -1,7 +1,8 @@
 """Restore one partition from segments or from Arrow rows: the task of a worker, and its report.
 
 ``RowsWriter`` builds batches from rows, which must be in offset order. Offsets are kept, including gaps, or assigned.
-These batches have no transactions and no producer. Their leader epoch is 0 unless the settings specify one.
+These batches have no transactions and no producer. The leader epoch of these batches is 0 unless the settings specify
+one.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class RestoredPartition(JsonDataclass):
         open_transactions: producer ids of transactions without a marker at the log end.
         aborted: number of open transactions that the restore aborted with a marker.
         committed_offsets: pairs of a committed source offset and its new offset.
-        records_read, records_written: number of records of the source and of the new log. Added markers are only
-            counted in ``aborted``.
+        records_read, records_written: number of records of the source and of the new log. Added markers are counted in
+            ``aborted`` only.
         records_left_out: number of records that were read and not written, by reason.
     """
 

@@ -63,7 +63,7 @@ class Limits(NamedTuple):
 
     Attributes:
         first_offset, end_offset: offsets of the source.
-        start_time, end_time: times in milliseconds since 1970; the first record that reaches a time is meant.
+        start_time, end_time: times in milliseconds since 1970. A time stands for the first record that reaches it.
     """
 
     first_offset: int | None = None
@@ -87,7 +87,7 @@ def _resolve_bound(setting: str, limit: Bound, name: Name) -> tuple[int | None, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreSettings(RangeSettings):
-    """Settings of ``restore_log``. They are picklable, because they are sent to worker processes.
+    """Settings of ``restore_log``. The settings are picklable, because they are sent to worker processes.
 
     ``record_format``, ``codec``, ``level`` and ``batch_bytes`` apply to batches that are built from rows (Parquet,
     DataFrames).

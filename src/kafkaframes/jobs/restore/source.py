@@ -5,7 +5,7 @@ preallocated file) is not damage, because a broker's recovery truncates it. Any 
 unless damage is skipped.
 
 Topic settings and partition counts are read from the source's ``__cluster_metadata`` (KRaft): the latest snapshot, and
-the log after it. Sources without them, such as those from ZooKeeper clusters, have no topic metadata.
+the log after it. Sources without this log, such as those from ZooKeeper clusters, have no topic metadata.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SegmentPart:
 
 
 class LostBytes(NamedTuple):
-    """Lost bytes of a source. ``is_tail``: whether a broker's recovery would truncate them too."""
+    """Lost bytes of a source. ``is_tail``: whether a broker's recovery would also truncate these bytes."""
 
     file: str
     start: int

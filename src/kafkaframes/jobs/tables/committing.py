@@ -4,16 +4,18 @@ Each run holds a lock on a file ``_kafkaframes/runs/RUN.json`` while it writes a
 releases the lock when the process ends. A run whose file is not locked is dead. Its data files (their names end with
 the run's name) are removed if the table's history shows that the run never committed them, and reported otherwise. Some
 network file systems do not show locks of other machines, so a run of another machine is considered dead only after a
-week. Object stores have no locks. There, Delta's VACUUM or Iceberg's ``remove_orphan_files`` removes such files.
+week. Object stores have no locks. In an object store, Delta's VACUUM or Iceberg's ``remove_orphan_files`` removes such
+files.
 
 A commit that conflicts with another writer is retried. A commit with an unknown outcome is never retried.
 
 A table of the latest records gets one row for each key and commit. In a partition, the record with the largest offset
 is the latest. If a key is in several partitions, because partitions were added to the topic, the timestamp decides.
 
-The dead-letter table has the unmodified records that could not be converted to rows, and the reasons. It is created
-with the first of them. Like any table it has end offsets. It is committed before the table. If a run is killed between
-both commits, the next run reads these records again and omits those below the end offsets of the dead-letter table.
+The dead-letter table has the unmodified records that could not be converted to rows, and the reasons. The dead-letter
+table is created with the first of these records. Like any table it has end offsets. The dead-letter table is committed
+before the table. If a run is killed between both commits, the next run reads these records again and omits those below
+the end offsets of the dead-letter table.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class OrphanFiles:
 
 @contextmanager
 def hold_run_lock(root: str, run: str, *, since: int | None) -> Iterator[None]:
-    """Hold a run's lock. Its file is removed if the run ends normally. ``since`` is the previous table version."""
+    """Hold a run's lock. The lock file is removed if the run ends normally. ``since`` is the previous table version."""
     if "://" in root:
         yield
         return
@@ -162,7 +164,7 @@ class TableCommitter:
         commits: number of commits of this run.
 
     Args:
-        settings: selection of the table's records (``state.table_settings``).
+        settings: selection of the table's records (``state.make_stored_settings``).
     """
 
     def __init__(self, table: Table, settings: Mapping[str, Any]) -> None:

@@ -1,9 +1,10 @@
 """The columns of a table, the rules for changing them, and the conversion of records to rows. No I/O.
 
-* If a later run has a new column, or a new field in a nested column, the table gets it. It is null in existing rows.
+* If a later run has a new column, or a new field in a nested column, the table gets it. The new column is null in
+  existing rows.
 * A number type can be widened if the table format supports it. Any other type change of a column is rejected. A run is
   also rejected if the table has lost one of its columns, or has a column of ours that the run does not write.
-* A column that another program added is kept. It must be nullable, and is null in new rows.
+* A column that another program added is kept. A column of another program must be nullable, and is null in new rows.
 * A table is always partitioned by topic and partition.
 
 Rows have raw or decoded values. A table has all records, or the latest record of each key.
@@ -201,7 +202,7 @@ def check_partitioning(existing_columns: tuple[str, ...], *, where: str) -> None
     """Check that a table is partitioned by topic and partition.
 
     Raises:
-        OptionError: it is partitioned differently.
+        OptionError: the table is partitioned differently.
     """
     if existing_columns != PARTITION_COLUMNS:
         column_list = ", ".join(existing_columns) or "nothing"

@@ -86,7 +86,9 @@ class DataFileJob:
         return self.tasks[0].topic, self.tasks[0].partition
 
     def make_path(self, directory: str) -> str:
-        """Return a unique path for an attempt's file. Its name starts with the first offset that the file may have."""
+        """Return a unique path for an attempt's file. The file name starts with the first offset that the file may
+        have.
+        """
         first = max(self.tasks[0].base_offset, self.tasks[0].first_offset or 0)
         return join(directory, f"{first:020}-{uuid.uuid4().hex[:8]}-{self.run}.parquet")
 
@@ -97,7 +99,7 @@ class DataFile:
 
     Attributes:
         path: path of the file; empty if no record was selected and no file was written.
-        results: one result for each segment that was read. Only the last one can be a failure.
+        results: one result for each segment that was read. Only the last result can be a failure.
         end_offset: offset after the last batch that was read; None if no batch was read.
         size_bytes, records: size of the file and number of its records.
         bounds: smallest value, largest value and null count of each column of ``BOUNDED_COLUMNS`` (timestamps in

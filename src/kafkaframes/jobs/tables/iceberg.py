@@ -3,12 +3,12 @@
 The table's metadata stores:
 
 * the end offsets, in the summary of the snapshot that added the records (``kafkaframes``, ``Commit.note`` as JSON).
-  Snapshots of other writers (compaction) do not have them, so the newest ancestor with a note is used. If snapshots
-  have expired, the table property ``kafkaframes.last`` is used, which the same commit sets.
+  Snapshots of other writers (compaction) do not have end offsets, so the newest ancestor with a note is used. If
+  snapshots have expired, the table property ``kafkaframes.last`` is used, which the same commit sets.
 * the selection of records, in the table property ``kafkaframes.settings``.
 
-Tasks write data files, and a commit adds them unchanged (``iceberg_files``). They have no field ids, so the table has a
-name mapping. A commit reads their footers, which requires partition values as columns.
+Tasks write data files, and a commit adds them unchanged (``iceberg_files``). Data files have no field ids, so the table
+has a name mapping. A commit reads their footers, which requires partition values as columns.
 
 pyiceberg 0.12 retries a commit on top of the new state if another writer was faster, which would add the same offsets
 twice. Its retries are therefore set to zero in the copy of the metadata from which a commit is built.

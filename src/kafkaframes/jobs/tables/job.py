@@ -1,6 +1,6 @@
 """A table of logs or live topics, ready to be filled once or continuously.
 
-``table_log``, ``table_topics`` and the command share it.
+``table_log``, ``table_topics`` and the command share this code.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def plan_topic_table(
     """Plan a table of live topics. Other arguments and exceptions are those of ``plan_log_table``.
 
     Args:
-        connect: returns the options of the read. It is called after the settings were checked.
+        connect: returns the options for reading the topics. The function is called after the settings were checked.
     """
     values = values or read_value_settings(topics, settings)
     values.check_early()

@@ -1,4 +1,4 @@
-"""Plan a table of logs: find the offsets that the table does not have yet, and check that both match.
+"""Plan a table of logs: find the offsets that the table does not have yet, and check that the log matches the table.
 
 A log is resolved as for a read (``resolve``): all segments, end offsets by isolation level, slices at batch boundaries.
 """

@@ -4,7 +4,8 @@ A run works in *waves* of at most ``COMMIT_LOG_BYTES`` of log, and each wave has
 permanent, and the next run continues after it. In each wave
 
 1. processes or Spark write the new offsets to data files that no reader sees;
-2. one commit makes the files visible and stores the new end offsets. It fails if the table's end offsets have changed.
+2. one commit makes the files visible and stores the new end offsets. The commit fails if the table's end offsets have
+   changed.
 
 If a segment cannot be read, the wave omits the later segments of its partition. The table therefore never has a gap
 that the user did not accept.
@@ -54,7 +55,7 @@ class TableRun:
 
     Args:
         settings: settings of the data files. ``to`` is the destination's name in messages.
-        content_settings: selection of the table's records (``state.table_settings``).
+        content_settings: selection of the table's records (``state.make_stored_settings``).
         run: function that runs the tasks and returns their results in order.
         dead_letters: table for records that cannot be converted to rows; None makes them an error.
         commit_bytes: largest number of log bytes in a commit. A segment is not split, even if it is larger.

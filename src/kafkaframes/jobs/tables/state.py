@@ -73,7 +73,7 @@ def make_state_from_note(
 
 
 def parse_fingerprints(note: Mapping[str, Any]) -> dict[TopicPartition, tuple[Fingerprint, ...]]:
-    """Return the fingerprints in a commit's note. Invalid ones are omitted."""
+    """Return the fingerprints in a commit's note. Invalid fingerprints are omitted."""
     result = {}
     for topic, partitions in _items_of(note.get("lastRecords")):
         for partition, rows in _items_of(partitions):
@@ -119,7 +119,7 @@ class TableCommit:
         """Return the information about the commit for people and programs, as a JSON object.
 
         Args:
-            state: state of the table before the commit. Its other topic partitions are part of the note.
+            state: state of the table before the commit. The other topic partitions in this state are part of the note.
         """
         added_ranges = {name: [self.before[name] or 0, end] for name, end in self.after.items()}
         ends, topic_ids, fingerprints = dict(self.after), dict(self.topic_ids), dict(self.fingerprints)
@@ -149,7 +149,9 @@ class CommitConflictError(Exception):
 
 
 def make_stored_settings(settings: ExportTaskSettings, *, isolation: str) -> dict[str, Any]:
-    """Return the selection of a table's records as JSON values. It must be the same in every run into the table."""
+    """Return the selection of a table's records as JSON values. The selection must be the same in every run into the
+    table.
+    """
     keep_settings = settings.stored_fingerprint()["keep"]
     return {"isolation": isolation, **{name: value for name, value in keep_settings.items() if value is not None}}
 
@@ -201,13 +203,13 @@ class Table(Protocol):
 
     @property
     def known_root(self) -> str | None:
-        """The same as ``root``; None if the table would have to be created to determine it."""
+        """The table's root; None if the table would have to be created to determine it."""
 
     def read_state(self) -> TableState | None:
         """Return the current state of the table, or None if the table does not exist.
 
         Raises:
-            OptionError: another program created the table, or it cannot be read.
+            OptionError: another program created the table, or the table cannot be read.
         """
 
     def check_columns(self, columns: pa.Schema) -> None:

@@ -39,7 +39,7 @@ def open_table(
 
     Args:
         form: ``delta``, ``iceberg``, or ``parquet`` for plain files.
-        to: location. It may be empty for Iceberg if a catalog is given.
+        to: location. ``to`` may be empty for Iceberg if a catalog is given.
         catalog: for Iceberg: name of a catalog in pyiceberg's configuration.
         name: for Iceberg: NAMESPACE.NAME of the table.
         is_of_dead_letters: for Iceberg: whether to return the dead-letter table of that table.
@@ -180,7 +180,8 @@ class ValueSettings:
             DecodingOptions(settings.decoding_mode, self.schema, self.by_id, message=settings.message or "").decoder()
 
     def choose_content(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> TableContent:
-        """Return the kind of rows. If necessary, fetch the schema from a registry or infer it from values.
+        """Return the content of the table: how values are decoded, and whether it has one row per key. If necessary,
+        fetch the schema from a registry or infer it from values.
 
         Raises:
             OptionError: no schema is available, or the schema does not match the table.

@@ -270,7 +270,7 @@ def _check_epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[F
     """Check that leader epochs never decrease, and that the checkpoint has the start offset of each.
 
     A broker with message format 0 or 1 clears its checkpoint. After an upgrade, the checkpoint therefore starts later
-    than the batches. It does not have epochs that ended below the log start offset.
+    than the batches. The checkpoint does not have epochs that ended below the log start offset.
     """
     starts = {entry.leader_epoch: entry.start_offset for entry in partition.leader_epochs or ()}
     first_kept = partition.log_start_offset
@@ -470,7 +470,7 @@ def find_foreign_files(directory: LogDirectory) -> Iterator[Finding]:
     """Yield a finding for each entry of a log directory and its partitions that no broker creates.
 
     A broker does not start if a directory is not named like a partition (``LogManager.loadLogs``,
-    ``UnifiedLog.parseTopicPartitionName``). It ignores unknown files.
+    ``UnifiedLog.parseTopicPartitionName``). A broker ignores unknown files.
     """
     if directory.meta is not None:
         yield from _find_foreign_entries(directory)

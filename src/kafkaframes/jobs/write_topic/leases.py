@@ -226,7 +226,7 @@ class LeaseConnection:
         self._ask_server({"end": True})
 
     def close(self) -> None:
-        """Close the connection. If ``end`` was not called before, the server counts the task as lost."""
+        """Close the connection. If ``report_end`` was not called before, the server counts the task as lost."""
         self._connection.close()
 
     def _ask_server(self, counts: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Read and check the markers that a sink writes for each micro-batch in the compacted topic ``MARKER_TOPIC``.
 
-A marker is a record whose key is the sink's transactional id. It is written in the same transaction as the rows. Its
-value is a JSON object with the fields of ``StreamBatch.as_json`` (``jobs/micro_batch.py``) and these: ``queryId``;
-``openMs``, for how long the transaction was open, in milliseconds; and ``topicId``, which changes if the topic is
-deleted and created again. Version 0.1.0 wrote only ``batchId`` and ``openMs``.
+A marker is a record whose key is the sink's transactional id. The marker is written in the same transaction as the
+rows. Its value is a JSON object with the fields of ``StreamBatch.as_json`` (``jobs/micro_batch.py``) and these:
+``queryId``; ``openMs``, for how long the transaction was open, in milliseconds; and ``topicId``, which changes if the
+topic is deleted and created again. Version 0.1.0 wrote only ``batchId`` and ``openMs``.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def is_written(mark: StreamBatch, batch: StreamBatch, transactional_id: str) -> 
     """Return whether a micro-batch is the one that the newest marker describes.
 
     Raises:
-        KafkaframesError: the micro-batch neither equals nor follows the marked one. The message has the remedies.
+        KafkaframesError: the micro-batch neither equals nor follows the one in the marker. The message has the
+            remedies.
     """
     reason = explain_conflict(mark, batch)
     if reason is None:

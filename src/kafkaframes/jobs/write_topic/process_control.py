@@ -9,7 +9,8 @@ Therefore the first ``streamWriter()`` starts one (``transaction_process.py``), 
 * The Spark process that sent the last announcement has ended.
 * It was idle for a minute.
 * Its socket was removed.
-* The query was started with other options. It ends before its successor starts, because both may use the same port.
+* The query was started with other options. The process ends before its successor starts, because both may use the same
+  port.
 
 Requests and answers:
 
@@ -23,7 +24,8 @@ records]]}``
 any                                                             ``{"failed": reason}``
 =============================================================== ======================================================
 
-An *attempt* is one try to write a micro-batch. Its name is chosen before the micro-batch's number is known.
+An *attempt* is one try to write a micro-batch. The name of an attempt is chosen before the micro-batch's number is
+known.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _SOCKET_PURPOSE: Final = "holds this sink's transactions"
 
 @dataclass(frozen=True, slots=True)
 class TransactionProcess:
-    """A client of the process that holds a sink's transactions. It must run on the same machine.
+    """A client of the process that holds a sink's transactions. The process must run on the same machine.
 
     Attributes:
         checkpoint: path of the stream's checkpoint.

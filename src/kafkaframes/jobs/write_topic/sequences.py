@@ -2,10 +2,10 @@
 
 In each partition the sequences of a producer must be consecutive. A broker treats a batch with sequences that it has
 already appended as a duplicate, and discards its records with success. Therefore a task gets a **lease** of a partition
-before it sends. The lease is exclusive, and starts at the first unused sequence. It ends when the task reports that all
-its records were acknowledged. Then another task can get a lease of the partition.
+before it sends. The lease is exclusive, and starts at the first unused sequence. A lease ends when the task reports
+that all its records were acknowledged. Then another task can get a lease of the partition.
 
-``LeaseLedger`` detects the cases in which the driver must not commit. It does no I/O. These are the cases:
+``LeaseLedger`` detects the cases in which the driver must not commit. The ledger does no I/O. These are the cases:
 
 * A task is repeated: Spark retries it, runs a speculative copy of it, or runs its stage again. Its first attempt may
   have written rows, and the second would write them again.

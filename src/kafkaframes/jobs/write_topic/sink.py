@@ -3,13 +3,13 @@
 1. ``InitProducerId`` with a transactional id that contains the query's id returns the producer id and a new epoch. It
    fences an earlier writer of this query and aborts its open transaction.
 2. The newest marker of this sink is read from the compacted topic ``MARKER_TOPIC`` (``markers.py``). If it describes
-   this batch and has the same offsets as the checkpoint, the batch was committed before the query could note it.
-   It is not written again. If the batch does not fit the marker, the checkpoint has changed, which is an error. A sink
-   that committed the previous batch itself and got the next epoch has the marker already, because no other writer can
-   have committed in the meantime.
+   this batch and has the same offsets as the checkpoint, the batch was committed before the query could note it. It is
+   not written again. If the batch does not fit the marker, the checkpoint has changed, which is an error. A sink that
+   committed the previous batch itself and got the next epoch has the marker already, because no other writer can have
+   committed in the meantime.
 3. The rows are sent. Several tasks can share the transaction (``sequences.py``).
-4. The marker is written in the same transaction, which is then committed. Rows and marker are committed together or
-   not at all.
+4. The marker is written in the same transaction, which is then committed. Rows and marker are committed together or not
+   at all.
 
 A failed batch is aborted as in step 1: ``InitProducerId`` aborts it with a newer epoch. Brokers then reject the records
 of lost tasks, which therefore cannot become part of a later transaction.
@@ -91,7 +91,7 @@ Send = Callable[[Producer], SentRecords]  # sends the rows of a batch in the pro
 
 
 def make_transactional_id(options: TopicWriteOptions, query_id: str) -> str:
-    """Return the transactional id of a query's sink. It is also the key of the sink's markers."""
+    """Return the transactional id of a query's sink. The id is also the key of the sink's markers."""
     return f"kafkaframes-{query_id}-{options.sink}"
 
 

@@ -214,7 +214,7 @@ class AttemptRunner:
         """Commit an attempt.
 
         Raises:
-            KafkaframesError: it is not the current attempt, or the commit failed.
+            KafkaframesError: the attempt is not the current one, or the commit failed.
         """
         with self._lock:
             attempt = self._attempt

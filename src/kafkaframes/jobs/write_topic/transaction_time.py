@@ -40,7 +40,8 @@ class TransactionTimeouts:
     """The time-outs of a query's successive transactions."""
 
     def __init__(self, *, chosen_ms: int | None = None, limit_ms: int | None = None) -> None:
-        """Initialize with the time-out of the options and the brokers' limit. None means not set or unknown.
+        """Initialize with the time-out of the options and the brokers' limit. None means that the option is not set, or
+        that the limit is unknown.
 
         Raises:
             OptionError: the time-out exceeds the limit.
@@ -104,7 +105,7 @@ class TransactionTimeouts:
         )
 
     def explain_timeout(self, took_ms: float) -> str | None:
-        """Return the reason of a batch's failure if its transaction has exceeded the time-out, else None."""
+        """Return why a batch failed if its transaction has exceeded the time-out, else None."""
         if took_ms <= self.timeout_ms:
             return None
         return (

@@ -125,7 +125,7 @@ class RunCommitter:
 
         Raises:
             LogDirError: another job or a broker is using the directory, it has changed since the write began, or a file
-                cannot be written. The log is unchanged then.
+                cannot be written. In these cases, the log is unchanged.
         """
         top = Path(self.target.path)
         with atomic.hold_lock(top):
@@ -178,7 +178,7 @@ class RunCommitter:
     def _write_directory(
         self, directory: Path, runs: Sequence[WrittenRun], *, marks: Path
     ) -> dict[TopicPartition, WrittenPartition]:
-        """Write a whole log directory. ``marks`` is the directory that it replaces."""
+        """Write a whole log directory. ``marks`` is the directory that the new one replaces."""
         tasks = list(self._make_tasks(directory, runs, {}, {}))
         written_partitions = self._write_partitions(tasks)
         ends = {
@@ -284,7 +284,7 @@ class RunCommitter:
         """Yield the metadata records that register new partitions, for a directory on which no node has started yet.
 
         Raises:
-            LogDirError: a node has started on it, and would treat the new directories as stray.
+            LogDirError: a node has started on the directory, and would treat the new partitions as stray.
         """
         new_tasks = [task for task in tasks if task.partition not in existing_partitions]
         if not new_tasks or (log.bootstrap is None and not _has_metadata(log)):
@@ -338,7 +338,7 @@ def _continue_partition(task: PartitionTask, partition: Partition, now_ms: int) 
 def _make_layouts(
     partitions: Iterable[tuple[TopicPartition, str | None, tuple[EpochStart, ...]]],
 ) -> list[TopicLayout]:
-    """Return the topics to register with a controller. Their retention is unlimited."""
+    """Return the topics to register with a controller. The retention of these topics is unlimited."""
     ids: dict[str, str] = {}
     latest: dict[TopicPartition, int] = {}
     for partition, topic_id, epochs in sorted(partitions, key=lambda row: row[0]):

@@ -22,7 +22,7 @@ def read_marks(top: Path) -> dict[str, StreamBatch]:
     """Return the newest micro-batch that each query has committed to a log directory.
 
     Raises:
-        LogDirError: the file is damaged. It is not ignored, because rows could be lost or duplicated.
+        LogDirError: the file is damaged. A damaged file is not ignored, because rows could be lost or duplicated.
     """
     path = top / STREAM_MARKS_FILE
     try:
@@ -64,7 +64,7 @@ def _explain_rejection(mark: StreamBatch, batch: StreamBatch, reason: str) -> st
 
 
 def build_mark_files(top: Path, batch: StreamBatch | None) -> Iterator[tuple[str, bytes]]:
-    """Yield the file with ``batch`` added. It keeps the micro-batches of other queries."""
+    """Yield the file with ``batch`` added. The new file keeps the micro-batches of other queries."""
     marks = read_marks(top)
     if batch is not None:
         marks[batch.query_id] = batch

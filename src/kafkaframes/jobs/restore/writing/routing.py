@@ -1,9 +1,9 @@
 """The settings of a write, common to all workers and the commit, and the assignment of rows to topic partitions.
 
-A row's ``partition`` has precedence. Otherwise its key determines the partition, as in Kafka's default partitioner
+A row's ``partition`` has precedence. If it is null, the key determines the partition, as in Kafka's default partitioner
 (murmur2, sign bit cleared, modulo). Rows without partition and key go to one partition until it has about a batch of
-them, and then to the next one. This is like KIP-480 and KIP-794, but in a fixed order, so that a repeated task writes
-the same rows to the same partitions.
+them, and then to the next one. The assignment is like that of KIP-480 and KIP-794, but in a fixed order, so that a
+repeated task writes the same rows to the same partitions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class WriteSettings:
 
     Attributes:
         now_ms: current time, in milliseconds, which is the timestamp of rows without one.
-        topic: topic of all rows; it overrides their column.
+        topic: topic of all rows, which overrides the column ``topic``.
         partitions: number of partitions of existing topics and of topics with a specified number.
         num_partitions: number of partitions of other topics; ``None``: one, or as many as the rows' partition numbers
             require.

@@ -1,13 +1,13 @@
 """Write the rows of a task to runs. A run is a file of one topic partition's batches, with offsets from 0.
 
 A run has the order of the task's rows. Batches are complete, with compression and CRC. The commit only changes header
-fields outside both. Memory is limited to ``MAX_PENDING_BYTES`` of rows and the batches built from them, for any number
-of partitions. With very many partitions, batches are therefore smaller than requested.
+fields that neither compression nor CRC cover. Memory is limited to ``MAX_PENDING_BYTES`` of rows and the batches built
+from them, for any number of partitions. With very many partitions, batches are therefore smaller than requested.
 
-The commit joins the runs of a topic partition to segments. It assigns offsets in place, without recompression (KIP-31):
-in a batch of format 2, and in a message or wrapper of format 1, only the first eight bytes and the leader epoch change,
-which the CRC does not cover. A compressed set of format 0 contains its offsets, so tasks do not compress it. The commit
-does.
+The commit joins the runs of a topic partition to segments. The commit assigns offsets in place, without recompression
+(KIP-31): in a batch of format 2, and in a message or wrapper of format 1, only the first eight bytes and the leader
+epoch change, which the CRC does not cover. A compressed set of format 0 contains its offsets, so tasks do not compress
+it. The commit does.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RunWriter:
     """Writes the runs of one task to a directory of its own."""
 
     def __init__(self, directory: Path, settings: WriteSettings, *, task: int) -> None:
-        """``directory`` must be empty. The caller removes it if the task fails."""
+        """``directory`` must be empty. The caller removes the directory if the task fails."""
         self._directory = directory
         self._settings = settings
         self._task = task
@@ -89,7 +89,7 @@ class RunWriter:
         """Write the pending rows, and return all runs.
 
         Raises:
-            EncodeError, LogDirError: as ``add``.
+            EncodeError, LogDirError: as in ``add_rows``.
         """
         self._flush_rows()
         return [run for _, run in sorted(self._runs.items())]
