@@ -227,7 +227,7 @@ def test_a_time_in_seconds_causes_a_warning(log, caplog):
     kafkaframes.scan_log(log).where(timestamp=(1_700_000_000, None))
     assert caplog.messages == [
         "the time 1700000000 is 1970-01-20T16:13:20.000Z, because integers are milliseconds since 1970; for seconds, "
-        "use 1700000000000 or a datetime"
+        "use 1700000000000 or a date"
     ]
     caplog.clear()
     now = dt.datetime(2026, 11, 28, tzinfo=dt.UTC)

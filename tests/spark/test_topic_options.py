@@ -69,6 +69,14 @@ def test_logins_in_the_form_of_java_clients_are_accepted_by_reads_and_writes():
         ),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets sets the start"),
         ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
+        # gettyimages/docker-spark#70: partition.assignment.strategy without a prefix had no effect in Spark's connector
+        (
+            {"partition.assignment.strategy": "range"},
+            r"unknown option partition.assignment.strategy: did you mean kafka.partition.assignment.strategy\?",
+        ),
+        ({"bootstrap.servers": "h:1"}, r"unknown option bootstrap.servers: did you mean kafka.bootstrap.servers\?"),
+        ({"group.id": "g"}, r"did you mean kafka.group.id\?"),
+        ({"auto.offset.reset": "earliest"}, "unknown option auto.offset.reset: .* startingOffsets sets the start"),
         ({"topic": "orders"}, r"unknown option topic: did you mean subscribe\?"),
         ({"startingOffsets": "group: "}, "must be the name of a group"),
         ({"assign": '{"t": [0]}'}, "not subscribe and assign together"),
@@ -128,6 +136,25 @@ def test_settings_without_an_effect_are_logged_once_at_planning(caplog):
         ConsumerSettings.from_options(options.client)
     assert [line.getMessage().partition(":")[0] for line in caplog.records] == ["client.dns.lookup is ignored"]
     assert ConsumerSettings.from_options(options.client).client_rack == "eu-1"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"startingTimestamp": "1700000000"},
+        {"startingOffsetsByTimestamp": '{"t": {"0": 1700000000, "1": 1700000000}}'},
+    ],
+)
+def test_a_time_in_seconds_causes_a_warning(start, caplog):
+    """apache/spark#23747: the connector passes the number on, and every record is later than January 1970."""
+    parse(**start)
+    (message,) = caplog.messages
+    assert "the time 1700000000 is 1970-01-20T16:13:20.000Z, because integers are milliseconds since 1970" in message
+    caplog.clear()
+    parse_topic_options({**BASE, "subscribe": "t", **start}, is_stream=True, warns=False)
+    parse(startingTimestamp="1700000000000")
+    parse(startingTimestamp="2026-11-28")
+    assert not caplog.messages
 
 
 def test_limits_of_a_micro_batch_must_be_consistent():

@@ -150,8 +150,6 @@ def create_row_filter(
 def to_milliseconds(instant: Instant) -> int:
     """Return a time as milliseconds since 1970, rounded up, because record timestamps are whole milliseconds.
 
-    An integer in ``_LIKELY_SECONDS`` causes a warning, not an error: a producer may have written seconds, too.
-
     >>> to_milliseconds("1970-01-01T00:00:01"), to_milliseconds("1970-01-01T01:00:00.0001+01:00"), to_milliseconds(5)
     (1000, 1, 5)
 
@@ -159,13 +157,7 @@ def to_milliseconds(instant: Instant) -> int:
         OptionError: The value is not a time.
     """
     if isinstance(instant, int):
-        if instant in _LIKELY_SECONDS:
-            _LOGGER.warning(
-                "the time %d is %s, because integers are milliseconds since 1970; for seconds, use %d or a datetime",
-                instant,
-                _format_limit("timestamp", instant),
-                instant * 1000,
-            )
+        warn_of_seconds(instant)
         return instant
     parsed_time: object = instant
     if isinstance(instant, str):
@@ -176,6 +168,23 @@ def to_milliseconds(instant: Instant) -> int:
     if not isinstance(parsed_time, datetime):
         parsed_time = datetime(parsed_time.year, parsed_time.month, parsed_time.day, tzinfo=UTC)
     return -((_EPOCH - (parsed_time if parsed_time.tzinfo else parsed_time.replace(tzinfo=UTC))) // _MILLISECOND)
+
+
+def warn_of_seconds(milliseconds: int) -> None:
+    """Log a warning if a time was probably intended as seconds.
+
+    It is not an error, because a producer may have written seconds as well.
+
+    Args:
+        milliseconds: A time that a user wrote as an integer.
+    """
+    if milliseconds in _LIKELY_SECONDS:
+        _LOGGER.warning(
+            "the time %d is %s, because integers are milliseconds since 1970; for seconds, use %d or a date",
+            milliseconds,
+            _format_limit("timestamp", milliseconds),
+            milliseconds * 1000,
+        )
 
 
 def _format_limit(name: str, limit: int | None) -> str:

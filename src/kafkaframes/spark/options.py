@@ -47,6 +47,7 @@ from kafkaframes.scan.option_texts import (
 )
 from kafkaframes.scan.ranges import LATEST, TimeBound, check_batch_start
 from kafkaframes.scan.selection import ISOLATIONS, READER_DEFAULTS
+from kafkaframes.scan.where import warn_of_seconds
 from kafkaframes.storage.files.filesystem import storage_options
 from kafkaframes.storage.files.units import parse_size
 
@@ -645,7 +646,7 @@ def parse_log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     path_names = [name for name in options if name in ("path", "paths")]
     paths = {name: options.pop(name) for name in path_names}
     values = _get_selection_defaults("kafka-log") | settings | _parse_values(LOG_OPTIONS, options)
-    _select_bounds_by_precedence(values)
+    _select_bounds_by_precedence(values, warns=True)
     values["storage"] = storage_options(
         values.pop("key_files", ()),
         follow_links=values.pop("follow_links", False),
@@ -662,7 +663,7 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool, warns: b
     Args:
         options: Options as Spark passes them.
         is_stream: Whether the options are those of a stream.
-        warns: Whether to log the client settings that have no effect here.
+        warns: Whether to log the client settings that have no effect here, and times that look like seconds.
 
     Raises:
         OptionError: An option is unknown, forbidden, has an invalid value, or contradicts another one.
@@ -676,7 +677,7 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool, warns: b
     defaults = _get_selection_defaults("kafka-topic")
     del defaults["isolation"]  # for live topics, the isolation level is a client setting
     values = defaults | _parse_values(TOPIC_OPTIONS, texts)
-    _select_bounds_by_precedence(values)
+    _select_bounds_by_precedence(values, warns=warns)
     for setting in _SETTINGS_WITHOUT_EFFECT:
         values.pop(setting, None)
     if len(selections) != 1:
@@ -966,6 +967,8 @@ def describe_unknown_option(name: str, table: OptionTable, source: str, *, other
         others: Names of further valid options, in lower case.
     """
     lower = name.lower()
+    if source == "kafka-topic" and (hint := _describe_missing_prefix(lower)):
+        return f"unknown option {name}: {hint}"
     # Spark's name for the topics to read; by edit distance, topicColumn and others would be closer
     meant = "subscribe" if lower in ("topic", "topics") and "subscribe" in table else lower
     near = difflib.get_close_matches(meant, [*table, *others], n=1, cutoff=0.6)
@@ -974,6 +977,16 @@ def describe_unknown_option(name: str, table: OptionTable, source: str, *, other
         return f"unknown option {name}: did you mean {suggestion}?"
     names = ", ".join(option.name for option in table.values())
     return f"unknown option {name}; {source} has the options {names}"
+
+
+def _describe_missing_prefix(name: str) -> str:
+    """Return a hint if the name of an unknown option is that of a client setting without ``kafka.``; "" if not."""
+    from kafkaframes.client.properties import java_properties, kafka_name_of
+
+    kafka_name = _CLIENT_PREFIX + kafka_name_of(name)
+    if kafka_name in FORBIDDEN_OPTIONS:
+        return FORBIDDEN_OPTIONS[kafka_name]
+    return f"did you mean {kafka_name}?" if kafka_name_of(name) in java_properties() else ""
 
 
 def _get_selection_defaults(source: str) -> dict[str, Any]:
@@ -986,13 +999,20 @@ def _get_selection_defaults(source: str) -> dict[str, Any]:
     }
 
 
-def _select_bounds_by_precedence(values: dict[str, Any]) -> None:
-    """Keep only the bounds with precedence, as in Spark: a time for all partitions, times for each, then offsets."""
+def _select_bounds_by_precedence(values: dict[str, Any], *, warns: bool) -> None:
+    """Keep only the bounds with precedence, as in Spark: a time for all partitions, times for each, then offsets.
+
+    Args:
+        values: Parsed values of options.
+        warns: Whether to log a warning for a time that was probably intended as seconds.
+    """
     for limit in ("start", "end"):
         by_partition = values.pop(f"{limit}_times", None)
         time = values.pop(f"{limit}_time", by_partition)
         if time is not None:
             values[limit] = TimeBound(time)
+            for milliseconds in set(time.values() if isinstance(time, Mapping) else [time]) if warns else ():
+                warn_of_seconds(milliseconds)
 
 
 def _separate_client_settings(options: Mapping[str, str], table: OptionTable) -> tuple[dict[str, Any], dict[str, str]]:
