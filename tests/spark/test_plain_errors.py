@@ -1,5 +1,6 @@
 """The error texts of DataFrames: Spark's prefix, then our sentence, without a traceback."""
 
+import pyspark
 import pytest
 from pyspark.sql.types import StructType
 
@@ -102,6 +103,20 @@ def test_our_sentence_follows_sparks_prefix(spark, log):
     for sentence, ask in calls.items():
         error = error_text(ask)
         assert find_package_error(error).startswith(sentence)
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2), reason="streams need Spark 4.2")
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}], ids=str)
+def test_invalid_options_of_a_stream_are_reported_when_it_starts(spark, log, trigger, tmp_path):
+    """SPARK-18682 made endingOffsets an option of batches. PySpark's planner replaced our error by its own:
+    "cannot access local variable 'reader'".
+    """
+    frame = spark.readStream.format("kafka-log").option("endingOffsets", "latest").load(str(log))
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match="a stream has no end: endingOffsets is for batch reads") as error_info:
+        query.trigger(**trigger).start().awaitTermination(120)
+    assert "UnboundLocalError" not in str(error_info.value)
 
 
 @pytest.mark.spark

@@ -175,6 +175,20 @@ def pair(servers):
         each.reader.stop()
 
 
+def test_a_topic_that_is_no_longer_selected_is_not_reported_as_deleted(servers, pair, caplog):
+    """Raiffeisen-DGTL/checkita-data-quality#62: a query restarts from its checkpoint with other topics."""
+    start = {"pair-a": {"0": 5}, "pair-b": {"0": 5}}
+    reader = stream_reader(servers, "pair-a")
+    reason = "pair-b-0, read up to offset 5, is in the checkpoint, but the options of the query no longer select it"
+    with pytest.raises(OptionError, match=reason):
+        reader.latestOffset(start, reader.getDefaultReadLimit())
+    reader.stop()
+    loose = stream_reader(servers, "pair-a", failOnDataLoss="false")
+    loose.latestOffset(start, loose.getDefaultReadLimit())
+    assert caplog.text.count(reason) == 1
+    loose.stop()
+
+
 def test_topics_missing_from_a_listing_keep_their_offsets(servers, pair, caplog):
     """SPARK-41375: if brokers list no topics, there must be no micro-batch without topics, after which everything is
     read again.

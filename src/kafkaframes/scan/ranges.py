@@ -244,6 +244,14 @@ def describe_truncation(name: object, offset: int, end: int | None) -> str:
     return f"topic partition {name}, read up to offset {offset}, {state}"
 
 
+def describe_deselection(name: object, offset: int) -> str:
+    """Return the message for a topic partition in a checkpoint that the query's options no longer select."""
+    return (
+        f"topic partition {name}, read up to offset {offset}, is in the checkpoint, but the options of the query no "
+        "longer select it"
+    )
+
+
 def describe_lost_start(name: object, first: int) -> str:
     """Return the message for a partition that is new to a stream and does not start at offset 0."""
     return (

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.reasons import ON_DAMAGE
-from kafkaframes.scan.ranges import EARLIEST, LATEST, Bound, GroupBound, Limit, to_bound, to_log_bound
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, Bound, GroupBound, Limit, to_bound, to_log_bound
 from kafkaframes.storage.files.filesystem import has_wildcard
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -196,3 +196,34 @@ def to_topic_options(topics: Sequence[str]) -> dict[str, Any]:
     if not any(map(has_wildcard, topics)):
         return {"subscribe": frozenset(topics)}
     return {"subscribe_pattern": re.compile("|".join(map(translate, topics)))}
+
+
+class PartitionOptions(Protocol):
+    """The options of a read that select topic partitions: ``ReadOptions`` and ``TopicOptions``."""
+
+    @property
+    def subscribe(self) -> frozenset[str] | None:
+        """Topic names."""
+
+    @property
+    def subscribe_pattern(self) -> re.Pattern[str] | None:
+        """Regular expression for whole topic names."""
+
+    @property
+    def assign(self) -> Assignment | None:
+        """Partition numbers by topic."""
+
+    @property
+    def partitions(self) -> frozenset[int] | None:
+        """Partition numbers in each selected topic."""
+
+
+def selects_partition(options: PartitionOptions, topic: str, number: int) -> bool:
+    """Return whether options select a topic partition, which need not exist."""
+    if options.partitions is not None and number not in options.partitions:
+        return False
+    if options.assign is not None:
+        return number in options.assign.get(topic, ())
+    if options.subscribe_pattern is not None:
+        return options.subscribe_pattern.fullmatch(topic) is not None
+    return options.subscribe is None or topic in options.subscribe

@@ -129,6 +129,17 @@ def test_a_truncated_or_deleted_log_is_reported(tmp_path):
     assert latest(lenient, {("t", 0): 99, ("t", 7): 5}) == {("t", 0): 99, ("t", 1): 10, ("t", 7): 5}
 
 
+def test_a_topic_that_is_no_longer_selected_is_not_reported_as_deleted(tmp_path):
+    """Raiffeisen-DGTL/checkita-data-quality#62: a query restarts from its checkpoint with other topics."""
+    append(tmp_path, 0, 30)
+    reason = "other-0, read up to offset 5, is in the checkpoint, but the options of the query no longer select it"
+    for options in ({"subscribe": "t"}, {"assign": '{"t": [0]}'}, {"subscribePattern": "t"}):
+        with pytest.raises(OptionError, match=reason):
+            latest(follower(tmp_path, **options), {("t", 0): 30, ("other", 0): 5})
+    with pytest.raises(OptionError, match="t-7, read up to offset 5, has vanished"):
+        latest(follower(tmp_path, subscribe="t"), {("t", 0): 30, ("t", 7): 5})
+
+
 def write_topic_id(folder, topic_id, partition=0):
     (folder / f"t-{partition}" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
 

@@ -43,6 +43,7 @@ from kafkaframes.scan.ranges import (
     LATEST,
     Bound,
     Name,
+    describe_deselection,
     describe_lost_start,
     describe_recreation,
     describe_replaced_log,
@@ -55,6 +56,7 @@ from kafkaframes.scan.ranges import (
     report_loss,
 )
 from kafkaframes.scan.rows import RowOrigin, choose_columns_to_read, select_rows
+from kafkaframes.scan.selection import selects_partition
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import RowFilter
 from kafkaframes.storage.files.directory import Partition, Segment
@@ -324,7 +326,12 @@ class LogFollower:
             end = ends.get(name)
             if end is not None and end >= offset:
                 continue
-            report_loss(describe_truncation(format_partition(name), offset, end), fail=self.options.fail_on_data_loss)
+            problem = (
+                describe_truncation(format_partition(name), offset, end)
+                if selects_partition(self.options, *name)
+                else describe_deselection(format_partition(name), offset)
+            )
+            report_loss(problem, fail=self.options.fail_on_data_loss)
 
 
 def _read_topic_ids(logs: Logs, known_ids: Mapping[str, str]) -> dict[str, str]:

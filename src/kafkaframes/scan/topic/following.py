@@ -16,12 +16,14 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.scan.ranges import (
     Name,
+    describe_deselection,
     describe_lost_start,
     describe_recreation,
     describe_truncation,
     limit_offsets,
     report_loss,
 )
+from kafkaframes.scan.selection import selects_partition
 from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets, TopicLookups, estimate_density, open_consumer
@@ -199,9 +201,11 @@ class TopicFollower:
             *(absent_partition for absent_partition in absent if absent_partition not in self._reported_partitions),
             *truncated_partitions,
         ):
-            problem = describe_truncation(
-                partition, start.get(partition, begins.get(partition, 0)), ends.get(partition)
-            )
+            offset = start.get(partition, begins.get(partition, 0))
+            if selects_partition(self.options, partition.topic, partition.partition):
+                problem = describe_truncation(partition, offset, ends.get(partition))
+            else:
+                problem = describe_deselection(partition, offset)
             report_loss(problem, fail=fails)
         self._reported_partitions = set(absent)
         return begins | self._lookups.find_earliest_offsets(truncated_partitions)

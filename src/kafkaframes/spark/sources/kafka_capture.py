@@ -25,6 +25,7 @@ from kafkaframes.spark.sources.catalog_tables import (
     remove_catalog_additions,
     resolve_read_options,
 )
+from kafkaframes.spark.sources.rejected_stream import defer_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +65,7 @@ class KafkaCaptureDataSource(DataSource):
         """Return the reader."""
         return KafkaCaptureReader(self._select_columns(schema))
 
+    @defer_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a directory to which files are added."""
         options = self._select_columns(schema)

@@ -48,6 +48,7 @@ from kafkaframes.spark.sources.catalog_tables import (
     remove_catalog_additions,
     resolve_read_options,
 )
+from kafkaframes.spark.sources.rejected_stream import defer_errors
 from kafkaframes.spark.sources.schemas import RowDecoding, check_schema, plain_schema, schema_ddl
 from kafkaframes.spark.sources.tasks import TaskReader, read_table
 
@@ -117,6 +118,7 @@ class KafkaLogDataSource(DataSource):
         checkpoint = get_checkpoint_location(self._options)
         return KafkaLogStreamWriter(path, values, schema, overwrite=overwrite, checkpoint=checkpoint)
 
+    @defer_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream. By default it starts at latest, as Spark's Kafka source does."""
         freeze_objects()

@@ -40,6 +40,7 @@ from kafkaframes.spark.sources.catalog_tables import (
     remove_catalog_additions,
     resolve_read_options,
 )
+from kafkaframes.spark.sources.rejected_stream import defer_errors
 from kafkaframes.spark.sources.schemas import RowDecoding, check_schema, plain_schema, schema_ddl
 from kafkaframes.spark.sources.tasks import TaskReader, read_topic
 
@@ -77,6 +78,7 @@ class KafkaTopicDataSource(DataSource):
         """Return the reader of a batch."""
         return KafkaTopicReader(*self._create_reader_arguments(schema, is_stream=False))
 
+    @defer_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
         freeze_objects()
