@@ -147,5 +147,5 @@ def test_what_is_damaged_is_refused_as_where_nobody_waits(monkeypatch):
 
 
 def test_a_large_request_may_have_more_in_proportion():
-    assert limits.ContentBudget(100 << 20).most_bytes == 1600 << 20
-    assert limits.ContentBudget(98 << 10).most_bytes == 256 << 20
+    assert limits.ContentBudget(100 << 20).max_bytes == 1600 << 20
+    assert limits.ContentBudget(98 << 10).max_bytes == 256 << 20
