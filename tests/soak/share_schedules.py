@@ -283,7 +283,7 @@ class World:
         share = self.state.share_groups.partitions.get(ShareKey(GROUP, record.topic_id, record.partition))
         if share is None or record.offset < share.start or record.offset >= share.end:
             return None
-        for flight in share._flights:
+        for flight in share._in_flight_runs:
             if flight.first <= record.offset <= flight.last:
                 return (
                     flight.shared_delivery

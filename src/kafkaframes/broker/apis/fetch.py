@@ -146,7 +146,7 @@ class PendingFetch:
             elif code == ErrorCode.UNKNOWN_TOPIC_ID and requested_partition.name:
                 code = self._find_deletion_error(requested_partition.name)
             try:
-                read, partition = self._read_partition(
+                read_result, partition = self._read_partition(
                     topic, code, index, requested_partition.fields, size=size, held_bytes=held_bytes
                 )
             except NotReadYetError as not_read:
@@ -154,16 +154,16 @@ class PendingFetch:
                 if len(missing_reads) >= _CONCURRENT_READS:
                     break
                 continue
-            size += len(read.records)
-            held_bytes += read.held_bytes
+            size += len(read_result.records)
+            held_bytes += read_result.held_bytes
             must_answer_now = (
                 must_answer_now
                 or held_bytes >= MAX_FETCH_MEMORY_BYTES
-                or read.error_code != ErrorCode.NONE
-                or read.diverging is not None
-                or read.preferred_replica >= 0
+                or read_result.error_code != ErrorCode.NONE
+                or read_result.diverging is not None
+                or read_result.preferred_replica >= 0
             )
-            rows.append((key, requested_partition, self._build_partition_row(index, read, partition)))
+            rows.append((key, requested_partition, self._build_partition_row(index, read_result, partition)))
         if missing_reads:
             raise NotReadYetError(*missing_reads)
         return rows, size, must_answer_now
@@ -194,13 +194,15 @@ class PendingFetch:
             # As in Kafka, only the first partition can fail because of a negative limit: later partitions have the
             # limit 0.
             limits = limits._replace(max_bytes=0)
-        read = read_partition(self._broker, partition, fields, limits, first=not size)
+        read_result = read_partition(self._broker, partition, fields, limits, first=not size)
         preferred_replica = (
-            self._choose_read_replica(partition) if self._may_follow and read.error_code == ErrorCode.NONE else None
+            self._choose_read_replica(partition)
+            if self._may_follow and read_result.error_code == ErrorCode.NONE
+            else None
         )
         if preferred_replica is not None:
-            read = read._replace(records=b"", aborted=None, preferred_replica=preferred_replica)
-        return read, partition
+            read_result = read_result._replace(records=b"", aborted=None, preferred_replica=preferred_replica)
+        return read_result, partition
 
     def _choose_read_replica(self, partition: Partition) -> int | None:
         """Return the preferred read replica of a partition that this node leads; None otherwise."""
@@ -209,30 +211,32 @@ class PendingFetch:
         return self._broker.nodes.choose_read_replica(partition, self._request.body.rack_id)
 
     def _build_partition_row(
-        self, index: int, read: PartitionRead, partition: Partition | None
+        self, index: int, read_result: PartitionRead, partition: Partition | None
     ) -> kafka.FetchResponse.PartitionData:
         types = self._request.response
         row = types.PartitionData(
             partition_index=index,
-            error_code=read.error_code,
-            high_watermark=read.high_watermark,
-            last_stable_offset=read.last_stable_offset,
-            log_start_offset=read.log_start_offset,
-            aborted_transactions=[] if read.error_code in _ERRORS_BEFORE_READING else None,
-            preferred_read_replica=read.preferred_replica,
-            records=read.records,
+            error_code=read_result.error_code,
+            high_watermark=read_result.high_watermark,
+            last_stable_offset=read_result.last_stable_offset,
+            log_start_offset=read_result.log_start_offset,
+            aborted_transactions=[] if read_result.error_code in _ERRORS_BEFORE_READING else None,
+            preferred_read_replica=read_result.preferred_replica,
+            records=read_result.records,
             diverging_epoch=self._no_divergence,
             current_leader=self._no_leader,
             snapshot_id=self._no_snapshot,
         )
-        if self._request.body.isolation_level == READ_COMMITTED and read.aborted is not None:
+        if self._request.body.isolation_level == READ_COMMITTED and read_result.aborted is not None:
             row.aborted_transactions = [
                 types.AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
-                for transaction in read.aborted
+                for transaction in read_result.aborted
             ]
-        if read.diverging is not None:
-            row.diverging_epoch = types.EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
-        if partition is not None and self._reports_leader(read.error_code):
+        if read_result.diverging is not None:
+            row.diverging_epoch = types.EpochEndOffset(
+                epoch=read_result.diverging[0], end_offset=read_result.diverging[1]
+            )
+        if partition is not None and self._reports_leader(read_result.error_code):
             row.current_leader = describe_leader(self._request, partition)
         return row
 

@@ -239,13 +239,13 @@ def describe_groups(
     kind: type[_GroupT],
     members_of: Callable[[_GroupT], Iterator[Any]],
     topics_of: Callable[[BrokerState, _GroupT, list[Any]], Iterable[str]],
-    more: Callable[[_GroupT], Mapping[str, Any]] = lambda group: {},
+    build_type_fields: Callable[[_GroupT], Mapping[str, Any]] = lambda group: {},
 ) -> Answer:
     """Describe each group of a request, in steps if there are many groups or members.
 
     Args:
         topics_of: returns the topics in a description, from a group and the rows of its members.
-        more: returns the fields that only groups of this type have.
+        build_type_fields: function that returns the fields that only groups of this type have.
     """
     row = request.response.DescribedGroup
 
@@ -270,7 +270,7 @@ def describe_groups(
             assignor_name=group.assignor,
             members=members,
             authorized_operations=list_authorized_operations(request, broker, name),
-            **more(group),
+            **build_type_fields(group),
         )
 
     def answer_in_steps() -> Steps[Answer]:

@@ -201,20 +201,27 @@ def _acquire_records(
     keys = [key for key, entry in open_partitions.items() if entry.state.may_acquire]
     reads: dict[PartitionKey, _AvailableRecords] = {}
     for key in keys:  # all reads precede the acquisitions, because an attempt may be repeated after a read
-        is_first = not any(read.data is not None and read.data.records for read in reads.values())
+        is_first = not any(
+            available_records.data is not None and available_records.data.records
+            for available_records in reads.values()
+        )
         reads[key] = _read_partition(
             open_partitions[key], isolation, max(body.max_bytes, 1) // len(keys), is_first=is_first
         )
-    size = sum(len(read.data.records) for read in reads.values() if read.data is not None)
+    size = sum(
+        len(available_records.data.records)
+        for available_records in reads.values()
+        if available_records.data is not None
+    )
     is_enough = bool(reads) and size >= min(body.min_bytes, body.max_bytes)
-    if not is_last and not is_enough and not any(read.code for read in reads.values()):
+    if not is_last and not is_enough and not any(available_records.code for available_records in reads.values()):
         return None
     rows, max_records = dict[PartitionKey, _PartitionResult](), body.max_records
-    for key, read in reads.items():
+    for key, available_records in reads.items():
         rows[key] = (
-            _PartitionResult(read.code)
-            if read.data is None
-            else _acquire_partition_records(request, open_partitions[key].state, read, max_records)
+            _PartitionResult(available_records.code)
+            if available_records.data is None
+            else _acquire_partition_records(request, open_partitions[key].state, available_records, max_records)
         )
         max_records -= sum(run.last - run.first + 1 for run in rows[key].acquired)
     return rows
@@ -243,22 +250,22 @@ def _read_partition(
 
 
 def _acquire_partition_records(
-    request: _ShareFetch, state: SharePartition, read: _AvailableRecords, max_records: int
+    request: _ShareFetch, state: SharePartition, available_records: _AvailableRecords, max_records: int
 ) -> _PartitionResult:
     """Acquire records that were read; return them with the batches that contain them."""
-    assert read.data is not None
-    body, records = request.body, read.data.records
+    assert available_records.data is not None
+    body, records = request.body, available_records.data.records
     headers = parse_headers(records) if records else []
     fetch = ShareFetch(
         body.member_id or "",
-        read.offset,
+        available_records.offset,
         max_records,
         max(body.batch_size, 1),
         record_limit=request.version >= _FIRST_VERSION_WITH_RENEWALS and body.share_acquire_mode == _RECORD_LIMIT_MODE,
     )
-    spans = list(_iterate_batch_spans(headers, read.offset))
+    spans = list(_iterate_batch_spans(headers, available_records.offset))
     acquired_records = state.acquire(fetch, spans)
-    aborted_spans = list(_find_aborted(headers, read.data))
+    aborted_spans = list(_find_aborted(headers, available_records.data))
     if acquired_records and aborted_spans:
         state.archive_acquired_records(aborted_spans)
         acquired_records = [

@@ -179,9 +179,9 @@ def _check_configs(broker: BrokerState, topic: Any) -> dict[str, str]:
     """Return a topic's validated settings. As in Kafka, the settings are validated before the partitions."""
     if len({config.name for config in topic.configs}) < len(topic.configs):
         raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is listed twice")
-    nulls = [config.name for config in topic.configs if config.value is None]
-    if nulls:
-        raise RefusedError(ErrorCode.INVALID_CONFIG, f"{', '.join(nulls)} must have a value")
+    names_without_value = [config.name for config in topic.configs if config.value is None]
+    if names_without_value:
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"{', '.join(names_without_value)} must have a value")
     return check_topic_configs(broker.settings, {config.name: config.value for config in topic.configs})
 
 

@@ -201,9 +201,9 @@ def charge_quota(request: Request, broker: BrokerState, call: Callable[[], Answe
     """
     if not broker.quotas.limits:
         return call()
-    began = time.perf_counter()
+    start_seconds = time.perf_counter()
     answer = call()
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_seconds
     if isinstance(answer, DeferredResponse):
         answer.call_when_complete(lambda response: _charge_usage(request, broker, response.answer, seconds))
     else:

@@ -179,25 +179,32 @@ class _FetchResponse:
         if check_leader_epoch(partition, request_partition.current_leader_epoch):
             raise GeneralPathRequiredError
         limits_left = self._limits.remaining_limits(self.size, self._held_bytes)
-        read = read_partition(self._broker, partition, request_partition, limits_left, first=not self.size)
-        if read.error_code != ErrorCode.NONE or read.aborted or read.diverging is not None:
+        read_result = read_partition(self._broker, partition, request_partition, limits_left, first=not self.size)
+        if read_result.error_code != ErrorCode.NONE or read_result.aborted or read_result.diverging is not None:
             raise GeneralPathRequiredError
-        self.size += len(read.records)
-        self._held_bytes += read.held_bytes
-        self._encode_row(request_partition.partition, read)
+        self.size += len(read_result.records)
+        self._held_bytes += read_result.held_bytes
+        self._encode_row(request_partition.partition, read_result)
         return request_partition.partition
 
-    def _encode_row(self, index: int, read: PartitionRead) -> None:
+    def _encode_row(self, index: int, read_result: PartitionRead) -> None:
         """Append the row of a partition without an error."""
         version, is_flexible = self._version, self._is_flexible
-        head = index, ErrorCode.NONE, read.high_watermark, read.last_stable_offset
+        head = index, ErrorCode.NONE, read_result.high_watermark, read_result.last_stable_offset
         row = (
-            _ROW_4.pack(*head) if version < _FIRST_VERSION_WITH_LOG_START else _ROW_5.pack(*head, read.log_start_offset)
+            _ROW_4.pack(*head)
+            if version < _FIRST_VERSION_WITH_LOG_START
+            else _ROW_5.pack(*head, read_result.log_start_offset)
         )
-        row += _EMPTY_ABORTED_LISTS[is_flexible, read.aborted is not None]  # empty, or null if it is not requested
+        row += _EMPTY_ABORTED_LISTS[
+            is_flexible, read_result.aborted is not None
+        ]  # empty, or null if it is not requested
         if version >= _FIRST_VERSION_WITH_RACK:
             row += _NO_PREFERRED_REPLICA
-        self.parts += (row + encode_array_length(len(read.records), is_flexible=is_flexible), read.records)
+        self.parts += (
+            row + encode_array_length(len(read_result.records), is_flexible=is_flexible),
+            read_result.records,
+        )
         if is_flexible:
             self.parts.append(_NO_TAGGED_FIELDS)
 

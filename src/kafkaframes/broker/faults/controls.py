@@ -135,9 +135,12 @@ def find_clients(entries: Iterable[JournalEntry]) -> Iterator[ObservedClient]:
         usage["ids"].add(entry.client_id or "")
         usage["versions"].setdefault(entry.api, set()).add(entry.version)
     for name, usage in sorted(by_name.items()):
-        versions = {api: tuple(sorted(those)) for api, those in sorted(usage["versions"].items())}
+        versions = {api: tuple(sorted(api_versions)) for api, api_versions in sorted(usage["versions"].items())}
         refusals = tuple(
-            f"{api} v{version}" for api, those in versions.items() for version in those if _is_refused(api, version)
+            f"{api} v{version}"
+            for api, api_versions in versions.items()
+            for version in api_versions
+            if _is_refused(api, version)
         )
         yield ObservedClient(name, tuple(sorted(usage["ids"])), versions, refusals)
 

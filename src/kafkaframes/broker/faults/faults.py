@@ -59,8 +59,10 @@ class Rule(RuleBase):
             OptionError: the error name is unknown.
         """
         if isinstance(code, str) and code not in ErrorCode.__members__:
-            near = get_close_matches(code, ErrorCode.__members__, 1)
-            raise OptionError(f"unknown error code {code!r}" + (f"; did you mean {near[0]}?" if near else ""))
+            suggestions = get_close_matches(code, ErrorCode.__members__, 1)
+            raise OptionError(
+                f"unknown error code {code!r}" + (f"; did you mean {suggestions[0]}?" if suggestions else "")
+            )
         number = ErrorCode[code] if isinstance(code, str) else code
         return self._set_action(
             f"error {code}", lambda request, _: build_failure_response(request, number), "error", code
@@ -131,10 +133,10 @@ class Rule(RuleBase):
         return self._set_action("", apply_call, "call", watch)
 
     def _set_action(
-        self, description: str, act: Callable[[Request, Handler], Answer], method: str, *arguments: object
+        self, description: str, apply_fault: Callable[[Request, Handler], Answer], method: str, *arguments: object
     ) -> Self:
         """Set what the rule does with a request, and record the call for its description."""
-        self._description, self._act = description, act
+        self._description, self._act = description, apply_fault
         return self._record_call(method, *arguments)
 
     @property
@@ -201,10 +203,10 @@ class Rule(RuleBase):
         if self.left is not None:
             self.left -= 1
         self.occurrences += 1
-        act = self._act
+        apply_fault = self._act
         if request.journal_entry is not None and self._description:
             request.journal_entry.fault = self._description
-        return lambda call_next: act(request, call_next)
+        return lambda call_next: apply_fault(request, call_next)
 
     def _delay_response(self, seconds: float, call_next: Handler) -> Answer:
         """Handle the request, and send the response after a delay."""
@@ -239,13 +241,13 @@ class Faults:
 
         names = {api_class.name for api_class in collect_apis().values()}
         if api is not None and api not in names:
-            near = get_close_matches(api, names, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            suggestions = get_close_matches(api, names, 1)
+            hint = f"did you mean {suggestions[0]!r}? " if suggestions else ""
             raise OptionError(f"unknown API {api!r}; {hint}expected {', '.join(sorted(names))}")
         for name in conditions:
             if name not in FAULT_CONDITIONS:
-                near = get_close_matches(name, FAULT_CONDITIONS, 1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
+                suggestions = get_close_matches(name, FAULT_CONDITIONS, 1)
+                hint = f"did you mean {suggestions[0]!r}? " if suggestions else ""
                 raise OptionError(f"unknown condition {name}; {hint}expected {', '.join(FAULT_CONDITIONS)}")
         rule = Rule(
             api,

@@ -198,9 +198,11 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
     if directory is None:
         disk.make_directory(path)
     elif data_dir is not None and not adopt and disk.stat(join(path, METADATA_FILE_NAME)) is None:
-        others = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]
-        if others:
-            reason = f"is not empty and belongs to another broker ({', '.join(others[:3])}); pass adopt or serve"
+        unknown_entries = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]
+        if unknown_entries:
+            reason = (
+                f"is not empty and belongs to another broker ({', '.join(unknown_entries[:3])}); pass adopt or serve"
+            )
             raise LogDirError(reason, file=path)
 
 
@@ -234,9 +236,13 @@ def _topic_id(logs: LogManager, keys: list[TopicPartition]) -> str | None:
 
 def finish_deletions(state: BrokerState, logs: LogManager, stored_topics: dict[str, StoredTopic]) -> None:
     """Delete the logs of topics with a deletion that was interrupted by a crash."""
-    deleting = state.metadata.entities.pop(DELETING, {})
+    deleted_topic_ids = state.metadata.entities.pop(DELETING, {})
     for key, log in tuple(logs.logs.items()):
-        if key.topic in deleting and log.topic_id == deleting[key.topic] and key.topic not in stored_topics:
+        if (
+            key.topic in deleted_topic_ids
+            and log.topic_id == deleted_topic_ids[key.topic]
+            and key.topic not in stored_topics
+        ):
             logs.rename_for_deletion(key, unique_id=uuid4().hex, now_ms=state.clock.now_ms)
 
 

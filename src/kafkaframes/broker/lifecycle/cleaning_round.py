@@ -60,7 +60,7 @@ def find_cleaning_range(broker: BrokerState, partition: Partition) -> CleaningRa
     dirty = _find_first_dirty_offset(log, broker.logs.cleaner_offsets.get(key))
     now_ms = broker.clock.now_ms
     end = _find_first_uncleanable_offset(log, dirty, now_ms=now_ms, lag_ms=int(text["min.compaction.lag.ms"]))
-    sizes = {one.base_offset: one.size_bytes for one in log.segments if one.base_offset < end}
+    sizes = {segment.base_offset: segment.size_bytes for segment in log.segments if segment.base_offset < end}
     cleanable = sum(size for base, size in sizes.items() if base >= dirty)
     is_late = _exceeds_max_lag(log, dirty, end, now_ms - int(text["max.compaction.lag.ms"]))
     ratio = cleanable / sum(sizes.values()) if cleanable else 0.0
@@ -71,11 +71,13 @@ def find_cleaning_range(broker: BrokerState, partition: Partition) -> CleaningRa
         log,
         dirty,
         end,
-        segments={one.base_offset: one for one in log.segments},
+        segments={segment.base_offset: segment for segment in log.segments},
         partition=directory.Partition(key, log.directory, segments=tuple(map(_list_segment_files, log.segments))),
         log_end_offset=log.log_end_offset,
         high_watermark=log.high_watermark,
-        aborted=tuple(transaction for one in log.segments for transaction in one.txn_index.aborted_transactions),
+        aborted=tuple(
+            transaction for segment in log.segments for transaction in segment.txn_index.aborted_transactions
+        ),
         producers=tuple(log.producers.entries()),
         now_ms=now_ms,
         delete_retention_ms=int(text["delete.retention.ms"]),
@@ -104,13 +106,13 @@ def _find_first_uncleanable_offset(log: PartitionLog, dirty: int, *, now_ms: int
             limits.append(segment.base_offset)
             break
     end = min(limits)
-    return max((one.base_offset for one in segments if one.base_offset <= end), default=end)
+    return max((segment.base_offset for segment in segments if segment.base_offset <= end), default=end)
 
 
 def _exceeds_max_lag(log: PartitionLog, dirty: int, end: int, oldest_ms: int) -> bool:
     """Return whether a dirty record is older than ``max.compaction.lag.ms`` (KIP-354)."""
-    segments = (one for one in log.segments if dirty <= one.base_offset < end)
-    return any(0 <= one.first_timestamp < oldest_ms for one in segments)
+    segments = (segment for segment in log.segments if dirty <= segment.base_offset < end)
+    return any(0 <= segment.first_timestamp < oldest_ms for segment in segments)
 
 
 def _list_segment_files(segment: LogSegment) -> directory.Segment:

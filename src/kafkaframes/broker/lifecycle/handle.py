@@ -332,18 +332,20 @@ class Broker:
         if not dispatcher.hooks and dispatcher.class_of is class_in_catalog and self._state.store is None:
             self._server.fast = FastPath(dispatcher)
         self._state.changes.next_turn = self._server.loop.call_soon
-        self._state.changes.in_thread = changing = WorkerThreads(self._server.loop)
-        self._state.credentials.in_thread = authenticating = WorkerThreads(self._server.loop, _AUTHENTICATING_THREADS)
-        resolving = WorkerThreads(self._server.loop, _RESOLVING_THREADS)
-        resolve_patterns_in_thread(self._state, resolving)
-        self._worker_threads = (changing, authenticating, resolving)
+        self._state.changes.in_thread = change_threads = WorkerThreads(self._server.loop)
+        self._state.credentials.in_thread = authentication_threads = WorkerThreads(
+            self._server.loop, _AUTHENTICATING_THREADS
+        )
+        pattern_threads = WorkerThreads(self._server.loop, _RESOLVING_THREADS)
+        resolve_patterns_in_thread(self._state, pattern_threads)
+        self._worker_threads = (change_threads, authentication_threads, pattern_threads)
         Maintenance(self._state)
-        self._cleaning = cleaning = LogCleaner(self._state)
-        cleaning.run_work = cleaning.run_in_thread
+        self._cleaning = cleaner = LogCleaner(self._state)
+        cleaner.run_work = cleaner.run_in_thread
         try:
             await self._open_listeners()
         except BaseException:
-            await cleaning.stop()
+            await cleaner.stop()
             await self._server.close()
             self._state.logs.abandon()
             self._server = self._state = None

@@ -113,18 +113,18 @@ async def open_in_thread(open_state: Callable[[], BrokerState]) -> BrokerState:
 
     If the caller is cancelled, the state is closed as soon as it is open.
     """
-    opening = asyncio.get_running_loop().run_in_executor(None, open_state)
+    state_future = asyncio.get_running_loop().run_in_executor(None, open_state)
     try:
-        return await asyncio.shield(opening)
+        return await asyncio.shield(state_future)
     except asyncio.CancelledError:
-        opening.add_done_callback(_close_abandoned)
+        state_future.add_done_callback(_close_abandoned)
         raise
 
 
-def _close_abandoned(opening: asyncio.Future[BrokerState]) -> None:
+def _close_abandoned(state_future: asyncio.Future[BrokerState]) -> None:
     """Close the state that a cancelled caller no longer needs."""
-    if not opening.cancelled() and opening.exception() is None:
-        state = opening.result()
+    if not state_future.cancelled() and state_future.exception() is None:
+        state = state_future.result()
         state.logs.abandon()
         if state.store is not None:
             state.store.close()

@@ -136,8 +136,8 @@ class Acceptor:
 
     def _open_connection(self, client_socket: socket.socket) -> None:
         """Start a connection's TLS handshake and protocol."""
-        connecting = self._loop.connect_accepted_socket(self._make_connection, client_socket, ssl=self._tls)
-        task = self._loop.create_task(connecting)
+        setup = self._loop.connect_accepted_socket(self._make_connection, client_socket, ssl=self._tls)
+        task = self._loop.create_task(setup)
         self.opening.add(task)
 
         def finish_opening(task: asyncio.Task[Any]) -> None:

@@ -164,8 +164,8 @@ class HttpRequest(NamedTuple):
         """
         for name in (*(self.body if isinstance(self.body, dict) else ()), *self.query):
             if name not in accepted_names:
-                near = get_close_matches(name, accepted_names, 1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
+                suggestions = get_close_matches(name, accepted_names, 1)
+                hint = f"did you mean {suggestions[0]!r}? " if suggestions else ""
                 accepted_list = ", ".join(accepted_names) or "none"
                 raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {name[:60]!r}; {hint}expected {accepted_list}")
 

@@ -14,9 +14,9 @@ PROMETHEUS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _LABEL_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-def format_metric(name: str, kind: str, words: str, values: Iterable[tuple[str, float]]) -> Iterator[str]:
+def format_metric(name: str, kind: str, description: str, values: Iterable[tuple[str, float]]) -> Iterator[str]:
     """Yield the lines of a metric, a ``gauge`` or a ``counter``; each value has its labels."""
-    yield f"# HELP {name} {words}"
+    yield f"# HELP {name} {description}"
     yield f"# TYPE {name} {kind}"
     for label, value in values:
         yield f"{name}{label} {value}"
@@ -78,14 +78,14 @@ def _build_lines(state: BrokerState, connections: int) -> Iterator[str]:
         "data that an older format cannot represent",
         lost_data,
     )
-    sizes, ends, starts = [], [], []
+    sizes, end_offsets, start_offsets = [], [], []
     for partition in partitions:
         label = format_labels(topic=partition.topic_partition.topic, partition=str(partition.index))
         sizes.append((label, partition.log.size_bytes))
-        ends.append((label, partition.log.log_end_offset))
-        starts.append((label, partition.log.log_start_offset))
+        end_offsets.append((label, partition.log.log_end_offset))
+        start_offsets.append((label, partition.log.log_start_offset))
     yield from format_metric("kafka_log_log_size", "gauge", "size of a partition's log in bytes", sizes)
-    yield from format_metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", ends)
+    yield from format_metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", end_offsets)
     yield from format_metric(
-        "kafka_log_log_logstartoffset", "gauge", "log start offset: the first offset that is served", starts
+        "kafka_log_log_logstartoffset", "gauge", "log start offset: the first offset that is served", start_offsets
     )

@@ -200,8 +200,8 @@ class Connection(asyncio.BufferedProtocol):
         """Answer one request frame by the fast path or the dispatcher."""
         if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
             self._frames.max_bytes = self._server.max_request_bytes
-        fast = self._server.fast
-        if fast is not None and (answered_request := fast(view, self.session)) is not None:
+        fast_path = self._server.fast
+        if fast_path is not None and (answered_request := fast_path(view, self.session)) is not None:
             if isinstance(answered_request, UnfinishedResponse):
                 self._send_or_wait(answered_request.request, answered_request.answer, out)
             else:
@@ -610,8 +610,8 @@ class Server:
                 continue
             if now - connection.last_active > _FREE_MEMORY_AFTER_SECONDS:
                 connection.free_memory()
-            began = connection.frame_began
-            if began is not None and now - began > _MAX_FRAME_SECONDS:
+            frame_start = connection.frame_began
+            if frame_start is not None and now - frame_start > _MAX_FRAME_SECONDS:
                 self.log_closed(connection.session, "a request was not completed in time")
                 connection.abort()
             elif now - connection.last_active > self.max_idle_seconds:

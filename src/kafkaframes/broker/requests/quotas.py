@@ -41,8 +41,8 @@ class UsageRate:
     def add(self, amount: float, now_ms: float) -> None:
         """Add an amount to the current sample."""
         if self.samples and now_ms - self.samples[-1][0] < _SAMPLE_MS:
-            began, used_amount = self.samples.pop()
-            self.samples.append((began, used_amount + amount))
+            start_ms, used_amount = self.samples.pop()
+            self.samples.append((start_ms, used_amount + amount))
         else:
             self.samples.append((now_ms, amount))
 
@@ -179,12 +179,14 @@ class Quotas:
         return None
 
 
-def _get_or_create(samples_by_payer: dict[_Payer, _SamplesT], payer: _Payer, new: Callable[[], _SamplesT]) -> _SamplesT:
+def _get_or_create(
+    samples_by_payer: dict[_Payer, _SamplesT], payer: _Payer, create_samples: Callable[[], _SamplesT]
+) -> _SamplesT:
     """Return the usage of a client. If there are too many clients, the oldest entry is removed."""
     if payer not in samples_by_payer:
         if len(samples_by_payer) >= _MAX_BUCKETS:
             del samples_by_payer[next(iter(samples_by_payer))]
-        samples_by_payer[payer] = new()
+        samples_by_payer[payer] = create_samples()
     return samples_by_payer[payer]
 
 

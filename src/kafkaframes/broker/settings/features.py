@@ -119,7 +119,7 @@ def _check_downgrade(name: str, feature: Feature, level: int, upgrade_type: int,
             f"{prefix}Can't downgrade the version of this feature without setting the upgrade type to either safe or "
             "unsafe downgrade."
         )
-    if name == METADATA and any(level < changing <= feature.level for changing in _RECORD_CHANGING_LEVELS):
+    if name == METADATA and any(level < changing_level <= feature.level for changing_level in _RECORD_CHANGING_LEVELS):
         refusal = f"Unsupported metadata.version downgrade from {feature.level} to {level}. "
         if upgrade_type == UNSAFE_DOWNGRADE:
             return f"{refusal}Unsafe metadata downgrade is not supported in this version."

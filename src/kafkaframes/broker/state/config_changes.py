@@ -102,7 +102,9 @@ def _change_cost(broker: BrokerState, row: Any) -> int:
     return 1 if topic is None else 1 + len(topic.partitions)
 
 
-def _change_resource(request: Request, broker: BrokerState, resource: Any, make: Change) -> tuple[int, str | None]:
+def _change_resource(
+    request: Request, broker: BrokerState, resource: Any, apply_change: Change
+) -> tuple[int, str | None]:
     """Change the settings of a resource; return an error code and a message."""
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, "the broker serves a directory read-only"
@@ -116,7 +118,7 @@ def _change_resource(request: Request, broker: BrokerState, resource: Any, make:
     try:
         if is_level:
             return _check_levels(broker, name, resource.configs)
-        return _CHANGE_FUNCTIONS[kind](broker, name, make, request.body.validate_only)
+        return _CHANGE_FUNCTIONS[kind](broker, name, apply_change, request.body.validate_only)
     except InvalidRequestError as error:
         return ErrorCode.INVALID_REQUEST, str(error)
     except OptionError as error:
@@ -153,10 +155,10 @@ def _require_name(entity: str, name: str) -> None:
         raise InvalidRequestError(f"{entity} require a name; default settings belong to the broker")
 
 
-def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+def _change_topic(broker: BrokerState, name: str, apply_change: Change, validate_only: bool) -> tuple[int, str | None]:
     """Change a topic's settings, and return the error code and message."""
     topic = broker.topics.get(name)
-    configs = make(dict(topic.configs if topic is not None else {}))
+    configs = apply_change(dict(topic.configs if topic is not None else {}))
     _require_name("topics", name)
     if not is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is invalid"
@@ -168,12 +170,12 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
     return ErrorCode.NONE, None
 
 
-def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+def _change_broker(broker: BrokerState, name: str, apply_change: Change, validate_only: bool) -> tuple[int, str | None]:
     """Change the settings of a node or of all nodes, and return the error code and message."""
     if name and not (name.isdecimal() and int(name) in broker.nodes.by_id):
         raise InvalidRequestError(f"broker {name!r} does not exist")
     node, settings = str(int(name)) if name else "", broker.settings
-    configs = make(dict(settings.dynamic_by_node.get(node, {})))
+    configs = apply_change(dict(settings.dynamic_by_node.get(node, {})))
     check_broker_configs(configs)
     by_node = settings.dynamic_by_node | {node: configs}
     new_settings = BrokerSettings(dict(settings.static_settings))
@@ -192,12 +194,12 @@ def _change_stored_configs(
     check: Callable[[BrokerSettings, Mapping[str, str]], None],
     broker: BrokerState,
     name: str,
-    make: Change,
+    apply_change: Change,
     validate_only: bool,
 ) -> tuple[int, str | None]:
     """Change the settings of a group or client metrics subscription; return the error code and message."""
     stored_configs: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(entity, {})
-    configs = make(dict(stored_configs.get(name, {})))
+    configs = apply_change(dict(stored_configs.get(name, {})))
     _require_name(entity, name)
     check(broker.settings, configs)
     if not validate_only:
@@ -317,10 +319,10 @@ _CHANGE_FUNCTIONS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple
 def replace_configs(rows: list[Any]) -> Change:
     """Return the change of AlterConfigs, which replaces all settings (KIP-133)."""
 
-    def make(old: dict[str, str]) -> dict[str, str]:
+    def replace(old: dict[str, str]) -> dict[str, str]:
         return {row.name: row.value for row in _check_rows(rows)}
 
-    return make
+    return replace
 
 
 def alter_configs(operations: list[Any]) -> Change:

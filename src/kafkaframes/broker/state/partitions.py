@@ -195,16 +195,16 @@ def read_partition(
     if diverging is not None:
         return diverging
     offset: int | None = request.fetch_offset
-    read = PartitionRead()
+    read_result = PartitionRead()
     while offset is not None:
-        read, raw = _read_log(
+        read_result, raw = _read_log(
             partition, offset, min(request.partition_max_bytes, limits.max_bytes), limits, first=first
         )
-        if limits.magic >= _LATEST_MAGIC or read.error_code != ErrorCode.NONE:
+        if limits.magic >= _LATEST_MAGIC or read_result.error_code != ErrorCode.NONE:
             break
-        read = _down_convert(broker, partition, request, read, raw, limits.magic)
-        offset = None if read.records or read.error_code != ErrorCode.NONE else _find_next_offset(raw)
-    return read
+        read_result = _down_convert(broker, partition, request, read_result, raw, limits.magic)
+        offset = None if read_result.records or read_result.error_code != ErrorCode.NONE else _find_next_offset(raw)
+    return read_result
 
 
 def _read_log(
@@ -227,10 +227,10 @@ def _read_log(
     records: bytes | FileRange = data.records if data.file_range is None else data.file_range
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
-    read = PartitionRead(
+    read_result = PartitionRead(
         ErrorCode.NONE, data.high_watermark, data.last_stable_offset, data.log_start_offset, records, data.aborted
     )
-    return read, data.records
+    return read_result, data.records
 
 
 def _find_next_offset(records: bytes) -> int | None:
@@ -260,15 +260,15 @@ def _find_diverging_epoch(partition: Partition, request: Any) -> PartitionRead |
 
 
 def _down_convert(
-    broker: BrokerState, partition: Partition, request: Any, read: PartitionRead, records: bytes, magic: int
+    broker: BrokerState, partition: Partition, request: Any, read_result: PartitionRead, records: bytes, magic: int
 ) -> PartitionRead:
     """Convert records to an older format, as brokers up to 3.9 do. Data that the older format cannot represent is
     counted.
     """
-    if len(records) < BYTES_TO_MAGIC or not read.records:
-        return read._replace(records=b"")
+    if len(records) < BYTES_TO_MAGIC or not read_result.records:
+        return read_result._replace(records=b"")
     if not _needs_conversion(records, magic):
-        return read
+        return read_result
     if not partition.may_down_convert:
         return PartitionRead(ErrorCode.UNSUPPORTED_VERSION)
     converted_batches: list[bytes] = []
@@ -285,7 +285,7 @@ def _down_convert(
         for feature, times in down_converted.lost.items():
             broker.counters[f"lost {feature}"] += times
         broker.counters["down_converted_records"] += down_converted.converted
-    return read._replace(records=b"".join(converted_batches))
+    return read_result._replace(records=b"".join(converted_batches))
 
 
 def _iterate_batches(records: bytes) -> Iterator[bytes]:

@@ -261,9 +261,9 @@ class BrokerState:
         Raises:
             OptionError, StorageError: a topic is being changed; the disk fails.
         """
-        with ExitStack() as changing:
+        with ExitStack() as change_locks:
             for topic in topics:
-                changing.enter_context(self._mark_changing(topic))
+                change_locks.enter_context(self._mark_changing(topic))
                 del self.topics[topic.name]
                 del self.topics_by_id[topic.topic_id]
             self.topics_version += 1
@@ -271,8 +271,8 @@ class BrokerState:
             for partition in partitions:
                 self.unflushed.discard(partition)
                 partition.is_offline = True
-            deleting = {topic.name: uuid_to_text(topic.topic_id) for topic in topics}
-            self.metadata.entities[DELETING] = deleting
+            topic_ids = {topic.name: uuid_to_text(topic.topic_id) for topic in topics}
+            self.metadata.entities[DELETING] = topic_ids
             self._save_or_defer()  # deleting topics must be possible on a full disk
             for partition in partitions:
                 partition.notify()

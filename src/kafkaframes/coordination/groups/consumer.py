@@ -156,8 +156,10 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
 
     def supports_protocols(self, protocol_type: str, names: frozenset[str]) -> bool:
         """Return whether a member with these classic protocols can join: one must be common to all classic members."""
-        others = [member.classic.protocol_names for member in self.members.values() if member.classic is not None]
-        return protocol_type == "consumer" and bool(names.intersection(*others))
+        names_of_others = [
+            member.classic.protocol_names for member in self.members.values() if member.classic is not None
+        ]
+        return protocol_type == "consumer" and bool(names.intersection(*names_of_others))
 
     def create_ownership_check(self, member_id: str) -> Callable[[Partition], bool]:
         """Return a function that checks whether another member owns a partition, or has not finished revoking it."""

@@ -120,8 +120,8 @@ class _ConsumerChanges:
 
     def get_members_after(self, group: ConsumerGroup) -> dict[str, ConsumerMember]:
         """Return the members of the group after the heartbeat."""
-        others = {key: member for key, member in group.members.items() if member is not self.replaced_member}
-        return {**others, self.member.member_id: self.member}
+        remaining_members = {key: member for key, member in group.members.items() if member is not self.replaced_member}
+        return {**remaining_members, self.member.member_id: self.member}
 
     def get_patterns_after(self, group: ConsumerGroup) -> Mapping[str, frozenset[str]]:
         """Return the group's patterns and their matches after the heartbeat."""

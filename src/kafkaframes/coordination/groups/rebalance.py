@@ -241,8 +241,8 @@ class RebalanceProtocol:
 
     def _maybe_complete_join(self, group: ClassicGroup) -> None:
         """End the join phase if all members have joined. An initial delay is never shortened."""
-        preparing = group.state is GroupState.PREPARING_REBALANCE
-        if preparing and group.previous_state is not GroupState.EMPTY and group.has_all_joined:
+        is_preparing = group.state is GroupState.PREPARING_REBALANCE
+        if is_preparing and group.previous_state is not GroupState.EMPTY and group.has_all_joined:
             self._complete_join(group)
 
     def _complete_join(self, group: ClassicGroup) -> None:

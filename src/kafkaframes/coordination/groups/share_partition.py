@@ -118,7 +118,7 @@ class SharePartition:
     on_release: Callable[[], None] = lambda: None
     limits: ShareLimits = DEFAULT_SHARE_LIMITS
     end: int = -1
-    _flights: list[InFlightRun] = field(default_factory=list)
+    _in_flight_runs: list[InFlightRun] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.end = max(self.end, self.start)
@@ -126,8 +126,8 @@ class SharePartition:
     @property
     def next_fetch_offset(self) -> int:
         """The first available offset."""
-        for flight in self._flights:
-            for first, last, delivery in flight.iterate_runs():
+        for in_flight_run in self._in_flight_runs:
+            for first, last, delivery in in_flight_run.iterate_runs():
                 if delivery.state is RecordState.AVAILABLE and last >= self.start:
                     return first
         return self.end
@@ -140,16 +140,20 @@ class SharePartition:
     @property
     def finished_count(self) -> int:
         """The number of finished records at or after the start."""
-        return sum(flight.count_records(FINISHED_STATES, self.start) for flight in self._flights)
+        return sum(in_flight_run.count_records(FINISHED_STATES, self.start) for in_flight_run in self._in_flight_runs)
 
     def _find_run(self, offset: int) -> int:
         """Return the index of the last run that begins at or before an offset, or -1."""
-        return bisect_right(self._flights, offset, key=lambda flight: flight.first) - 1
+        return bisect_right(self._in_flight_runs, offset, key=lambda in_flight_run: in_flight_run.first) - 1
 
     def _find_runs_between(self, first: int, last: int) -> list[InFlightRun]:
         """Return the runs that have records in a range."""
         index = max(self._find_run(first), 0)
-        return [flight for flight in self._flights[index:] if flight.last >= first and flight.first <= last]
+        return [
+            in_flight_run
+            for in_flight_run in self._in_flight_runs[index:]
+            if in_flight_run.last >= first and in_flight_run.first <= last
+        ]
 
     def acquire(self, fetch: ShareFetch, batches: Sequence[OffsetRange]) -> list[AcquiredRun]:
         """Acquire available records of the given log batches for a member and lock them."""
@@ -159,24 +163,26 @@ class SharePartition:
         if max_records <= 0:
             return []
         self._archive_lost_records(fetch.offset, batches[0].first)
-        flights = self._find_runs_between(batches[0].first, last)
-        if not flights:
+        in_flight_runs = self._find_runs_between(batches[0].first, last)
+        if not in_flight_runs:
             return self._acquire_new_records(fetch, batches, max(batches[0].first, self.start), last, max_records)
         acquired_runs: list[AcquiredRun] = []
-        for flight in flights:
+        for in_flight_run in in_flight_runs:
             remaining_count = max_records - sum(run.last - run.first + 1 for run in acquired_runs)
-            is_throttled = self._is_throttled(flight, batches[0].first, last)
+            is_throttled = self._is_throttled(in_flight_run, batches[0].first, last)
             if remaining_count <= 0 or (is_throttled and acquired_runs):
                 return acquired_runs
             runs = self._acquire_again(
-                fetch, flight, batches[0].first, last, remaining_count, is_throttled=is_throttled
+                fetch, in_flight_run, batches[0].first, last, remaining_count, is_throttled=is_throttled
             )
             acquired_runs += runs
             if is_throttled and runs:
                 return acquired_runs
         remaining_count = max_records - sum(run.last - run.first + 1 for run in acquired_runs)
-        if remaining_count > 0 and flights[-1].last < last:
-            acquired_runs += self._acquire_new_records(fetch, batches, flights[-1].last + 1, last, remaining_count)
+        if remaining_count > 0 and in_flight_runs[-1].last < last:
+            acquired_runs += self._acquire_new_records(
+                fetch, batches, in_flight_runs[-1].last + 1, last, remaining_count
+            )
         return acquired_runs
 
     def _limit_acquisition(self, fetch: ShareFetch, last: int) -> tuple[int, int]:
@@ -193,17 +199,19 @@ class SharePartition:
         self, fetch: ShareFetch, batches: Sequence[OffsetRange], first: int, last: int, max_records: int
     ) -> list[AcquiredRun]:
         """Acquire records for the first time, up to the end of a batch."""
-        if not self._flights:
+        if not self._in_flight_runs:
             first = max(first, self.end)
         if max_records < last - first + 1:
             limit = first + max_records - 1
             last = next((batch.last for batch in batches if batch.first <= limit <= batch.last), limit)
         if fetch.record_limit:
-            flight = self._add_run(fetch.member_id, first, last)
+            in_flight_run = self._add_run(fetch.member_id, first, last)
             if last - first + 1 > max_records:
-                flight.separate_records()
+                in_flight_run.separate_records()
                 last = first + max_records - 1
-                flight.deliveries_by_offset |= {offset: DeliveryState() for offset in range(last + 1, flight.last + 1)}
+                in_flight_run.deliveries_by_offset |= {
+                    offset: DeliveryState() for offset in range(last + 1, in_flight_run.last + 1)
+                }
             return [AcquiredRun(first, last, 1)]
         runs = list(_divide_run(batches, first, last, fetch.batch_size))
         for run in runs:
@@ -212,37 +220,46 @@ class SharePartition:
 
     def _add_run(self, member_id: str, first: int, last: int) -> InFlightRun:
         """Add a run of records that a member acquires for the first time."""
-        flight = InFlightRun(first, last)
-        flight.shared_delivery = DeliveryState(RecordState.ACQUIRED, 1, member_id, self._create_lock(flight))
-        self._flights.insert(self._find_run(first) + 1, flight)
-        if self._flights[0] is flight:
+        in_flight_run = InFlightRun(first, last)
+        in_flight_run.shared_delivery = DeliveryState(
+            RecordState.ACQUIRED, 1, member_id, self._create_lock(in_flight_run)
+        )
+        self._in_flight_runs.insert(self._find_run(first) + 1, in_flight_run)
+        if self._in_flight_runs[0] is in_flight_run:
             self.start = first
         self.end = max(self.end, last + 1)
-        return flight
+        return in_flight_run
 
     def _acquire_again(
-        self, fetch: ShareFetch, flight: InFlightRun, first: int, last: int, max_records: int, *, is_throttled: bool
+        self,
+        fetch: ShareFetch,
+        in_flight_run: InFlightRun,
+        first: int,
+        last: int,
+        max_records: int,
+        *,
+        is_throttled: bool,
     ) -> list[AcquiredRun]:
         """Acquire the available records of a run: the whole run at once, or its records in the fetched range."""
-        is_whole = flight.is_within(first, last) and not is_throttled
-        if fetch.record_limit and flight.last - flight.first + 1 > max_records:
+        is_whole = in_flight_run.is_within(first, last) and not is_throttled
+        if fetch.record_limit and in_flight_run.last - in_flight_run.first + 1 > max_records:
             is_whole = False
-        if flight.shared_delivery is not None:
-            if flight.shared_delivery.state is not RecordState.AVAILABLE:
+        if in_flight_run.shared_delivery is not None:
+            if in_flight_run.shared_delivery.state is not RecordState.AVAILABLE:
                 return []
             if is_whole:
-                flight.shared_delivery.acquire(fetch.member_id, self._create_lock(flight))
-                return [AcquiredRun(flight.first, flight.last, flight.shared_delivery.count)]
-            flight.separate_records()
-        acquired_records = list(self._acquire_records(fetch, flight, first, last, max_records))
+                in_flight_run.shared_delivery.acquire(fetch.member_id, self._create_lock(in_flight_run))
+                return [AcquiredRun(in_flight_run.first, in_flight_run.last, in_flight_run.shared_delivery.count)]
+            in_flight_run.separate_records()
+        acquired_records = list(self._acquire_records(fetch, in_flight_run, first, last, max_records))
         return [AcquiredRun(*run) for run in merge_runs((offset, offset, count) for offset, count in acquired_records)]
 
     def _acquire_records(
-        self, fetch: ShareFetch, flight: InFlightRun, first: int, last: int, max_records: int
+        self, fetch: ShareFetch, in_flight_run: InFlightRun, first: int, last: int, max_records: int
     ) -> Iterator[tuple[int, int]]:
         """Acquire available records of a split run. Yield the records' offsets and delivery counts."""
-        limits, lock, acquired_count, quota = self.limits, self._create_lock(flight), 0, 0
-        for offset, delivery in flight.iterate_deliveries(first, last):
+        limits, lock, acquired_count, quota = self.limits, self._create_lock(in_flight_run), 0, 0
+        for offset, delivery in in_flight_run.iterate_deliveries(first, last):
             if delivery.state is not RecordState.AVAILABLE:
                 continue
             is_last_time = (
@@ -252,7 +269,7 @@ class SharePartition:
                 return
             if delivery.count >= limits.min_throttled_deliveries and not quota:
                 quota = max(
-                    1, len(flight.deliveries_by_offset) >> (delivery.count - limits.min_throttled_deliveries + 1)
+                    1, len(in_flight_run.deliveries_by_offset) >> (delivery.count - limits.min_throttled_deliveries + 1)
                 )
             delivery.acquire(fetch.member_id, lock)
             acquired_count += 1
@@ -260,13 +277,13 @@ class SharePartition:
             if is_last_time or acquired_count == quota or (fetch.record_limit and acquired_count == max_records):
                 return
 
-    def _is_throttled(self, flight: InFlightRun, first: int, last: int) -> bool:
+    def _is_throttled(self, in_flight_run: InFlightRun, first: int, last: int) -> bool:
         """Return whether an available record of a run has so many deliveries that smaller runs are acquired."""
         counts = [
             delivery.count
-            for begin, end, delivery in flight.iterate_runs()
+            for begin, end, delivery in in_flight_run.iterate_runs()
             if delivery.state is RecordState.AVAILABLE
-            and (flight.shared_delivery is not None or (begin >= first and end <= last))
+            and (in_flight_run.shared_delivery is not None or (begin >= first and end <= last))
         ]
         return max(counts, default=0) >= self.limits.min_throttled_deliveries
 
@@ -281,10 +298,10 @@ class SharePartition:
             self._archive_records(fetch_offset, first - 1, RecordState.AVAILABLE)
 
     def _archive_records(self, first: int, last: int, state: RecordState) -> None:
-        for flight in self._find_runs_between(first, last):
-            if not flight.is_within(first, last):
-                flight.separate_records()
-            for begin, end, delivery in flight.iterate_runs():
+        for in_flight_run in self._find_runs_between(first, last):
+            if not in_flight_run.is_within(first, last):
+                in_flight_run.separate_records()
+            for begin, end, delivery in in_flight_run.iterate_runs():
                 if delivery.state is state and first <= begin and end <= last:
                     delivery.archive()
 
@@ -299,7 +316,7 @@ class SharePartition:
         if not self.limits.may_renew and any(acknowledgement_type == RENEW for _, acknowledgement_type in changes):
             raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "Locks are not renewed in this group.")
         lock = (
-            self._create_lock(*self._flights)
+            self._create_lock(*self._in_flight_runs)
             if any(acknowledgement_type == RENEW for _, acknowledgement_type in changes)
             else None
         )
@@ -313,27 +330,27 @@ class SharePartition:
 
     def _match_acknowledgements(self, member_id: str, batch: AcknowledgedRun) -> Iterator[tuple[DeliveryState, int]]:
         """Yield the acknowledged deliveries, each with its acknowledgement type."""
-        flights = self._find_runs_between(batch.first, batch.last)
+        in_flight_runs = self._find_runs_between(batch.first, batch.last)
         if self._find_run(batch.first) < 0 and batch.first >= self.start:
             raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "The records were not acquired.")
-        if not flights or flights[-1].last < batch.last:
+        if not in_flight_runs or in_flight_runs[-1].last < batch.last:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "The last record was not acquired.")
-        for flight in flights:
-            if flight.last >= self.start:
-                yield from self._match_run(member_id, batch, flight)
+        for in_flight_run in in_flight_runs:
+            if in_flight_run.last >= self.start:
+                yield from self._match_run(member_id, batch, in_flight_run)
 
     def _match_run(
-        self, member_id: str, batch: AcknowledgedRun, flight: InFlightRun
+        self, member_id: str, batch: AcknowledgedRun, in_flight_run: InFlightRun
     ) -> Iterator[tuple[DeliveryState, int]]:
         """Yield the deliveries of a run that a member acknowledges, each with its acknowledgement type."""
-        is_whole = flight.is_within(max(batch.first, self.start), batch.last) and len(batch.types) == 1
-        if flight.shared_delivery is not None:
-            _check_acquired(flight.shared_delivery, member_id)
+        is_whole = in_flight_run.is_within(max(batch.first, self.start), batch.last) and len(batch.types) == 1
+        if in_flight_run.shared_delivery is not None:
+            _check_acquired(in_flight_run.shared_delivery, member_id)
             if is_whole:
-                yield flight.shared_delivery, batch.types[0]
+                yield in_flight_run.shared_delivery, batch.types[0]
                 return
-            flight.separate_records()
-        for offset, delivery in flight.iterate_deliveries(max(batch.first, self.start), batch.last):
+            in_flight_run.separate_records()
+        for offset, delivery in in_flight_run.iterate_deliveries(max(batch.first, self.start), batch.last):
             _check_acquired(delivery, member_id)
             yield delivery, batch.types[offset - batch.first if len(batch.types) > 1 else 0]
 
@@ -344,30 +361,32 @@ class SharePartition:
             state = RecordState.ARCHIVED
         delivery.end_delivery(state)
 
-    def _create_lock(self, *flights: InFlightRun) -> object:
+    def _create_lock(self, *in_flight_runs: InFlightRun) -> object:
         """Return a new lock for records of the given runs.
 
         When the lock expires, records that still have this lock are released.
         """
         lock = object()
-        self.clock.call_later(self.limits.lock_ms, lambda: self._release_records(flights, lambda row: row.lock is lock))
+        self.clock.call_later(
+            self.limits.lock_ms, lambda: self._release_records(in_flight_runs, lambda row: row.lock is lock)
+        )
         return lock
 
     def release_all(self, member_id: str) -> None:
         """Release all records of a member at the end of its session. The delivery is still counted."""
-        self._release_records(self._flights, lambda row: row.member_id == member_id)
+        self._release_records(self._in_flight_runs, lambda row: row.member_id == member_id)
 
-    def _release_records(self, flights: Iterable[InFlightRun], matches: Callable[[DeliveryState], bool]) -> None:
+    def _release_records(self, in_flight_runs: Iterable[InFlightRun], matches: Callable[[DeliveryState], bool]) -> None:
         """Release the acquired records whose delivery matches a condition."""
         is_changed = False
-        for flight in flights:
+        for in_flight_run in in_flight_runs:
             if (
-                flight.shared_delivery is not None
-                and matches(flight.shared_delivery)
-                and flight.first < self.start <= flight.last
+                in_flight_run.shared_delivery is not None
+                and matches(in_flight_run.shared_delivery)
+                and in_flight_run.first < self.start <= in_flight_run.last
             ):
-                flight.separate_records()
-            for _, last, delivery in flight.iterate_runs():
+                in_flight_run.separate_records()
+            for _, last, delivery in in_flight_run.iterate_runs():
                 if delivery.state is RecordState.ACQUIRED and matches(delivery):
                     self._end_delivery(delivery, RecordState.AVAILABLE, is_below_start=last < self.start)
                     is_changed = True
@@ -387,24 +406,25 @@ class SharePartition:
 
     def _advance_start(self) -> None:
         """Move the start to the first unfinished record. Kafka stores the new start with the next change."""
-        while self._flights:
-            flight = self._flights[0]
+        while self._in_flight_runs:
+            in_flight_run = self._in_flight_runs[0]
             first_unfinished = next(
-                (first for first, _, delivery in flight.iterate_runs() if delivery.state not in FINISHED_STATES), None
+                (first for first, _, delivery in in_flight_run.iterate_runs() if delivery.state not in FINISHED_STATES),
+                None,
             )
             if first_unfinished is not None:
                 self.start = max(self.start, first_unfinished)
                 return
-            self.start = max(self.start, flight.last + 1)
-            del self._flights[0]
+            self.start = max(self.start, in_flight_run.last + 1)
+            del self._in_flight_runs[0]
         self.end = max(self.end, self.start)
 
     def build_batches(self) -> list[StateBatch]:
         """Return the batches of the stored state."""
         runs = (
             (max(first, self.start), last, delivery.stored_state)
-            for flight in self._flights
-            for first, last, delivery in flight.iterate_runs()
+            for in_flight_run in self._in_flight_runs
+            for first, last, delivery in in_flight_run.iterate_runs()
             if last >= self.start and delivery.stored_state != (RecordState.AVAILABLE, 0)
         )
         return [StateBatch(first, last, int(state), count) for first, last, (state, count) in merge_runs(runs)]
@@ -413,12 +433,12 @@ class SharePartition:
         """Restore the stored state. Records between the stored batches were acquired but not acknowledged."""
         for batch in sorted(batches):
             if batch.first > self.end:
-                self._flights.append(InFlightRun(self.end, batch.first - 1))
+                self._in_flight_runs.append(InFlightRun(self.end, batch.first - 1))
             first = max(batch.first, self.end)
             if batch.last >= first:
                 state = DeliveryState(RecordState(batch.state), batch.deliveries)
                 state.end_delivery(state.state)
-                self._flights.append(InFlightRun(first, batch.last, state))
+                self._in_flight_runs.append(InFlightRun(first, batch.last, state))
                 self.end = batch.last + 1
         self._advance_start()
 

@@ -170,17 +170,17 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
 
     def _make_plan(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> _StreamsChanges:
         """Plan the changes of the member, the topology and the group epoch."""
-        old = self._find_sender(group, request)
+        old_member = self._find_sender(group, request)
         topology = _choose_topology(group, request)
-        member = _apply_request(old or StreamsMember(request.member_id), request, topology)
+        member = _apply_request(old_member or StreamsMember(request.member_id), request, topology)
         records: list[Record] = []
-        if old is None or not member.has_same_subscription(old):
+        if old_member is None or not member.has_same_subscription(old_member):
             records.append(rows.build_member_record(group.group_id, member))
         if group.topology is None:
             records.append(rows.build_topology_record(group.group_id, topology))
         configured_topology, metadata_hash = self._configure_topology(group, topology)
         configs = ((_STANDBY_SETTING, str(self.get_group_setting(group, _STANDBY_SETTING))),)
-        is_changed = old is None or not member.has_same_needs(old) or metadata_hash != group.metadata_hash
+        is_changed = old_member is None or not member.has_same_needs(old_member) or metadata_hash != group.metadata_hash
         is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
         epoch = group.epoch + is_changed
         if is_changed:
@@ -190,7 +190,7 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
             )
             records.append(epoch_record)
         return _StreamsChanges(
-            member, old, topology, configured_topology, records, epoch, metadata_hash, configs, group.targets
+            member, old_member, topology, configured_topology, records, epoch, metadata_hash, configs, group.targets
         )
 
     def _find_sender(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> StreamsMember | None:

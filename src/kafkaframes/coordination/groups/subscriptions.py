@@ -104,8 +104,8 @@ def match_names(text: str, names: Iterable[str]) -> frozenset[str]:
         matches = _match_whole(column, text)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         reason = str(error).removeprefix("Invalid regular expression: ")
-        words = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {reason}."
-        raise RefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, words) from None
+        message = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {reason}."
+        raise RefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
     return frozenset(compress(names[1:], matches[1:].to_pylist()))
 
 
