@@ -207,7 +207,7 @@ class RealCluster:
         """Return the node that coordinates a group (``group``) or a transactional id (``transaction``)."""
         topic = {"group": "__consumer_offsets", "transaction": "__transaction_state"}[kind]
         partitions = len(self._metadata(topic).topics[topic].partitions)
-        return self.leader_of(topic, java_hash(key) % partitions)
+        return self.leader_of(topic, compute_java_hash(key) % partitions)
 
 
 def knows_topic(address: str, topic: str) -> bool:
@@ -244,10 +244,10 @@ def soon(condition: Callable[[], bool]) -> bool:
         time.sleep(0.1)
 
 
-def java_hash(text: str) -> int:
+def compute_java_hash(text: str) -> int:
     """Return Java's hash code of a text of ASCII characters, without its sign bit.
 
-    >>> java_hash("orders")
+    >>> compute_java_hash("orders")
     1008770331
     """
     value = 0

@@ -387,7 +387,7 @@ def test_a_failed_append_changes_nothing(bench):
 def test_produced_partitions_must_be_part_of_the_transaction(bench):
     who = bench.init()
     bench.add(who)
-    admit = bench.coordinator.admit_produce
+    admit = bench.coordinator.check_produce
     assert admit("t", *who, "orders", 0, may_add=False) == 0
     assert admit("t", *who, "orders", 1, may_add=False) == ErrorCode.INVALID_TXN_STATE
     assert admit("t", *who, "orders", 1, may_add=False, knows_abortable=True) == ErrorCode.TRANSACTION_ABORTABLE

@@ -260,7 +260,7 @@ def _verify_transaction(
             return ErrorCode.NONE
     except AppendRefusedError as error:
         return code_of(error)
-    return broker.transactions.admit_produce(
+    return broker.transactions.check_produce(
         transactional_id,
         sent_records.header.producer_id,
         sent_records.header.producer_epoch,

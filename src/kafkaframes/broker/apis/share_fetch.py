@@ -303,7 +303,7 @@ def _find_aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[O
 
 
 def _exclude_spans(acquired: AcquiredRun, spans: Sequence[OffsetRange]) -> Iterator[AcquiredRun]:
-    """Yield the parts of an acquired range that are outside of the spans, which are in order."""
+    """Yield the parts of an acquired range that are outside of the spans, which must be in ascending order."""
     first = acquired.first
     for span in spans:
         if span.first > acquired.last:

@@ -207,7 +207,7 @@ class Broker:
     # ---------------------------------------------------------------------------------------------- life
 
     def start(self) -> Self:
-        """Start the broker in its own thread. Return when it accepts connections.
+        """Start the broker in its own thread. Return when the broker accepts connections.
 
         Raises:
             LogDirError, StorageError: the data directory cannot be opened.

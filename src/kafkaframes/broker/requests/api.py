@@ -89,7 +89,7 @@ HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 def map_answer(answer: Answer, change: Callable[[Any], Any]) -> Any:
-    """Apply ``change`` to an answer, now or when it is complete.
+    """Apply ``change`` to an answer, now or when the answer is complete.
 
     Return the result, or a ``DeferredResponse`` with it.
     """

@@ -1,7 +1,7 @@
 """The server side of GSSAPI with Kerberos (RFC 4752), which requires the extra ``kerberos``.
 
 As in Kafka, no security layer is offered, and the client's authorization id is ignored. Tickets are accepted in a
-thread, because this reads the keytab and may resolve host names.
+thread, because an acceptance reads the keytab and may resolve host names.
 
 ``sasl.kerberos.principal.to.local.rules`` map principals to users, as in Kafka. A rule is ``DEFAULT``, which accepts
 principals of the default realm, or ``RULE:[n:format](match)s/from/to/gL``. A ``RULE`` applies to principals with ``n``

@@ -209,7 +209,7 @@ class Security:
     Attributes:
         users: passwords by user. If there are users, clients must authenticate with SASL (PLAIN, or SCRAM with the same
             passwords).
-        mechanisms: enabled SASL mechanisms. By default, the mechanisms with passwords.
+        mechanisms: enabled SASL mechanisms. By default, all mechanisms that use passwords are enabled.
         needs_sasl: whether clients must authenticate; always True if there are users.
         check_token: required for OAUTHBEARER: a function of a token and the time in milliseconds that returns the user
             or raises an ``AuthenticationError``. ``tokens.SignedTokens`` verifies signatures.

@@ -209,8 +209,8 @@ class DelegationTokens:
     Attributes:
         secret_key: ``delegation.token.secret.key``; if it is empty, delegation tokens are disabled.
         by_id: tokens by id. Expired tokens are kept for a while, so that clients get the correct error.
-        longest_ms: longest lifetime of a token.
-        default_ms: lifetime until a renewal is necessary.
+        longest_ms: longest lifetime of a token, in milliseconds.
+        default_ms: time after which a token expires unless it is renewed, in milliseconds.
         kept_ms: time for which an expired token is kept, in milliseconds.
     """
 

@@ -83,7 +83,7 @@ _TOPIC_SETTINGS_BY_BROKER_KEY: Mapping[str, str] = {key: name for name, (key, _)
 def _add_equivalent_settings(names_by_value: Mapping[int, str]) -> dict[str, int]:
     """Return the value of each setting, from lists of setting names by value.
 
-    The broker setting that is the default of a topic setting has the same value, and so has a group setting.
+    A broker setting that is the default of a topic or group setting has the same value as this setting.
     """
     values_by_name = {name: value for value, names in names_by_value.items() for name in names.split()}
     equivalent_names = {**_TOPIC_SETTINGS_BY_BROKER_KEY, **GROUP_SETTINGS}
@@ -347,7 +347,7 @@ def _any(name: str, value: str) -> None:
 
 
 def parse_duration_ms(value: str) -> int:
-    """Return the milliseconds of ``by_duration:PnDTnHnMn.nS``.
+    """Parse ``by_duration:PnDTnHnMn.nS``, and return the duration in milliseconds.
 
     >>> parse_duration_ms("by_duration:P1DT1M0.5S")
     86460500

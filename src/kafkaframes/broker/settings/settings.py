@@ -218,7 +218,7 @@ class BrokerSettings:
         new_topic_error: error code in a Metadata response for a topic that the request has auto-created; clients then
             retry. 0 returns the new topic at once, which no Kafka release does.
         defaults: values that replace ``DEFAULTS``, by names of broker settings.
-        features: features of a new cluster.
+        features: supported and finalized feature levels of a new cluster.
     """
 
     explicit: dict[str, str] = field(default_factory=dict, repr=False)

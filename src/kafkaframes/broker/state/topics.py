@@ -222,7 +222,7 @@ class Nodes:
     def coordinator_of(self, kind: int, key: str) -> Node | None:
         """Return the coordinator of a group (0), a transactional id (1) or a share group (2); None if all are stopped.
 
-        If the node is stopped, the next running node is used. Keys of other coordinators stay on their nodes.
+        If the node is stopped, the next running node is used. The coordinators of other keys do not change.
         """
         coordinator_node = self.coordinators.get((kind, key))
         if coordinator_node is not None and self.by_id[coordinator_node].is_up:

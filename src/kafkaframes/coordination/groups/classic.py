@@ -242,7 +242,7 @@ class ClassicGroup(Group):
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         return self.members[member_id]
 
-    def members_for_leader(self) -> tuple[JoinedMember, ...]:
+    def list_members_for_leader(self) -> tuple[JoinedMember, ...]:
         """Return the members as the JoinGroup response lists them for the leader."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.get_metadata(self.protocol_name))

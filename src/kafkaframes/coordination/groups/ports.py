@@ -228,10 +228,10 @@ class GroupSettings:
             raise OptionError(
                 f"{_MIGRATION_POLICY_SETTING} is {policy!r}; expected one of {', '.join(sorted(MIGRATION_POLICIES))}"
             )
-        return cls(consumer_migration_policy=policy, **integers_from_config(ATTRIBUTES_BY_SETTING, text))
+        return cls(consumer_migration_policy=policy, **read_integers_from_config(ATTRIBUTES_BY_SETTING, text))
 
 
-def integers_from_config(names: Mapping[str, str], text: Callable[[str], str]) -> dict[str, int]:
+def read_integers_from_config(names: Mapping[str, str], text: Callable[[str], str]) -> dict[str, int]:
     """Return the integer settings of a configuration, by attribute name.
 
     Args:

@@ -192,7 +192,7 @@ class RebalanceProtocol:
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
             leader=group.leader or "",
-            members=group.members_for_leader() if with_members else (),
+            members=group.list_members_for_leader() if with_members else (),
         )
 
     def _rebalance_or_complete(self, group: ClassicGroup) -> None:

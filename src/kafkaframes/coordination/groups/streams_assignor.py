@@ -21,10 +21,10 @@ _T = TypeVar("_T")
 _UINT32_MASK = 0xFFFF_FFFF
 
 
-def java_hash(text: str) -> int:
+def compute_java_hash(text: str) -> int:
     """Return ``String.hashCode`` as an unsigned number.
 
-    >>> java_hash("kafka"), java_hash("")
+    >>> compute_java_hash("kafka"), compute_java_hash("")
     (101807910, 0)
     """
     units = text.encode("utf-16-be", "surrogatepass")
@@ -49,7 +49,7 @@ def sort_in_hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int
         buckets *= 2
 
     def find_bucket(key: str) -> int:
-        spread = java_hash(key)
+        spread = compute_java_hash(key)
         return (spread ^ spread >> 16) & (buckets - 1)
 
     return sorted(keys, key=find_bucket)

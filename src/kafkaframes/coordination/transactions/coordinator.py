@@ -23,7 +23,7 @@ from kafkaframes.coordination.groups.ports import (
     CoordinatorLog,
     LoadedRecord,
     ProducerIdentity,
-    integers_from_config,
+    read_integers_from_config,
 )
 from kafkaframes.coordination.transactions.state import (
     COMPLETE_STATES,
@@ -71,7 +71,7 @@ class TransactionSettings:
     @classmethod
     def from_config(cls, text: Callable[[str], str], *, transaction_version: int = 2) -> TransactionSettings:
         """Create the settings from a broker's configuration. Raise an ``OptionError`` that names an invalid value."""
-        return cls(**integers_from_config(ATTRIBUTES_BY_SETTING, text), transaction_version=transaction_version)
+        return cls(**read_integers_from_config(ATTRIBUTES_BY_SETTING, text), transaction_version=transaction_version)
 
 
 class MarkerWriter(Protocol):
@@ -199,7 +199,7 @@ class TransactionCoordinator:
         if partition not in transaction.partitions:
             raise RefusedError(ErrorCode.TRANSACTION_ABORTABLE)
 
-    def admit_produce(
+    def check_produce(
         self,
         transactional_id: str,
         producer_id: int,
