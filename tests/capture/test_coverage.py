@@ -145,11 +145,11 @@ UNREAD = {
     "Wi-Fi": (105, [b"\x08\x01" + bytes(22) + b"\xaa\xaa\x03\0\0\0\x08\0" + one for one in packets4()], "unsupported",
               "link type 105 (IEEE 802.11) is not read"),
     "radiotap": (127, [b"\0\0\x08\0\0\0\0\0" + one for one in packets4()], "unsupported",
-                 "link type 127 (IEEE 802.11 with radiotap) is not read"),
+                 "link type 127 (IEEE 802.11 with a radiotap header) is not read"),
     "an unknown link type": (7777, packets4(), "unsupported", "link type 7777 is not read"),
     "the second user link type": (149, packets4(), "unsupported", "link type 149 is not read"),
     "PKTAP of Wi-Fi": (258, [pktap(127, one) for one in packets4()], "unsupported",
-                       "link type 127 (IEEE 802.11 with radiotap) is not read"),
+                       "link type 127 (IEEE 802.11 with a radiotap header) is not read"),
     "MACsec": (1, [ethernet(MACSEC, one) for one in packets4()], "encrypted", "ethertype 0x88e5 (MACsec) is not read"),
     "an unknown ethertype": (1, [ethernet(0x4321, one) for one in packets4()], "unsupported",
                              "ethertype 0x4321 is not read"),
@@ -309,7 +309,7 @@ def test_kinds_above_a_number_share_one_entry(tmp_path):
     _, coverage = read(tmp_path, pcap(packets))
     assert len(coverage.unread) == 256
     assert sum(entry.packets for entry in coverage.unread) == 600
-    assert coverage.unread[-1].reason == "more kinds of packets, after 255 others"
+    assert coverage.unread[-1].reason == "packets of further kinds, after 255 listed kinds"
 
 
 def test_one_invalid_file_of_many_is_an_entry_and_a_single_one_an_error(tmp_path):

@@ -185,7 +185,7 @@ def test_a_file_with_a_truncated_last_packet(tmp_path):
         (b"\xfd7zXZ\0" + bytes(40), "xz"),
         (b"BZh9" + bytes(40), "bzip2"),
         (b"<?xml version" + bytes(40), "neither pcap nor pcapng"),
-        (b"\x0a\x0d\x0d\x0a" + bytes(40), "byte order"),
+        (b"\x0a\x0d\x0d\x0a" + bytes(40), "byte-order"),
         (b"", "an empty file"),
         (bytes(3), "begins with 00 00 00"),
         (gzip.compress(b"GMBU" + bytes(40), mtime=0), "Network Monitor"),

@@ -166,7 +166,7 @@ def test_one_api_as_structs_from_logged_bodies():
 def test_structs_of_records_and_of_lines_without_bodies_report_missing_data(tmp_path):
     path = next(one for one in LOGS if "4.3.1-trace" in str(one))
     for row in rows(path, api="Produce"):
-        assert "the size of records only" in row["_error"]
+        assert "contains only the size of records" in row["_error"]
         partition = row["request"]["topicData"][0]["partitionData"][0]
         assert partition["records"] is None
     (row,) = rows(_log(tmp_path, 3, ""), api="Metadata")

@@ -62,7 +62,7 @@ def test_without_traffic_the_specs_are_compared():
     [
         (["nowhere", CAPTURE], "no such file or directory"),
         (["kip-636", CAPTURE, "--value", "A.B=1"], "kip-636 does not add fields"),
-        (["kip-636", CAPTURE, "--ports", "x"], "must be numbers"),
+        (["kip-636", CAPTURE, "--ports", "x"], "must be port numbers"),
         (["kip-636", CAPTURE, "--scale", "nowhere.csv"], "--scale: no such file or directory (at nowhere.csv)"),
     ],
 )
@@ -76,7 +76,7 @@ def test_what_cannot_be_is_said(arguments, reason):
 def test_ports_that_are_no_numbers_are_refused(arguments):
     result = ask("spec", "propose", "kip-636", *arguments, "--ports", "abc")
     assert isinstance(result.exception, OptionError)
-    assert str(result.exception) == "--ports abc: must be numbers and ranges, 9092,9094-9096"
+    assert str(result.exception) == "--ports abc: must be port numbers and ranges, such as 9092,9094-9096"
 
 
 def test_flexible_prints_the_lengths_of_arrays_strings_and_bytes(tmp_path):

@@ -23,7 +23,7 @@ def test_a_small_input_is_one_task_and_a_large_one_as_many_as_processes(capture,
 
 
 def test_ports_that_are_no_numbers_are_refused(capture):
-    with pytest.raises(OptionError, match="`ports` x: must be numbers and ranges"):
+    with pytest.raises(OptionError, match="`ports` x: must be port numbers and ranges"):
         split_traffic_tasks((capture,), "x", 1)
 
 

@@ -38,7 +38,7 @@ def test_ports_may_be_text_or_numbers():
     (port,) = {9092} & set(range(9092, 9093))
     texts = [kafkaframes.audit_upgrade(CAPTURE, ports=ports).to_dict() for ports in (str(port), [port], (port,))]
     assert texts[0] == texts[1] == texts[2]
-    with pytest.raises(OptionError, match="`ports` 90-x: must be numbers and ranges"):
+    with pytest.raises(OptionError, match="`ports` 90-x: must be port numbers and ranges"):
         kafkaframes.audit_upgrade(CAPTURE, ports="90-x")
 
 

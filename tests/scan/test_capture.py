@@ -50,7 +50,7 @@ def test_unsupported_selections_are_rejected():
         scan.select("apiname")
     with pytest.raises(OptionError, match="unknown table"):
         kafkaframes.scan_capture(CAPTURE, table="frames")
-    with pytest.raises(OptionError, match="`ports` kafka: must be numbers and ranges"):
+    with pytest.raises(OptionError, match="`ports` kafka: must be port numbers and ranges"):
         kafkaframes.scan_capture(CAPTURE, ports="kafka")
     assert repr(scan).startswith(f"scan of calls of {CAPTURE}")
 

@@ -93,7 +93,9 @@ def test_the_defaults_equal_those_of_the_selection_table():
 
 
 def test_the_ports_of_a_capture_are_numbers_and_ranges():
-    with pytest.raises(OptionError, match="option ports=9092,x: must be numbers and ranges, 9092,9094-9096"):
+    with pytest.raises(
+        OptionError, match="option ports=9092,x: must be port numbers and ranges, such as 9092,9094-9096"
+    ):
         parse_capture_options({"path": "/x", "ports": "9092,x"})
 
 

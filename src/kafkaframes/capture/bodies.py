@@ -39,11 +39,12 @@ from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
+# Messages with records: Produce requests, Fetch responses and ShareFetch responses.
 APIS_WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
 # In the JSON of a broker's request log, these two messages contain the size of the records. All other messages contain
 # an empty string.
 _APIS_WITH_RECORD_SIZES: Final = {(0, REQUEST), (1, RESPONSE)}
-SUMMARY_COLUMN_COUNT: Final = 3 * 8 * 3
+SUMMARY_COLUMN_COUNT: Final = 3 * 8 * 3  # record formats, codecs, and counts of batches, records and bytes
 _ERROR_CODE_SUFFIX: Final = "ErrorCode"
 
 

@@ -29,7 +29,7 @@ from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.wire.primitives import decode_java_text
 
 _CLIENT_ID_POSITION: Final = 10  # position of the client id in a request header
-_JSON_COLUMNS: Final = {
+_DIRECTION_BY_JSON_COLUMN: Final = {
     f"{direction}{part}": direction for direction in (REQUEST, RESPONSE) for part in ("Header", "", "Named")
 }
 
@@ -208,9 +208,9 @@ class CallColumns:
     @cached_property
     def json_columns(self) -> dict[str, pa.Array]:
         """The columns of headers and bodies as JSON, by column name."""
-        out = {name: pa.nulls(self.count, pa.string()) for name in _JSON_COLUMNS}
+        out = {name: pa.nulls(self.count, pa.string()) for name in _DIRECTION_BY_JSON_COLUMN}
         for direction in (REQUEST, RESPONSE):
-            if not any(_JSON_COLUMNS.get(name) == direction for name in self.column_names):
+            if not any(_DIRECTION_BY_JSON_COLUMN.get(name) == direction for name in self.column_names):
                 continue
             headers, bodies, named_texts, indexes = [], [], [], []
             for kind, rows in self.group_by_kind(direction):
@@ -404,7 +404,7 @@ class CallColumns:
 
     def get_error_texts(self) -> pa.Array:
         """Return the ``_error`` column, including the errors found while the other columns are computed."""
-        if self.column_names & _JSON_COLUMNS.keys() and self.builder.types is None:
+        if self.column_names & _DIRECTION_BY_JSON_COLUMN.keys() and self.builder.types is None:
             _ = self.json_columns
         if "errors" in self.column_names:
             _ = self.error_codes
@@ -476,7 +476,7 @@ _COLUMN_FUNCTIONS: Final[dict[str, Callable[[CallColumns], pa.Array]]] = {
     "correlationId": lambda calls: calls.get_correlation_ids(),
     "requestSizeBytes": lambda calls: calls.get_numbers(REQUEST, layout.F_SIZE, pa.int64()),
     "responseSizeBytes": lambda calls: calls.get_numbers(RESPONSE, layout.F_SIZE, pa.int64()),
-    **{name: _create_text_column_function(name) for name in _JSON_COLUMNS},
+    **{name: _create_text_column_function(name) for name in _DIRECTION_BY_JSON_COLUMN},
     "errors": lambda calls: calls.error_codes,
     "records": lambda calls: calls.summaries,
     "file": lambda calls: calls.get_file_names(),

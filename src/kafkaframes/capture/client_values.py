@@ -25,14 +25,14 @@ from kafkaframes.protocol.api_keys import API_VERSIONS, SASL_AUTHENTICATE
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
-NO_VERSION: Final = -1
+NO_VALUE: Final = -1
 _VERSION_SEPARATOR: Final = "\0"
 
 
 class ClientEvent(NamedTuple):
     """A value (software or principal) of a connection's client, which is valid from a request offset on.
 
-    ``value`` is an index into ``ClientValues.texts``, or ``NO_VERSION``. ``final`` is 1 if the event occurs only in
+    ``value`` is an index into ``ClientValues.texts``, or ``NO_VALUE``. ``final`` is 1 if the event occurs only in
     this window. While a request waits for its response, its event is repeated in every window.
     """
 
@@ -48,7 +48,7 @@ class ClientValues:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._last: Ints = np.full(64, NO_VERSION, np.int64)
+        self._last: Ints = np.full(64, NO_VALUE, np.int64)
 
     def get_text_index(self, text: str) -> int:
         """Return the index of a text in ``texts``. A new text is added first."""
@@ -62,13 +62,13 @@ class ClientValues:
         """Apply the new numbers of connections, -1 for forgotten ones."""
         last_rows = self._last[: len(numbers)]
         is_current = numbers[: len(last_rows)] >= 0
-        self._last = np.full_like(self._last, NO_VERSION)
+        self._last = np.full_like(self._last, NO_VALUE)
         self._last[numbers[: len(last_rows)][is_current]] = last_rows[is_current]
 
     def get_last_value(self, connection: int) -> str | None:
         """Return the latest value of a connection's client; None if none is known."""
-        number = int(self._last[connection]) if connection < len(self._last) else NO_VERSION
-        return None if number == NO_VERSION else self.texts[number]
+        number = int(self._last[connection]) if connection < len(self._last) else NO_VALUE
+        return None if number == NO_VALUE else self.texts[number]
 
     def find_values(self, events: Ints, connections: Ints, offsets: Ints, *, is_after: bool) -> Ints:
         """Return, for each call, the index in ``texts`` of the value that is valid at its request.
@@ -80,7 +80,7 @@ class ClientValues:
         """
         max_connection = int(max(connections.max(initial=0), events[:, 0].max(initial=0)))
         while max_connection >= len(self._last):
-            self._last = np.concatenate([self._last, np.full_like(self._last, NO_VERSION)])
+            self._last = np.concatenate([self._last, np.full_like(self._last, NO_VALUE)])
         result: Ints = self._last[connections]
         if len(events):
             events = events[np.argsort(_sort_keys(events[:, 0], events[:, 1]), kind="stable")]
@@ -110,7 +110,7 @@ class ClientValues:
     def _to_text_column(texts: list[str], numbers: Ints) -> pa.Array:
         if not texts:
             return pa.nulls(len(numbers), pa.string())
-        return pa.array(texts, pa.string()).take(pa.array(numbers, pa.int64(), mask=numbers == NO_VERSION))
+        return pa.array(texts, pa.string()).take(pa.array(numbers, pa.int64(), mask=numbers == NO_VALUE))
 
 
 def _sort_keys(connections: Ints, offsets: Ints) -> Ints:
@@ -154,7 +154,7 @@ def _find_registration_events(
 ) -> Ints:
     """Return the software events of the ApiVersions requests of one version."""
     frames = traffic.frames
-    values, is_later = np.full(len(rows), NO_VERSION), np.zeros(len(rows), bool)
+    values, is_later = np.full(len(rows), NO_VALUE), np.zeros(len(rows), bool)
     if version >= 3:
         is_later = _is_rejected(traffic, rows, version, apis)
         kind = MessageKind(API_VERSIONS, version, REQUEST, apis)
@@ -172,14 +172,14 @@ def _find_registration_events(
 
 
 def _index_software(body: pa.StructArray, client_values: ClientValues) -> Ints:
-    """Add the client software of ApiVersions requests to ``texts``. Return each text's index, or ``NO_VERSION``."""
+    """Add the client software of ApiVersions requests to ``texts``. Return each text's index, or ``NO_VALUE``."""
     names, versions = (body.field(f"clientSoftware{suffix}") for suffix in ("Name", "Version"))
     texts = pc.binary_join_element_wise(names, versions, _VERSION_SEPARATOR).dictionary_encode()
     numbers = np.array(
-        [client_values.get_text_index(text) for text in texts.dictionary.to_pylist()] or [NO_VERSION], np.int64
+        [client_values.get_text_index(text) for text in texts.dictionary.to_pylist()] or [NO_VALUE], np.int64
     )
     indexes = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NO_VERSION)
+    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NO_VALUE)
 
 
 def _is_rejected(traffic: WindowResult, rows: Ints, version: int, apis: ApiRegistry) -> Ints:

@@ -81,7 +81,7 @@ CALLS_TABLE_COLUMNS: Final = _create_columns(
     ("flexible", "boolean", "whether the version is flexible (KIP-482)"),
     ("correlationId", "int", "correlation id of request and response"),
     ("requestSizeBytes", "bigint", "size of the request without its size prefix"),
-    ("responseSizeBytes", "bigint", "size of the response without its size prefix; null if there is none"),
+    ("responseSizeBytes", "bigint", "size of the response without its size prefix; null without a response"),
     ("requestHeader", "string", "request header as JSON"),
     ("request", "string", "request body as JSON, with the size of records instead of their bytes"),
     ("responseHeader", "string", "response header as JSON"),
@@ -94,10 +94,15 @@ CALLS_TABLE_COLUMNS: Final = _create_columns(
     (
         "requestNamed",
         "string",
-        "request body with the field names of the release in names_of; null without names_of",
+        "request body with the field names of a Kafka release, which the option names_of specifies",
         False,
     ),
-    ("responseNamed", "string", "response body with the field names of the release in names_of", False),
+    (
+        "responseNamed",
+        "string",
+        "response body with the field names of the Kafka release in the option names_of",
+        False,
+    ),
     ("requestState", "string", "state of the request: whole, damaged or missing", False),
     (
         "responseState",
@@ -146,7 +151,7 @@ GAPS_TABLE_COLUMNS: Final = _create_columns(
     ("packets", "bigint", "number of packets; null for bytes of a stream or file"),
     ("connections", "bigint", "number of connections; null if connection is not null"),
     ("time", "timestamp", "time of the packet after a gap, or of the first unread packet"),
-    ("packet", "bigint", "number of that packet"),
+    ("packet", "bigint", "number of the packet to which the time belongs"),
 )
 PACKETS_TABLE_COLUMNS: Final = _create_columns(
     ("time", "timestamp", "time of the packet"),

@@ -20,10 +20,10 @@ GZIP_MAGIC, ZSTD_MAGIC, LZ4_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22
 _SKIPPABLE_MAGIC: Final = (
     b"\x2a\x4d\x18"  # magic of a skippable zstd frame, after a byte 0x50 to 0x5f; pzstd files start with one
 )
-_READ_BYTES: Final = 256 << 10  # bytes per read from the file
-_MAX_OUTPUT_BYTES: Final = 4 << 20  # bytes per call of the decompressor
-_FIRST_INPUT_BYTES: Final = 512  # input of the first call for a member
-_ZSTD_INPUT_BYTES: Final = 64 << 10  # input of a call; small, because a call that fails loses its output
+_READ_BYTES: Final = 256 << 10  # size of a read from the file
+_MAX_OUTPUT_BYTES: Final = 4 << 20  # largest output of one call of the decompressor
+_FIRST_INPUT_BYTES: Final = 512  # input size of the decompressor's first call for a member
+_ZSTD_INPUT_BYTES: Final = 64 << 10  # input size of a call; small, because a call that fails loses its output
 _MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # window size of ``zstd --long``
 
 
@@ -154,7 +154,7 @@ class MemberFile(_CompressedFile):
         if self._member is None:
             self._skip_zeros()
         if not self._input:
-            return self._read_more()
+            return self._read_input()
         if self._member is None:
             self._member, self._step = self._create_member(), _FIRST_INPUT_BYTES
         self._input = self._input[self._decompress(self._input[: self._step]) :]
@@ -174,7 +174,7 @@ class MemberFile(_CompressedFile):
             self._member = None
         return input_bytes
 
-    def _read_more(self) -> bool:
+    def _read_input(self) -> bool:
         """Read more input, or flush the decompressor at the end of the file. Return False if no output can follow."""
         if self._member is None:
             self._input = memoryview(self._raw.read(_READ_BYTES))
@@ -237,7 +237,7 @@ class _ObservedFile:
 
 
 _MAGIC_STATE, _SKIP_STATE, _DESCRIPTOR_STATE, _BLOCK_STATE = range(4)
-_HEADER_BYTES_OF_STATE: Final = {_MAGIC_STATE: 4, _SKIP_STATE: 4, _DESCRIPTOR_STATE: 1, _BLOCK_STATE: 3}
+_HEADER_BYTES_BY_STATE: Final = {_MAGIC_STATE: 4, _SKIP_STATE: 4, _DESCRIPTOR_STATE: 1, _BLOCK_STATE: 3}
 
 
 class ZstdFrames:
@@ -265,10 +265,10 @@ class ZstdFrames:
                 self._skip_bytes -= step
                 position += step
                 continue
-            missing_bytes = _HEADER_BYTES_OF_STATE[self._state] - len(self._head)
+            missing_bytes = _HEADER_BYTES_BY_STATE[self._state] - len(self._head)
             self._head += data[position : position + missing_bytes]
             position += missing_bytes
-            if len(self._head) == _HEADER_BYTES_OF_STATE[self._state]:
+            if len(self._head) == _HEADER_BYTES_BY_STATE[self._state]:
                 head, self._head = self._head, b""
                 self._parse_header(head)
 

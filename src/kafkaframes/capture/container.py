@@ -24,7 +24,7 @@ from kafkaframes.storage.files.contents import describe_content
 
 Ints = npt.NDArray[np.int64]
 
-FILE_HEADER_BYTES: Final = 24
+FILE_HEADER_BYTES: Final = 24  # size of the libpcap file header
 SECTION_HEADER_BLOCK: Final = 0x0A0D0D0A
 _BYTE_ORDER_MAGIC: Final = 0x1A2B3C4D
 _MICROSECONDS, _NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
@@ -58,7 +58,7 @@ UNSUPPORTED_LINK_TYPES: Final = {
     105: "IEEE 802.11",
     107: "Frame Relay",
     119: "IEEE 802.11 with a Prism header",
-    127: "IEEE 802.11 with radiotap",
+    127: "IEEE 802.11 with a radiotap header",
     147: "user-defined",
     187: "Bluetooth HCI",
     189: "USB of Linux",
@@ -70,8 +70,8 @@ UNSUPPORTED_LINK_TYPES: Final = {
     252: "Wireshark's upper PDU",
     253: "Linux netlink",
 }
-# First bytes of other file formats, and their descriptions.
-_DESCRIPTIONS_OF_OTHER_FORMATS: Final = (
+# Pairs of the first bytes and the description of an unsupported file format.
+_OTHER_FORMAT_SIGNATURES: Final = (
     (b"snoop\0\0\0", "a snoop capture (RFC 1761); convert it with editcap -F pcapng"),
     (b"\xa1\xb2\xcd\x34", "a capture in Kuznetzov's modified pcap; convert it with editcap -F pcapng"),
     (b"\x34\xcd\xb2\xa1", "a capture in Kuznetzov's modified pcap; convert it with editcap -F pcapng"),
@@ -129,7 +129,7 @@ def open_container(head: bytes, file: str) -> CaptureFormat:
     Raises:
         DecodeError: the file is not a capture, or has an unsupported format, which the message names if it is known.
     """
-    for magic, format_name in _DESCRIPTIONS_OF_OTHER_FORMATS:
+    for magic, format_name in _OTHER_FORMAT_SIGNATURES:
         if head.startswith(magic):
             raise DecodeError(f"this is {format_name}", file=file, position=0)
     if len(head) >= 12 and struct.unpack(">I", head[:4])[0] == SECTION_HEADER_BLOCK:
@@ -158,7 +158,7 @@ def _is_little_endian_section(block: bytes | memoryview, position: int, file: st
     for order in ("<", ">"):
         if struct.unpack_from(order + "I", block, 8)[0] == _BYTE_ORDER_MAGIC:
             return order == "<"
-    raise DecodeError("a section header without pcapng's byte order mark", file=file, position=position + 8)
+    raise DecodeError("the section header has no pcapng byte-order magic", file=file, position=position + 8)
 
 
 def read_block(container: CaptureFormat, block: memoryview, position: int, file: str) -> int:
@@ -198,7 +198,9 @@ def _read_block_size(block: memoryview, order: str, position: int, file: str) ->
     repeated_size = struct.unpack_from(order + "I", block, size - 4)[0]
     if repeated_size != size:
         raise DecodeError(
-            f"a pcapng block of {count_text(size, 'byte')} that ends with {repeated_size}", file=file, position=position
+            f"the pcapng block of {count_text(size, 'byte')} repeats its size as {repeated_size}",
+            file=file,
+            position=position,
         )
     return size
 
@@ -228,7 +230,7 @@ def _parse_resolution(value: int) -> tuple[int, int]:
     return (layout.MULTIPLY, 10 ** (9 - value)) if value <= 9 else (layout.DIVIDE, 10 ** min(value - 9, 18))
 
 
-MAX_SEGMENT_BYTES: Final = 60_000
+MAX_SEGMENT_BYTES: Final = 60_000  # largest payload of a synthetic TCP segment; an IPv4 packet has at most 65,535 bytes
 _RAW_IP, _IN_NANOSECONDS = 101, 9
 _PACKET_HEADER: Final = struct.Struct("<IIIIIII")
 

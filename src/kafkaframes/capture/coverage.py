@@ -21,7 +21,7 @@ ENTRY_KINDS: Final = {
     DAMAGED: "a file, a packet header, a line, a message or a set of records cannot be read",
     LOST: "packets of a connection are missing",
     CUT: "packets are cut by the snap length",
-    UNSUPPORTED: "a link type, a tunnel, another protocol around IP, or a version of an API that is not read",
+    UNSUPPORTED: "a link type, a tunnel, another protocol around IP, or an API version that is not supported",
     ENCRYPTED: "TLS, IPsec, MACsec",
     UNKNOWN: "a connection whose protocol is not recognised",
     BOUNDARY: "the capture begins or ends inside a connection; harmless",

@@ -16,7 +16,7 @@ from kafkaframes.errors import NO_SUCH_PATH_TEXT, DecodeError, OptionError, form
 CAPTURE_NAME_PATTERN: Final = re.compile(
     r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE
 )
-_REVERSED_NAME_PATTERN: Final = re.compile(r"[\w.-]*")  # matches a reversed path from the end of its name on
+_REVERSED_NAME_PATTERN: Final = re.compile(r"[\w.-]*")  # matches the file name at the start of a reversed path
 _LOG_SUFFIX_PATTERN: Final = re.compile(r"\.log(?:$|[.-][\w.-])", re.IGNORECASE)
 
 

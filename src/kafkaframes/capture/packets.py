@@ -34,8 +34,8 @@ Bytes = npt.NDArray[np.uint8]
 WINDOW_BYTES: Final = 32 << 20  # default size of the part of a capture that is scanned at once
 # Estimated average size; if packets are smaller, the row table is full before the window, and more windows are used.
 _ESTIMATED_PACKET_BYTES: Final = 96
-_SPARE_ROWS: Final = 1 << 16
-MAX_DAMAGE_ENTRIES: Final = 10_000
+_SPARE_BYTES: Final = 1 << 16  # additional size of a buffer
+MAX_DAMAGE_ENTRIES: Final = 10_000  # largest number of entries about damage in a report
 MAX_DATAGRAMS: Final = 1024  # largest number of incomplete datagrams in memory; above this the oldest one is dropped
 _MAX_DATAGRAM_BYTES: Final = 65535
 _FRAGMENT_UNIT_BYTES: Final = 8  # unit of fragment offsets, in bytes
@@ -283,7 +283,7 @@ class PacketReader:
         self.counters = np.zeros(layout.COUNTER_COUNT, np.int64)
         # Unread parts of files and unread packets; ``streams`` reports the gaps in connections.
         self.unread: list[UnreadData] = []
-        self._returned = 0  # entries of ``unread`` that ``take_unread`` has already returned
+        self._returned = 0  # number of entries of ``unread`` that ``take_unread`` has already returned
         self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMN_COUNT), np.int64))
         self.file = 0  # number of the current file
         self._damages = 0
@@ -335,7 +335,7 @@ class PacketReader:
     def _create_buffer(self, size: int) -> Bytes:
         """Return a buffer that starts with the carried bytes and has space for ``size`` more, plus some spare bytes."""
         carried_bytes, _ = self.carried
-        min_bytes = len(carried_bytes) + size + _SPARE_ROWS
+        min_bytes = len(carried_bytes) + size + _SPARE_BYTES
         buf = self._buffers.pop(0) if len(self._buffers) > 1 else np.empty(0, np.uint8)
         if len(buf) < min_bytes:
             buf = np.empty(min_bytes, np.uint8)

@@ -102,11 +102,11 @@ class CaptureOptions:
         )
 
 
-_STRUCT_COLUMN_SUFFIX = "Named"
+_NAMED_COLUMN_SUFFIX = "Named"
 
 
 def _with_named(column: str) -> list[str]:
-    return [column, f"{column}{_STRUCT_COLUMN_SUFFIX}"] if column in (REQUEST, RESPONSE) else [column]
+    return [column, f"{column}{_NAMED_COLUMN_SUFFIX}"] if column in (REQUEST, RESPONSE) else [column]
 
 
 class CaptureBatches:
@@ -263,7 +263,7 @@ def read_capture(paths: Paths, options: CaptureOptions | None = None) -> Capture
     return CaptureBatches(find_files(path_list), options or CaptureOptions())
 
 
-_ROWS_PER_BATCH = 4096
+_LOG_ROWS_PER_BATCH = 4096
 _PEEK_BYTES = 1 << 16  # leading bytes of a file, by which its format is recognized
 
 
@@ -346,7 +346,7 @@ def _read_log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.Re
         yield from _build_typed_batches(log, options, types)
         return
     rows = log.iterate_rows(secrets=options.secrets, apis=options.apis, names_of=options.names_of)
-    while rows_of_batch := list(islice(rows, _ROWS_PER_BATCH)):
+    while rows_of_batch := list(islice(rows, _LOG_ROWS_PER_BATCH)):
         yield build_batch(rows_of_batch, options.select_columns())
 
 
@@ -354,6 +354,6 @@ def _build_typed_batches(log: LogReader, options: CaptureOptions, types: ApiType
     """Yield the calls of one API with their bodies as structs, built from the log's JSON."""
     logged_values = log.iterate_rows(secrets=True, apis=options.apis, names_of=options.names_of)
     rows = (row for row in logged_values if row["apiKey"] == types.api_key)
-    while rows_of_batch := list(islice(rows, _ROWS_PER_BATCH)):
+    while rows_of_batch := list(islice(rows, _LOG_ROWS_PER_BATCH)):
         typed_arrays = build_typed_columns(rows_of_batch, types)
         yield build_batch(rows_of_batch, options.select_columns(), typed_arrays)

@@ -82,11 +82,11 @@ class SecuredSocket:
         return self._tls.getpeername()
 
 
-CHUNK_BYTES: Final = 256 << 10
-SLOW_WRITE_SECONDS: Final = 1.0
+CHUNK_BYTES: Final = 256 << 10  # largest read from a socket
+SLOW_WRITE_SECONDS: Final = 1.0  # ``on_slow`` is called for a write of the capture file that takes longer
 FLUSH_INTERVAL_SECONDS: Final = 1.0  # longest time between two writes to the disk
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
-MAX_REPORTED_ADDRESSES: Final = 1000
+MAX_REPORTED_ADDRESSES: Final = 1000  # largest number of different reports of addresses that were not replaced
 CLIENT, SERVER = 0, 1
 Channel = socket.socket | SecuredSocket
 

@@ -187,7 +187,7 @@ def parse_listener(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError:
         ports = ()
     if not ports or not 0 <= ports[0] <= ports[-1] <= 65535:
-        raise OptionError(f"`listen` {text}: must be HOST:PORT or HOST:PORT-PORT")
+        raise OptionError(f"`listen` {text}: must be HOST:PORT or HOST:PORT-PORT, such as 127.0.0.1:9092-9094")
     return host.strip("[]") or "127.0.0.1", ports
 
 

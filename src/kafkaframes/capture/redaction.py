@@ -58,14 +58,13 @@ UNREDACTED_TEXTS: Final[Mapping[str, str]] = {
     "ListGroupsResponse.ProtocolType": _PROTOCOL_TYPE_PATTERN,
     "DescribeGroupsResponse.ProtocolType": _PROTOCOL_TYPE_PATTERN,
 }
-_RECORDS_SUFFIX: Final = (
-    "Records"  # field that starts with a batch; UnalignedRecords (FetchSnapshot) may start anywhere
-)
+# Name of the fields that start with a batch. The field UnalignedRecords of FetchSnapshot may start anywhere.
+_RECORDS_FIELD_NAME: Final = "Records"
 _RESERVED_UUID_COUNT: Final = 256  # UUIDs below this have a special meaning, such as none, unassigned or lost
 _PSEUDONYM_ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz234567"
 _FIXED_HEADER_BYTES: Final = 8  # API key, version and correlation id in a request header
 _HEADER_BYTES: Final = _FIXED_HEADER_BYTES + 2  # API key, version, correlation id, and the length of the client id
-_REQUEST_WITHOUT_CLIENT_ID: Final = (7, 0)  # ControlledShutdown 0
+_REQUEST_WITHOUT_CLIENT_ID: Final = (7, 0)  # ControlledShutdown version 0
 _MIN_PRINTABLE_BYTE: Final = 32  # Kafka's highest API version is far below this
 # Used instead of an API key and version: for an unknown request, and for a SASL token.
 _UNKNOWN, _TOKEN = (-1, -1), (-2, -2)
@@ -296,7 +295,7 @@ class _RedactionRun:
             return value if field.keeps(value) else self.pseudonyms.pseudonymize(value.encode()).decode("ascii")
         if field.kind == "uuid":
             return value if value.int < _RESERVED_UUID_COUNT else UUID(bytes=self.pseudonyms.pseudonymize(value.bytes))
-        if field.kind == "records" and field.name == _RECORDS_SUFFIX:
+        if field.kind == "records" and field.name == _RECORDS_FIELD_NAME:
             return remove_payloads(bytes(value))
         return bytes(len(value))
 
@@ -343,7 +342,7 @@ def remove_payloads(records: bytes) -> bytes:
     batches = scan_all(records)
     columns = (batches.column(name).tolist() for name in ("position", "size", "magic"))
     for position, size, magic in zip(*columns, strict=True):
-        _copy_header(records, out, position, position + size, _LAYOUT_OF_MAGIC[magic])
+        _copy_header(records, out, position, position + size, _LAYOUT_BY_MAGIC[magic])
     end_position = batches.end.position
     # The size limit of a Fetch request has truncated this batch.
     if batches.end.status == TORN and len(records) - end_position >= BYTES_TO_MAGIC:
@@ -352,12 +351,12 @@ def remove_payloads(records: bytes) -> bytes:
             out,
             end_position,
             len(records),
-            _LAYOUT_OF_MAGIC[records[end_position + MESSAGE_V0.position_of("magic")]],
+            _LAYOUT_BY_MAGIC[records[end_position + MESSAGE_V0.position_of("magic")]],
         )
     return bytes(out)
 
 
-_LAYOUT_OF_MAGIC: Final = (MESSAGE_V0, MESSAGE_V0, BATCH_V2)
+_LAYOUT_BY_MAGIC: Final = (MESSAGE_V0, MESSAGE_V0, BATCH_V2)
 
 
 def _copy_header(records: bytes, out: bytearray, position: int, end: int, layout: HeaderLayout) -> None:

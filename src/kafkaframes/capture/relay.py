@@ -26,7 +26,7 @@ from kafkaframes.protocol.messages.structs import Struct
 
 Address: TypeAlias = tuple[str, int]
 Path: TypeAlias = tuple[str, ...]
-_ENDPOINT_TYPE: Final = "UserEndpoint"
+_STREAMS_ENDPOINT_FIELD: Final = "UserEndpoint"  # address of a Kafka Streams application, not of a broker
 
 
 class ResponseAddresses(NamedTuple):
@@ -92,7 +92,7 @@ def _iterate_paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator
     if {"Host", "Port"} <= {info.spec.name for info in fields}:
         yield path
     for info in fields:
-        if info.struct is not None and info.spec.name != _ENDPOINT_TYPE:
+        if info.struct is not None and info.spec.name != _STREAMS_ENDPOINT_FIELD:
             yield from _iterate_paths(info.struct, version, (*path, info.attribute))
 
 
@@ -116,9 +116,9 @@ def _replace_address(holder: Any, get_local_address: Callable[[Address], Address
 
 _SASL_HANDSHAKE: Final = (17, 0)  # SaslHandshake 0, after which SASL tokens have no headers
 _HEADER_BYTES: Final = 12  # size prefix, API key, version and correlation id of a request
-_RESPONSE_HEADER_BYTES: Final = 8  # size, correlation id
-_REQUEST_HEADER: Final = struct.Struct(">ihhi")
-MAX_BUFFERED_BYTES: Final = 256 << 20
+_RESPONSE_HEADER_BYTES: Final = 8  # size prefix and correlation id of a response
+_REQUEST_HEADER: Final = struct.Struct(">ihhi")  # size prefix, API key, version, correlation id
+MAX_BUFFERED_BYTES: Final = 256 << 20  # largest response in which addresses are replaced
 MAX_OUTSTANDING_REQUESTS: Final = 10_000  # outstanding requests in memory; Produce with acks=0 is never answered
 
 

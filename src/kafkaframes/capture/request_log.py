@@ -83,7 +83,7 @@ def _parse_struct_fields(text: str, position: int, depth: int) -> tuple[dict[str
 
 def _parse_list(text: str, position: int, depth: int) -> tuple[list[Any], int]:
     result = []
-    # Also ends at a brace, which ends the struct that contains the list.
+    # The list also ends at a brace, which ends the struct that contains the list.
     while position < len(text) and text[position] not in "]}":
         value, position = _parse_value(text, position, depth + 1)
         result.append(value)
@@ -169,7 +169,7 @@ _LOGGER_PATTERN: Final = re.compile(r"[\w.$]+\)")
 _SOFTWARE_MARK: Final = "clientInformation:ClientInformation(softwareName="
 _SOFTWARE_PATTERN: Final = re.compile(r"([^,]*), softwareVersion=([^)]*)\)")
 _PORT_PATTERN: Final = re.compile(r":(\d+)$")
-_NUMBER_PATTERN: Final = re.compile(r"[\d-]*")
+_CONNECTION_NUMBER_PATTERN: Final = re.compile(r"[\d-]*")
 _NO_BODY_REASON: Final = "not in the log (its level is {})"
 _COLUMN_NAMES: Final = tuple(column.name for column in CALLS_TABLE_COLUMNS)
 Row = dict[str, Any]
@@ -341,7 +341,7 @@ def _parse_text_call(text: str, apis: ApiRegistry) -> Row:
     """Return the values of a call in a text format."""
     origin = _find_origin(text)
     if origin is None:
-        raise ValueError("the connection at its end is missing")
+        raise ValueError("the line has no connection after the request")
     call, properties = text[: origin.start()], _remove_logger_name(text[origin.end(1) + 1 :])
     software = (
         _SOFTWARE_PATTERN.match(properties, mark + len(_SOFTWARE_MARK))
@@ -502,7 +502,7 @@ def _parse_endpoints(connection: str | None) -> Row:
     """Return the endpoints in a broker's connection name: broker address, client address and a number."""
     parts = (connection or "").split("-")
     ports = [(index, match) for index, part in enumerate(parts) if (match := _PORT_PATTERN.search(part))]
-    if len(ports) < 2 or not _NUMBER_PATTERN.fullmatch("-".join(parts[ports[-1][0] + 1 :])):
+    if len(ports) < 2 or not _CONNECTION_NUMBER_PATTERN.fullmatch("-".join(parts[ports[-1][0] + 1 :])):
         return {}
     (server_end, server_port), (client_end, client_port) = ports[-2:]
     return {

@@ -34,7 +34,7 @@ MAX_WAITING_BYTES: Final = 64 << 20
 MAX_CARRIED_BYTES: Final = 96 << 20
 ENDED_CONNECTION_RETENTION_NS: Final = 60_000_000_000  # how long an ended connection is remembered, in capture time
 MAX_ENDED_CONNECTIONS: Final = 4096  # number of connections above which ended connections are forgotten
-_SCRATCH_ROWS: Final = 1 << 12
+_SCRATCH_BYTES: Final = 1 << 12  # space in which kernels join bytes that are not contiguous
 _NO_CONNECTIONS: Final = (np.zeros((0, layout.CONNECTION_COLUMN_COUNT), np.int64), np.zeros(0, np.int64))
 
 
@@ -132,7 +132,7 @@ class Streams:
         self._forgotten_connections = _NO_CONNECTIONS
         self.ports = np.array(sorted(set(ports)), np.int64)
         self.pending = np.zeros((0, layout.FRAME_COLUMN_COUNT), np.int64)
-        self._scratch = np.zeros(_SCRATCH_ROWS, np.uint8)
+        self._scratch = np.zeros(_SCRATCH_BYTES, np.uint8)
         self._small = [np.zeros(64, np.int64) for _ in range(4)]
 
     def __iter__(self) -> Iterator[WindowResult]:
@@ -292,7 +292,7 @@ def parse_ports(text: str | Sequence[int]) -> tuple[int, ...]:
             low, _, high = part.strip().partition("-")
             result += range(int(low), int(high or low) + 1)
     except ValueError:
-        raise OptionError(f"`ports` {text}: must be numbers and ranges, 9092,9094-9096") from None
+        raise OptionError(f"`ports` {text}: must be port numbers and ranges, such as 9092,9094-9096") from None
     return tuple(result)
 
 

@@ -27,7 +27,7 @@ from kafkaframes.capture.layout import (
     PORTS,
 )
 from kafkaframes.capture.packets import Ints
-from kafkaframes.capture.unread import ENTRY_KINDS_OF_GAPS
+from kafkaframes.capture.unread import ENTRY_KIND_BY_GAP_REASON
 from kafkaframes.protocol.messages.registry import ApiRegistry
 from kafkaframes.protocol.spec.catalog.ledgers import release_names
 from kafkaframes.records.layout import CODECS
@@ -138,7 +138,7 @@ def parse_sasl_user(token: bytes) -> str | None:
     return None
 
 
-_FLAG_NAMES: Final = ((0x02, "SYN"), (0x10, "ACK"), (0x08, "PSH"), (0x01, "FIN"), (0x04, "RST"), (0x20, "URG"))
+_TCP_FLAG_NAMES: Final = ((0x02, "SYN"), (0x10, "ACK"), (0x08, "PSH"), (0x01, "FIN"), (0x04, "RST"), (0x20, "URG"))
 Row = dict[str, Any]
 ClientValuesLookup = Callable[[int], tuple[str | None, str | None, str | None]]
 
@@ -216,7 +216,7 @@ def build_gap_rows(
             "side": "server" if gap[layout.G_RESPONSE] else "client",
             "offset": gap[layout.G_OFFSET],
             "sizeBytes": gap[layout.G_SIZE],
-            "kind": ENTRY_KINDS_OF_GAPS[gap[layout.G_REASON]],
+            "kind": ENTRY_KIND_BY_GAP_REASON[gap[layout.G_REASON]],
             "reason": layout.GAP_REASONS[gap[layout.G_REASON]],
             "packets": None,
             "connections": None,
@@ -291,7 +291,7 @@ def _select_endpoint_field(
 
 def _format_flags(flags: Ints) -> pa.Array:
     """Return TCP flags as text, such as ``SYN,ACK``."""
-    texts = [",".join(name for bit, name in _FLAG_NAMES if number & bit) for number in range(256)]
+    texts = [",".join(name for bit, name in _TCP_FLAG_NAMES if number & bit) for number in range(256)]
     return _take_values(texts, flags, pa.string())
 
 

@@ -135,17 +135,19 @@ def _remove_secret_values(parts: list[pa.Array], kind: pa.DataType) -> list[pa.A
     return parts
 
 
-SIZE_SUFFIX: Final = "SizeInBytes"
+RECORDS_SIZE_SUFFIX: Final = "SizeInBytes"
 
 
 def replace_record_sizes(value: object, records: str | None = "") -> object:
     """Replace the record sizes of a request log by a ``records`` field (empty or null)."""
     if isinstance(value, dict):
         fields_without_sizes = {
-            name: replace_record_sizes(item, records) for name, item in value.items() if not name.endswith(SIZE_SUFFIX)
+            name: replace_record_sizes(item, records)
+            for name, item in value.items()
+            if not name.endswith(RECORDS_SIZE_SUFFIX)
         }
         return fields_without_sizes | {
-            name.removesuffix(SIZE_SUFFIX): records for name in value if name.endswith(SIZE_SUFFIX)
+            name.removesuffix(RECORDS_SIZE_SUFFIX): records for name in value if name.endswith(RECORDS_SIZE_SUFFIX)
         }
     return [replace_record_sizes(item, records) for item in value] if isinstance(value, list) else value
 
@@ -190,7 +192,7 @@ def _encode_body(row: dict[str, Any], types: ApiTypes, direction: str) -> bytes 
         _add_error(row, f"{direction}: {error}")
         return None
     if kind.has_records:
-        _add_error(row, f"{direction}: a request log has the size of records only")
+        _add_error(row, f"{direction}: a request log contains only the size of records")
     return data
 
 

@@ -26,7 +26,7 @@ from kafkaframes.capture.layout import FILE_NUMBER_MASK, FILE_NUMBER_SHIFT
 
 Ints = npt.NDArray[np.int64]
 
-_GAP_KINDS: Final = {
+_ENTRY_KIND_BY_GAP_CODE: Final = {
     layout.LOST_BYTES: LOST,
     layout.SNAPPED: CUT,
     layout.NO_FRAME: DAMAGED,
@@ -35,7 +35,7 @@ _GAP_KINDS: Final = {
     layout.BEFORE: BOUNDARY,
     layout.AFTER: BOUNDARY,
 }
-ENTRY_KINDS_OF_GAPS: Final = tuple(_GAP_KINDS[reason] for reason in range(len(layout.GAP_REASONS)))
+ENTRY_KIND_BY_GAP_REASON: Final = tuple(_ENTRY_KIND_BY_GAP_CODE[reason] for reason in range(len(layout.GAP_REASONS)))
 
 _LLC_DESCRIPTION: Final = "IEEE 802.2 (spanning tree, CDP, IS-IS)"
 # Ethertypes that cannot contain TCP, then ethertypes that can but are not supported.
@@ -98,8 +98,8 @@ _IP_PROTOCOLS: Final = {
     143: "Ethernet in IP",
 }
 _UNREAD_TUNNEL_PROTOCOLS: Final = frozenset({55, 94, 97, 98, 108, 115, 137, 143})
-_IPSEC_PORT_PLACEHOLDER: Final = 50
-_UDP_TUNNEL_OF_PORT: Final = {
+_ESP_PROTOCOL: Final = 50  # IP protocol number of IPsec ESP
+_UDP_TUNNEL_BY_PORT: Final = {
     4500: "IPsec",
     51820: "WireGuard",
     1701: "L2TP",
@@ -127,7 +127,7 @@ def list_gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[Un
     keys, indexes = np.unique(np.stack([numbers, gaps[:, layout.G_REASON]]), axis=1, return_inverse=True)
     sizes = np.bincount(indexes.ravel(), np.maximum(gaps[:, layout.G_SIZE], 0)).astype(np.int64)
     for (number, reason), size in zip(keys.T.tolist(), sizes.tolist(), strict=True):
-        yield UnreadData(ENTRY_KINDS_OF_GAPS[reason], layout.GAP_REASONS[reason], files[number], size_bytes=size)
+        yield UnreadData(ENTRY_KIND_BY_GAP_REASON[reason], layout.GAP_REASONS[reason], files[number], size_bytes=size)
 
 
 ONE_DIRECTION_REASON: Final = "one direction of the connection is not in the capture"
@@ -235,7 +235,7 @@ def _describe_packets(link: int, ethertype: int, protocol: int, problem: int) ->
     if problem == layout.UNREAD_LINK:
         return UNSUPPORTED, f"{format_link_type(link)} is not read"
     if problem == layout.MANY_KINDS:
-        return UNSUPPORTED, f"more kinds of packets, after {layout.MAX_UNREAD_KINDS - 1} others"
+        return UNSUPPORTED, f"packets of further kinds, after {layout.MAX_UNREAD_KINDS - 1} listed kinds"
     if problem == layout.NESTED_HEADERS:
         return UNSUPPORTED, f"more than {headers.MAX_HEADERS} nested headers"
     if problem == layout.CUT_HEADERS:
@@ -254,13 +254,13 @@ def _describe_protocol(protocol: int) -> tuple[str, str]:
     port, protocol = protocol >> headers.UDP_PORT_SHIFT, protocol & 0xFF
     if port:
         kind = ENCRYPTED if port in _ENCRYPTED_UDP_PORTS else UNSUPPORTED
-        return kind, f"UDP port {port} ({_UDP_TUNNEL_OF_PORT[port]}) is not read"
+        return kind, f"UDP port {port} ({_UDP_TUNNEL_BY_PORT[port]}) is not read"
     name = (
         f"IP protocol {protocol} ({_IP_PROTOCOLS[protocol]})"
         if protocol in _IP_PROTOCOLS
         else f"IP protocol {protocol}"
     )
-    if protocol == _IPSEC_PORT_PLACEHOLDER:
+    if protocol == _ESP_PROTOCOL:
         return ENCRYPTED, f"{name} is not read"
     return (UNSUPPORTED, f"{name} is not read") if protocol in _UNREAD_TUNNEL_PROTOCOLS else (OTHER, name)
 

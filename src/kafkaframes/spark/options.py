@@ -96,7 +96,7 @@ def _parse_ports(text: str) -> tuple[int, ...]:
     with suppress(OptionError):
         if text:
             return parse_ports(text)
-    raise ValueError("must be numbers and ranges, 9092,9094-9096")
+    raise ValueError("must be port numbers and ranges, such as 9092,9094-9096")
 
 
 def _load_specs(path: str) -> ApiRegistry:

@@ -30,7 +30,7 @@ from kafkaframes.capture.reader import split_traffic
 from kafkaframes.capture.records import join_record_sets
 from kafkaframes.capture.request_log import LogReader
 from kafkaframes.capture.streams import Streams, iterate_windows_with_coverage
-from kafkaframes.capture.typed import SIZE_SUFFIX, replace_record_sizes
+from kafkaframes.capture.typed import RECORDS_SIZE_SUFFIX, replace_record_sizes
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.jobs.analyze.records import RecordSizes
@@ -158,7 +158,7 @@ def _iterate_record_sizes(value: Any) -> Iterator[int]:
     """
     if isinstance(value, dict):
         for name, inner in value.items():
-            if name.endswith(SIZE_SUFFIX) and isinstance(inner, int) and 0 <= inner <= MAX_INT32:
+            if name.endswith(RECORDS_SIZE_SUFFIX) and isinstance(inner, int) and 0 <= inner <= MAX_INT32:
                 yield inner
             else:
                 yield from _iterate_record_sizes(inner)
