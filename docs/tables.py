@@ -35,7 +35,7 @@ from kafkaframes.client.settings import (
     ConsumerSettings,
     ProducerSettings,
     ShareConsumerSettings,
-    setting_names,
+    list_setting_names,
 )
 from kafkaframes.client.sync import Admin
 from kafkaframes.errors import EncodeError
@@ -287,7 +287,9 @@ def java_settings_table() -> str:
 
 def _clients_of(known: JavaProperty) -> list[str]:
     """List the clients that take a setting of Java's, with the share consumer."""
-    is_shared = known.treatment == "supported" and known.name.replace(".", "_") in setting_names(ShareConsumerSettings)
+    is_shared = known.treatment == "supported" and known.name.replace(".", "_") in list_setting_names(
+        ShareConsumerSettings
+    )
     return list(dict.fromkeys([*known.clients, *([SHARE_CONSUMER] if is_shared else [])]))
 
 
@@ -299,7 +301,7 @@ def client_settings_table(client: str) -> str:
             settings that only this client has.
     """
     settings, declared = CLIENT_SETTINGS[client]
-    of_every_client = set(setting_names(ClientSettings)) if settings is not ClientSettings else set()
+    of_every_client = set(list_setting_names(ClientSettings)) if settings is not ClientSettings else set()
     meanings = meanings_of(declared)
     java = java_properties()
     body = []

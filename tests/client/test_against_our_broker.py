@@ -568,7 +568,7 @@ def test_an_error_of_an_earlier_assignment_is_not_that_of_the_next(servers, topi
     place = TopicPartition(topic, 0)
     with Consumer(servers, auto_offset_reset="none", enable_auto_commit=False) as consumer:
         consumer.assign({place: 999})
-        while consumer._twin._positions.stuck_error() is None:  # the broker answers that the offset does not exist
+        while consumer._twin._positions.find_stuck_error() is None:  # the broker answers that the offset does not exist
             time.sleep(0.01)
         consumer.assign({place: 0})
         fetched_batches = consumer.fetch(60_000)

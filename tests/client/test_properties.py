@@ -9,14 +9,14 @@ import pytest
 from kafkaframes.client import Admin, AsyncProducer, Consumer, Producer
 from kafkaframes.client import options as option_types
 from kafkaframes.client import properties as module
-from kafkaframes.client.properties import java_properties, kafka_name_of, translate_options, use_kafka_names
+from kafkaframes.client.properties import java_properties, to_kafka_name, translate_options, use_kafka_names
 from kafkaframes.client.settings import (
     ClientSettings,
     ConsumerSettings,
     ProducerSettings,
     ShareConsumerSettings,
+    list_setting_names,
     select_client_options,
-    setting_names,
 )
 from kafkaframes.errors import OptionError
 
@@ -194,9 +194,9 @@ def test_two_phase_commit_is_refused_with_the_reason_and_taken_when_it_is_off():
 
 @pytest.mark.parametrize("cls", [ProducerSettings, ConsumerSettings, ShareConsumerSettings])
 def test_options_for_an_admin_client_are_those_that_all_clients_have_under_each_of_their_names(cls):
-    names = setting_names(cls)
+    names = list_setting_names(cls)
     aliases = {name: key for name, key in module._SETTING_ALIASES.items() if key in names}
-    common_names = setting_names(ClientSettings)
+    common_names = list_setting_names(ClientSettings)
     for name, key in {**{name: name for name in names}, **aliases}.items():
         assert select_client_options({name: "x"}) == ({name: "x"} if key in common_names else {}), name
 
@@ -204,10 +204,10 @@ def test_options_for_an_admin_client_are_those_that_all_clients_have_under_each_
 def test_each_setting_has_one_kafka_name_whatever_the_name_in_the_options():
     for name, key in module._SETTING_ALIASES.items():
         if not name.endswith(".level"):  # a codec's level is a setting of its own
-            assert kafka_name_of(name) == kafka_name_of(key) == kafka_name_of(name.replace(".", "_")), name
+            assert to_kafka_name(name) == to_kafka_name(key) == to_kafka_name(name.replace(".", "_")), name
     for name in java_properties():
-        assert kafka_name_of(name) == kafka_name_of(name.replace(".", "_")) == name
-    assert kafka_name_of("max.poll.record") == "max.poll.record"
+        assert to_kafka_name(name) == to_kafka_name(name.replace(".", "_")) == name
+    assert to_kafka_name("max.poll.record") == "max.poll.record"
     assert use_kafka_names({"compression_zstd_level": 3}) == {"compression.zstd.level": 3}
     with pytest.raises(OptionError, match=r"acks and request\.required\.acks are names of one setting"):
         use_kafka_names({"acks": "all", "request.required.acks": "1"})

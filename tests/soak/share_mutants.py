@@ -45,7 +45,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "a missing row is a success": Mutation(
         MACHINE,
-        '    return missing_row_error([partition_id], f"acknowledgement at {describe_node(node)}")',
+        '    return create_missing_row_error([partition_id], f"acknowledgement at {describe_node(node)}")',
         "    return None",
     ),
     "acknowledgements of a lost request have no result": Mutation(

@@ -222,7 +222,7 @@ def _parse_erspan_3(buf, at, end):
 
 @device
 def _parse_ip4(buf, at, end, wire, segment):
-    """Write an IPv4 packet's addresses. Return (IS_TCP or the reason why not, protocol, payload position, its end)."""
+    """Write an IPv4 packet's addresses. Return (IS_TCP or another result, protocol, payload position, payload end)."""
     if at + 20 > end:
         return TOO_SHORT, 0, at, wire
     header = (load_u8(buf, at) & 15) * 4
@@ -288,8 +288,8 @@ def _parse_ip6(buf, at, end, wire, segment):
 def locate_tcp(buf, at, end, wire, link, segment):
     """Find the TCP header of a packet, also within VLANs and tunnels, and write its position to ``segment``.
 
-    Returns IS_TCP, IS_FRAGMENT or the reason why there is no segment. In the latter case ``segment`` identifies the
-    packet: LINK, ETHERTYPE (NO_ETHERTYPE if there is none), PROTOCOL (-1 if there is no IP packet).
+    Returns IS_TCP, IS_FRAGMENT or the reason why the packet has no segment. With a reason, ``segment`` identifies the
+    packet: LINK, ETHERTYPE (NO_ETHERTYPE if it is unknown), PROTOCOL (-1 if the packet has no IP header).
     """
     if link in (PKTAP, PKTAP_USER):
         link, at = _parse_pktap(buf, at, end, link)

@@ -58,8 +58,8 @@ from kafkaframes.wire._jit import BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, k
 from kafkaframes.wire._kernels import load_u8, load_u32
 
 INT64_MAX = 0x7FFFFFFFFFFFFFFF
-NS_PER_SECOND = 1_000_000_000  # per second
-MAX_FRACTION_BITS = 33  # largest number of bits of a fraction of a second that can be multiplied by NS without overflow
+NS_PER_SECOND = 1_000_000_000
+MAX_FRACTION_BITS = 33  # a fraction of a second with at most this many bits can be multiplied by NS_PER_SECOND
 
 I64 = types.int64
 NEW_CONNECTION_DISTANCE = (
@@ -324,7 +324,7 @@ def _process_packet(
 
 @device
 def _to_nanoseconds(high, low, interfaces, interface):
-    """Return a pcapng time in ns since 1970, 0 if out of range. Ticks are unsigned, so half of them is divided."""
+    """Return a pcapng time in ns since 1970, 0 if out of range. Ticks are unsigned, so half their number is divided."""
     ticks = (high << 32) | low
     half = (ticks >> 1) & INT64_MAX
     kind = interfaces[interface, layout.TICKS]

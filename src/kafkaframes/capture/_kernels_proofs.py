@@ -1,8 +1,8 @@
 """Decide whether a Kafka request or response starts at an offset of a TCP stream (numba).
 
-After a gap, and while the client side is unknown, only proven frames are accepted (``_prove_request``,
-``_prove_response``). No byte is read beyond the size that ``peek_bytes`` returns. ``_kernels_streams.py`` documents the
-arguments.
+After a gap, and while the client side is unknown, a frame is accepted only if it is *proven*: its header and the bytes
+after it rule out a coincidence (``_prove_request``, ``_prove_response``). No byte is read beyond the size that
+``peek_bytes`` returns. ``_kernels_streams.py`` documents the arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_PEEKED_BYTES = (
     768  # largest number of bytes of a frame that are read: prefix, header, client id, and fields before acks
 )
 MAX_COMPARED_REQUESTS = 4096  # largest number of outstanding requests that a response is compared with
-MAX_CORRELATION_ID_STEP = 1024  # largest distance between successive correlation ids within a proof
+MAX_CORRELATION_ID_STEP = 1024  # largest distance between the correlation ids of successive responses in a proof
 # Results of ``parse_request_start``.
 P_API, P_VERSION, P_CORRELATION, P_ID_LENGTH, P_STRICT, P_LOOSE, P_HASH, P_NO_REPLY = range(8)
 PROVEN, MAYBE, NOWHERE = range(3)

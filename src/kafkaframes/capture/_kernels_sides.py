@@ -190,7 +190,7 @@ def _go_to_extent(extents, side):
 
 @device
 def _skip_hole(rows, extents, gaps, settings, side):
-    """Skip missing bytes between two frames. Return False if they may still arrive."""
+    """Skip missing bytes between two frames. Return False if the missing bytes may still arrive."""
     extent = side[layout.C_EXTENT]
     at = side[layout.C_AT]
     if not is_final(rows, extents, settings, side, extent, at):
@@ -204,7 +204,7 @@ def _skip_hole(rows, extents, gaps, settings, side):
 
 @device
 def _skip_prefix(rows, extents, gaps, settings, side, byte_count):
-    """Skip a size prefix with only ``got`` captured bytes. Return False if the other bytes may still arrive."""
+    """Skip a size prefix of which ``byte_count`` bytes are captured. Return False if the others may still arrive."""
     at = side[layout.C_AT]
     there = at + byte_count
     extent = side[layout.C_EXTENT]

@@ -54,7 +54,9 @@ from kafkaframes.capture._kernels_sides import fill_extents, split_side
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
 
 I64 = types.int64
-MAX_UNDECIDED_BYTES = 1 << 16  # number of bytes after which a connection without a proven frame is given up
+MAX_UNDECIDED_BYTES = (
+    1 << 16
+)  # after this many bytes without a recognised Kafka frame, a connection is not read further
 SAVED_STATE_INDEX = 8  # index in ``bounds`` of the saved columns of both sides
 SAVED_SASL, SAVED_SASL_ID = (
     SAVED_STATE_INDEX + 2 * layout.SIDE_COLUMN_COUNT,
@@ -147,7 +149,7 @@ def sort_rows(rows, count, sides, starts, order):
         side = rows[row, layout.DIRECTION]
         starts[side + 1] -= 1
         order[starts[side + 1]] = row
-    # starts[side + 1] is now the start of the side: shift by one
+    # starts[side + 1] is now the start of the side, so all values are shifted by one position.
     for side in range(sides):
         starts[side] = starts[side + 1]
     starts[sides] = count

@@ -162,7 +162,7 @@ class CallColumns:
     # ----------------------------------------------------------------------------------------------- bodies
 
     @cached_property
-    def kinds(self) -> Ints:
+    def kind_numbers(self) -> Ints:
         """The API key and version of each call, combined into one number; -1 if the API is unknown."""
         return np.where(
             self.has_known_api,
@@ -172,9 +172,9 @@ class CallColumns:
 
     @cached_property
     def rows_by_kind(self) -> tuple[Ints, list[tuple[int, Ints]]]:
-        """The distinct combinations of API and version (``kinds``), and for each the rows of its calls."""
-        order = np.argsort(self.kinds, kind="stable")
-        sorted_kinds = self.kinds[order]
+        """The distinct combinations of API and version (``kind_numbers``), and for each the rows of its calls."""
+        order = np.argsort(self.kind_numbers, kind="stable")
+        sorted_kinds = self.kind_numbers[order]
         edges = np.flatnonzero(np.diff(sorted_kinds, prepend=-2, append=-2)).tolist()
         result = [(int(sorted_kinds[start]), order[start:end]) for start, end in pairwise(edges)]
         return np.array([kind for kind, _ in result], np.int64), result
@@ -317,19 +317,23 @@ class CallColumns:
     @cached_property
     def software(self) -> tuple[pa.Array, pa.Array]:
         """The name and version of each call's client software, from the connection's ApiVersions requests."""
-        facts = self.builder.software
-        events = find_software_events(self.traffic, facts, self.builder.apis)
-        return facts.to_name_and_version_columns(
-            facts.find_values(events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=False)
+        client_values = self.builder.software
+        events = find_software_events(self.traffic, client_values, self.builder.apis)
+        return client_values.to_name_and_version_columns(
+            client_values.find_values(
+                events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=False
+            )
         )
 
     @cached_property
     def principals(self) -> pa.Array:
         """The authenticated principal of each call's connection."""
-        facts = self.builder.principals
-        events = self.builder.logins.events(self.traffic, facts, self.builder.apis)
-        return facts.column(
-            facts.find_values(events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=True)
+        client_values = self.builder.principals
+        events = self.builder.logins.find_events(self.traffic, client_values, self.builder.apis)
+        return client_values.get_text_column(
+            client_values.find_values(
+                events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=True
+            )
         )
 
     # ------------------------------------------------------------------------------------------ plain columns

@@ -96,7 +96,7 @@ class ClientValues:
         is_last = np.append(np.diff(final[:, 0]) != 0, len(final) > 0)[: len(final)]
         self._last[final[is_last, 0]] = final[is_last, 2]
 
-    def column(self, numbers: Ints) -> pa.Array:
+    def get_text_column(self, numbers: Ints) -> pa.Array:
         """Return a column of the texts with these indexes in ``texts``."""
         return self._to_text_column(self.texts, numbers)
 
@@ -227,7 +227,7 @@ class PendingLogins:
             int(numbers[connection]): user for connection, user in self._waiting.items() if numbers[connection] >= 0
         }
 
-    def events(self, traffic: WindowResult, client_values: ClientValues, apis: ApiRegistry = CATALOG) -> Ints:
+    def find_events(self, traffic: WindowResult, client_values: ClientValues, apis: ApiRegistry = CATALOG) -> Ints:
         """Return the principal events of a window."""
         return to_event_table(
             [

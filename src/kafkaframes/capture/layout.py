@@ -45,7 +45,7 @@ OTHER_PROTOCOL, CUT_HEADERS, BAD_HEADERS, UNREAD_LINK, NESTED_HEADERS, MANY_KIND
 # Sides A and B are ordered by address. Columns of a side are relative to the side's base.
 A_HIGH, A_LOW, B_HIGH, B_LOW, PORTS, CLIENT, PROTOCOL, FIRST_TIME, LAST_TIME, RESET, SASL, SASL_ID = range(12)
 PENDING_START, PENDING_END, MET, FIRST_NUMBER = range(12, 16)
-FIRST_SIDE_COLUMN = 16  # first column of side A; the columns of side B start SIDE_COLUMNS later
+FIRST_SIDE_COLUMN = 16  # first column of side A; the first column of side B is SIDE_COLUMN_COUNT further on
 (
     INITIAL,  # sequence number of the SYN, -1 if no SYN was seen
     BASE_NUMBER,  # sequence number of the furthest segment so far
@@ -112,7 +112,7 @@ GAP_REASONS = (
     "packets are cut by the snap length",
     "these bytes are not a Kafka frame",
     "the connection ended inside a frame",
-    "no frame proves itself in these bytes",
+    "no Kafka frame can be recognised in these bytes",
     "the capture begins inside a frame",
     "the capture ends inside a frame",
 )
@@ -130,11 +130,11 @@ MAX_RESPONSE_BYTES = (1 << 31) - 1
 # Results of a call that splits TCP streams into frames.
 DONE, FRAMES_FULL, UNSORTED = range(3)
 
-# ----------------------------------------------------------------------------------- state of one side while it is cut
+# ------------------------------------------------------------------------ state of one side while it is split in frames
 WHOLE, IN_PART, WAITS = range(3)  # completeness of a frame
 # Settings of a call that splits TCP streams into frames.
 S_FLUSH, S_PATIENCE_NS, S_PATIENCE_ROWS, S_PATIENCE_BYTES, S_NOW, S_HASTE = range(6)
-# Results of ``walk`` for a frame: number of missing bytes, number of bytes before the first missing one, latest time
+# Results of ``measure_frame``: number of missing bytes, number of bytes before the first missing one, latest time
 # of its packets, the extent after its last one, and highest number of its packets.
 W_MISSING, W_HAVE, W_TIME, W_LAST, W_NUMBER = range(5)
 # State of ``split_side``. The caller sets the fields that select the side of the connection.

@@ -96,7 +96,7 @@ class CaptureOptions:
             return columns
         if self.table != "calls":
             raise OptionError(f"api={self.api} requires table=calls, not {self.table}")
-        kinds = {"request": types.request, "response": types.response}
+        kinds = {"request": types.request_type, "response": types.response_type}
         return tuple(
             column_name._replace(type=kinds.get(column_name.name, column_name.type)) for column_name in columns
         )
@@ -163,7 +163,7 @@ class CaptureBatches:
         lead = self.options.lead_files
         return None if lead is None else CallFilter(lead, len(self.files) - 1, self.options.wait_files)
 
-    def calls(self) -> Iterator[pa.RecordBatch]:
+    def iterate_calls(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of calls."""
         options = self.options
         builder = CallTableBuilder(
@@ -180,7 +180,7 @@ class CaptureBatches:
             if rows.num_rows:
                 yield rows
 
-    def records(self) -> Iterator[pa.RecordBatch]:
+    def iterate_records(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of records."""
         secrets, apis = self.options.secrets, self.options.apis
         # Metadata responses of all connections, even if this reader has only some of them, contain topic names.
@@ -192,7 +192,7 @@ class CaptureBatches:
             if len(traffic.calls):
                 yield from builder.iterate_batches(traffic)
 
-    def connections(self) -> Iterator[pa.RecordBatch]:
+    def iterate_connections(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of connections.
 
         Ended connections are yielded when they are forgotten, all others at the end.
@@ -221,7 +221,7 @@ class CaptureBatches:
         for start in range(0, len(rows), 8192):
             yield build_batch(rows[start : start + 8192], self.columns)
 
-    def gaps(self) -> Iterator[pa.RecordBatch]:
+    def iterate_gaps(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of gaps: first gaps in streams, then other unread data by file and reason."""
         builder = CallTableBuilder((), self.files)
         for traffic in self._iterate_windows():
@@ -233,7 +233,7 @@ class CaptureBatches:
         if others:
             yield build_batch(others, self.columns)
 
-    def packets(self) -> Iterator[pa.RecordBatch]:
+    def iterate_packets(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of packets."""
         builder = CallTableBuilder((), self.files)
         for window in self._packets:
@@ -244,11 +244,11 @@ class CaptureBatches:
 
 
 _TABLE_FUNCTIONS = {
-    "calls": CaptureBatches.calls,
-    "connections": CaptureBatches.connections,
-    "gaps": CaptureBatches.gaps,
-    "packets": CaptureBatches.packets,
-    "records": CaptureBatches.records,
+    "calls": CaptureBatches.iterate_calls,
+    "connections": CaptureBatches.iterate_connections,
+    "gaps": CaptureBatches.iterate_gaps,
+    "packets": CaptureBatches.iterate_packets,
+    "records": CaptureBatches.iterate_records,
 }
 
 

@@ -50,18 +50,18 @@ class ApiTypes:
         self.secrets = secrets
 
     @cached_property
-    def request(self) -> pa.DataType:
+    def request_type(self) -> pa.DataType:
         """The type of requests."""
         return self._merge_version_types(REQUEST)
 
     @cached_property
-    def response(self) -> pa.DataType:
+    def response_type(self) -> pa.DataType:
         """The type of responses."""
         return self._merge_version_types(RESPONSE)
 
     def get_type(self, direction: str) -> pa.DataType:
         """Return the type of requests or responses."""
-        return self.request if direction == REQUEST else self.response
+        return self.request_type if direction == REQUEST else self.response_type
 
     def _merge_version_types(self, direction: str) -> pa.DataType:
         """Return the type with the fields of all versions."""

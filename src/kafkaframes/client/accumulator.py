@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, partitions_with_leader
+from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, list_partitions_with_leader
 from kafkaframes.client.partitioners import (
     DEFAULT_PARTITIONER,
     STICKY_PARTITION,
@@ -109,7 +109,9 @@ class Accumulator:
         self._random = random.Random()
         self.wake = wake
         self.results: Callable[[TopicPartition, list[int]], BatchResults]
-        self.limit_of: Callable[[str, float], int | None] = lambda topic, now: None  # largest batch of a topic, bytes
+        self.get_max_batch_bytes: Callable[[str, float], int | None] = lambda topic, now: (
+            None
+        )  # largest batch of a topic, bytes
         self.queue_length: Callable[[TopicPartition], int] = lambda _: 0  # number of a partition's waiting batches
         self.is_stalled: Callable[[int], bool] = lambda _: False  # whether a node is too slow for sticky partitions
         self.may_open: Callable[[TopicPartition], bool] = lambda _: True
@@ -193,7 +195,7 @@ class Accumulator:
         is_fresh = now - (self._cluster.updated_at or 0.0) < self._max_age_s
         if target is None or not (is_known and is_fresh and self.may_open(target)):
             return None
-        limit = self.limit_of(target.topic, now)
+        limit = self.get_max_batch_bytes(target.topic, now)
         size = self._batch_size if limit is None else min(self._batch_size, limit - BATCH_V2.size)
         open_batch = topic_state.open_batches[number] = OpenBatch(target, now, self.results, size)
         if not self._has_timer:
@@ -242,7 +244,7 @@ class Accumulator:
             metadata = self._metadata[topic]
             topic_state = self._topics.get(topic)
             targets = {index: TopicPartition(topic, index) for index in sorted(metadata.partitions)}
-            available = partitions_with_leader(metadata)
+            available = list_partitions_with_leader(metadata)
             if topic_state is None:
                 topic_state = self._topics[topic] = _TopicState(
                     metadata, targets, available, self._partitioner.ignores_keys
@@ -271,7 +273,7 @@ class Accumulator:
     def choose_sticky_partitions(self, topic: str, runs: int) -> list[int]:
         """Return a sticky partition for each of ``runs`` runs of records that have neither key nor partition."""
         with self._lock:
-            topic_state = self._state_of_topic(topic)
+            topic_state = self._get_topic_state(topic)
             if self._prefers_short_queues:
                 return [self._choose_partition(topic_state) for _ in range(runs)]
             candidates = topic_state.available or list(topic_state.targets)
@@ -281,12 +283,12 @@ class Accumulator:
     def find_target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
         """Return the partition that a record gets now; None if the given partition does not exist."""
         with self._lock:
-            topic_state = self._state_of_topic(topic)
+            topic_state = self._get_topic_state(topic)
             if partition == STICKY_PARTITION:
                 return topic_state.targets.get(topic_state.sticky)
             return topic_state.targets.get(topic_state.choose_partition_by_key(key) if partition is None else partition)
 
-    def _state_of_topic(self, topic: str) -> _TopicState:
+    def _get_topic_state(self, topic: str) -> _TopicState:
         """Return the state of a topic that was added with ``update_topic``.
 
         Raises:

@@ -206,9 +206,9 @@ def split_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
     whole = memoryview(data)
     for position, size, base, last in zip(*columns, strict=True):
         part = whole[position : position + size]
-        yield with_zero_base_offset(part), last - base + 1
+        yield reset_base_offset(part), last - base + 1
 
 
-def with_zero_base_offset(batch: bytes | memoryview) -> bytes:
+def reset_base_offset(batch: bytes | memoryview) -> bytes:
     """Return a format 2 batch with base offset 0. The CRC does not cover the base offset."""
     return b"".join((_ZERO_BASE_OFFSET, batch[8:]))

@@ -130,7 +130,7 @@ class ClusterClient:
         connection = self._connections.get((broker.node_id, channel))
         return connection if connection is not None and connection.is_usable else None
 
-    def connected_brokers(self) -> list[tuple[Node, Connection]]:
+    def list_connected_brokers(self) -> list[tuple[Node, Connection]]:
         """Return the brokers with a usable connection for requests, and these connections."""
         return [
             (self._brokers[node_id], connection)
@@ -413,9 +413,9 @@ class ClusterClient:
         }
         if unknown:
             await self.refresh_metadata(unknown)
-        return {entry: self.cluster.leader(entry) or self._leader_error(entry) for entry in partition_list}
+        return {entry: self.cluster.leader(entry) or self._create_leader_error(entry) for entry in partition_list}
 
-    def _leader_error(self, partition: TopicPartition) -> BrokerError:
+    def _create_leader_error(self, partition: TopicPartition) -> BrokerError:
         """Return the error for a partition without a known leader."""
         topic = self.cluster.topics.get(partition.topic)
         if topic is not None and topic.error:
@@ -477,7 +477,7 @@ class ClusterClient:
         self._coordinators.pop((kind, key), None)
 
     @contextlib.asynccontextmanager
-    async def coordinator_connection(
+    async def connect_to_coordinator(
         self, key: str, kind: int = GROUP, channel: Channel = Channel.REQUESTS
     ) -> AsyncIterator[Connection]:
         """Yield a connection to the coordinator. If it cannot be reached, it is looked up again next time."""
@@ -499,7 +499,7 @@ class ClusterClient:
         channel: Channel = Channel.REQUESTS,
     ) -> Any:
         """Send a request once to the coordinator, as ``request`` does."""
-        async with self.coordinator_connection(key, kind, channel) as connection:
+        async with self.connect_to_coordinator(key, kind, channel) as connection:
             version = connection.select_version(body, max_version=max_version)
             return await connection.request(body, version=version, timeout_ms=timeout_ms)
 

@@ -26,6 +26,6 @@ def load_object(setting: str, name: str) -> Any:
     return result
 
 
-def object_name(value: Any) -> str:
+def get_object_name(value: Any) -> str:
     """Return the name of a function or class; for another object, return the name of its class."""
     return getattr(value, "__qualname__", None) or type(value).__qualname__

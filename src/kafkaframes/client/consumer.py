@@ -98,7 +98,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         super().__init__(ConsumerSettings.from_options(merge_options(bootstrap_servers, options)))
         for name in self.settings.strategies:
             check_choice("partition_assignment_strategy", name, tuple(ASSIGNORS))
-        self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
+        self._telemetry = TelemetryReporter(self._cluster, self._get_telemetry_labels)
         self._machine = ConsumerMachine(
             self.settings,
             self._cluster.cluster,
@@ -166,7 +166,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """Return the consumer's metrics under Java's names: connections, fetches, lag, commits, the group."""
         return self._cluster.metrics.values()
 
-    def _telemetry_labels(self) -> dict[str, str]:
+    def _get_telemetry_labels(self) -> dict[str, str]:
         settings = self.settings
         return {
             "group_id": settings.group_id or "",
@@ -261,7 +261,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             state.ownership = Ownership.OWNED
             state.end = None if end_offsets is None else end_offsets.get(state.partition)
         self._task.wake()
-        if (error := self._positions.stuck_error()) is not None:
+        if (error := self._positions.find_stuck_error()) is not None:
             raise error
 
     async def _find_positions(self, partitions: Sequence[TopicPartition]) -> None:
@@ -830,7 +830,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             raise broker_error(ErrorCode.UNKNOWN_MEMBER_ID, reason)
         offsets_to_commit: Mapping[TopicPartition, CommittedOffset | int]
         offsets_to_commit = (
-            self._positions_to_commit(self.assignment()) if offsets is None else to_partition_mapping(offsets)
+            self._get_positions_to_commit(self.assignment()) if offsets is None else to_partition_mapping(offsets)
         )
         await cancel_tasks(self._auto_commit)  # a background commit would write older offsets later
         with measure_ns(self._cluster.metrics.client["commit-sync"]):
@@ -838,7 +838,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._committed_at = time.monotonic()
         await self._report_commits()
 
-    def _positions_to_commit(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+    def _get_positions_to_commit(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions of the given partitions that have one, as committed offsets."""
         states = (self._machine.find_state(entry) for entry in partitions)
         return {
@@ -869,7 +869,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                     offsets,
                     timeout_ms=remaining_ms,
                     skip_unknown_topics=skip_unknown_topics,
-                    topic_ids=self._topic_ids(offsets),
+                    topic_ids=self._get_known_topic_ids(offsets),
                 )
                 commits = self._cluster.metrics.get_sensors("coordinator-metrics")["commit"]
                 commits.record((time.monotonic() - start_s) * 1000)
@@ -891,7 +891,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             committed_offsets = self._unreported_commits.popleft()
             await self._call_interceptors(partial(self._interceptors.on_commit, committed_offsets))
 
-    def _topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, UUID]:
+    def _get_known_topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, UUID]:
         """Return the known topic ids of offsets."""
         states = (self._machine.find_state(entry) for entry in offsets)
         return {state.partition.topic: state.topic_id for state in states if state is not None and state.topic_id.int}
@@ -906,7 +906,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     async def _commit_before_revocation(self, partitions: Iterable[TopicPartition]) -> None:
         """With automatic commits, try to commit positions before partitions are given up, once, as in Java."""
-        offsets = self._positions_to_commit(partitions) if self._commits_by_itself else {}
+        offsets = self._get_positions_to_commit(partitions) if self._commits_by_itself else {}
         member = self._machine.member
         if not offsets or (member is not None and not member.is_member):
             return
@@ -953,7 +953,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if member is not None and not member.is_member:
             return
         self._committed_at = now
-        offsets = self._positions_to_commit(self._machine.owned_partitions)
+        offsets = self._get_positions_to_commit(self._machine.owned_partitions)
         if offsets:
             self._auto_commit = start_background_task(self._commit_in_background(offsets))
 

@@ -221,7 +221,7 @@ class ConsumerMachine:
         """Return the error that a poll raises now, or None."""
         if self.member is not None and self.member.fatal is not None:
             return self.member.fatal
-        return self.positions.errors[0] if self.positions.errors else self.positions.stuck_error()
+        return self.positions.errors[0] if self.positions.errors else self.positions.find_stuck_error()
 
     def take_error(self) -> Exception | None:
         """Return the error that this poll raises, and remove it if it is not persistent."""
@@ -234,15 +234,15 @@ class ConsumerMachine:
         """Return the rebalance callback to call next, or None."""
         if self.lost_partitions:
             return RebalanceCallback(CallbackKind.LOSE, tuple(self.lost_partitions))
-        revoked_partitions = self._partitions_to_revoke()
+        revoked_partitions = self._find_partitions_to_revoke()
         if revoked_partitions:
             return RebalanceCallback(CallbackKind.REVOKE, tuple(revoked_partitions))
         if not self.positions.may_have_new:
             return None
-        assigned_partitions = self._partitions_to_assign()
+        assigned_partitions = self._find_partitions_to_assign()
         return RebalanceCallback(CallbackKind.ASSIGN, tuple(assigned_partitions)) if assigned_partitions else None
 
-    def _partitions_to_revoke(self) -> list[TopicPartition]:
+    def _find_partitions_to_revoke(self) -> list[TopicPartition]:
         if self._is_ending or (self.member is not None and self.member.must_revoke_all):
             return self.owned_partitions
         if self.member is None or self._target is None or not self._may_revoke:
@@ -258,9 +258,9 @@ class ConsumerMachine:
             return False
         return not state.is_assigned_by_id or state.topic_id == target[partition]
 
-    def _partitions_to_assign(self) -> list[TopicPartition]:
+    def _find_partitions_to_assign(self) -> list[TopicPartition]:
         """Return the new partitions to assign, or an empty list until each has a position or an error."""
-        new_partitions = self.positions.new_states()
+        new_partitions = self.positions.list_new_states()
         if not new_partitions:
             return []
         ready_partitions = [state for state in new_partitions if state.has_offset or state.step is PartitionStep.STUCK]
@@ -305,7 +305,7 @@ class ConsumerMachine:
             self._add_new_partitions()
         if self.member is not None and callback.kind is CallbackKind.ASSIGN:
             self.member.process_takeover(now)
-        elif self.member is not None and not self._is_ending and not self._partitions_to_revoke():
+        elif self.member is not None and not self._is_ending and not self._find_partitions_to_revoke():
             self.member.process_revocation(now)
 
     # ---------------------------------------------------------------------------------------- what the group decides
@@ -412,14 +412,14 @@ class ConsumerMachine:
         if is_old and self._pattern is not None:
             topics = None
         elif is_old:
-            topics = self._topics_of_interest | self.positions.stale_topics
+            topics = self._find_topics_of_interest | self.positions.stale_topics
         else:
             topics = frozenset(self.positions.stale_topics)
         self._metadata_request = FetchMetadata(topics)
         return [self._metadata_request]
 
     @property
-    def _topics_of_interest(self) -> frozenset[str]:
+    def _find_topics_of_interest(self) -> frozenset[str]:
         owned_topics = frozenset(entry.topic for entry in self.positions.states)
         return owned_topics.union(self.topics, () if self.member is None else self.member.topics_of_interest)
 
@@ -458,7 +458,7 @@ class ConsumerMachine:
     def _process_metadata_response(self, request: FetchMetadata, now: float) -> None:
         if request is self._metadata_request:
             self._metadata_request, self._metadata_failures = None, 0
-            is_everything = request.topics is None or request.topics >= self._topics_of_interest
+            is_everything = request.topics is None or request.topics >= self._find_topics_of_interest
             self._metadata_at = now if is_everything else self._metadata_at
         self._metadata_not_before = now + self.backoff_s(0)
         if request.topics is None:

@@ -368,9 +368,9 @@ class BufferedBatches:
     def last_leader_epoch(self, default: int) -> int:
         """Return the leader epoch of the batch before the position; ``default`` if no record was returned."""
         position = self.position
-        return default if position <= self._fetched_batches.fetch_offset else self._epoch_before(position)
+        return default if position <= self._fetched_batches.fetch_offset else self._find_epoch_before(position)
 
-    def _epoch_before(self, offset: int) -> int:
+    def _find_epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the batch that contains the last offset before this one."""
         batches = self._fetched_batches.batches
         row = int(np.searchsorted(batches.column("last_offset"), offset - 1))
@@ -436,7 +436,7 @@ class BufferedBatches:
                     self._undecoded = undecoded.from_offset(next_offset) if next_offset < self.next_offset else None
                     return
         except Exception:
-            self.next_offset, self.leader_epoch = next_offset, self._epoch_before(next_offset)
+            self.next_offset, self.leader_epoch = next_offset, self._find_epoch_before(next_offset)
             raise
 
     def decode_records(self, budget_bytes: int, **options: Any) -> None:

@@ -136,7 +136,7 @@ class GroupMessages:
 
     async def _send_leave(self, request: LeaveGroup) -> None:
         cls = self._settings.message_class("LeaveGroupRequest")
-        async with self._cluster.coordinator_connection(self._group_id) as connection:
+        async with self._cluster.connect_to_coordinator(self._group_id) as connection:
             version = connection.select_version(cls())
             if version >= _MEMBER_LIST_VERSION:
                 body = cls(group_id=self._group_id, members=[cls.MemberIdentity(member_id=request.member_id)])

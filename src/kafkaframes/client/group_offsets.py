@@ -99,7 +99,7 @@ async def fetch_offset_rows(
     ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
     # The response for all topics needs names.
     max_version = _MAX_VERSION_WITH_TOPIC_NAMES if names is None or NIL_UUID in ids.values() else None
-    async with cluster.coordinator_connection(group_id) as connection:
+    async with cluster.connect_to_coordinator(group_id) as connection:
         version = connection.select_version(
             body, max_version=max_version, min_version=_ALL_TOPICS_VERSION if partition_list is None else 0
         )
@@ -172,7 +172,7 @@ async def commit_offsets(
     """
 
     async def commit_once() -> None:
-        ids = await _current_topic_ids(cluster, offsets, topic_ids or {})
+        ids = await _get_current_topic_ids(cluster, offsets, topic_ids or {})
         expected_ids = {**ids, **(topic_ids or {})}
         valid = {entry: offset for entry, offset in offsets.items() if ids[entry.topic] == expected_ids[entry.topic]}
         rows = await commit_offset_rows(cluster, member, valid) if valid else {}
@@ -190,7 +190,7 @@ async def commit_offsets(
         await cluster.retry_step(commit_once, timeout_ms=timeout_ms)
 
 
-async def _current_topic_ids(
+async def _get_current_topic_ids(
     cluster: ClusterClient, partitions: Iterable[TopicPartition], expected_ids: Mapping[str, UUID]
 ) -> dict[str, UUID]:
     """Return the topic ids in the metadata. Refresh the metadata if an expected topic is missing or expired."""
@@ -229,7 +229,7 @@ async def commit_offset_rows(
             committed_metadata=value.metadata,
         )
 
-    async with cluster.coordinator_connection(member.group_id) as connection:
+    async with cluster.connect_to_coordinator(member.group_id) as connection:
         version = connection.select_version(
             body, max_version=_MAX_VERSION_WITH_TOPIC_NAMES if NIL_UUID in ids.values() else None
         )

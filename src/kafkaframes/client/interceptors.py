@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from kafkaframes.client.batches import RecordMetadata
-from kafkaframes.client.configured_objects import load_object, object_name
+from kafkaframes.client.configured_objects import get_object_name, load_object
 from kafkaframes.client.producer_records import CheckedRecord, Headers, check_record, check_table, to_header_pairs
 from kafkaframes.errors import OptionError
 
@@ -61,7 +61,7 @@ class _HeaderInterceptor:
 
     def __init__(self, function: Callable[[ProducerRecord], Headers | None]) -> None:
         self._function = function
-        self.__qualname__ = object_name(function)
+        self.__qualname__ = get_object_name(function)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Return the record with the headers that the function returns."""
@@ -106,7 +106,7 @@ class Interceptors:
         for name in names:
             for entry, _ in self._hooks[name]:
                 if not hasattr(entry, _TABLE_HOOK_BY_RECORD_HOOK[name]):
-                    reason = f"interceptor {object_name(entry)} has `{name}`, which {method} does not call"
+                    reason = f"interceptor {get_object_name(entry)} has `{name}`, which {method} does not call"
                     raise OptionError(f"{reason}; add the method `{_TABLE_HOOK_BY_RECORD_HOOK[name]}` to it")
 
     def reject_raw_batches(self, method: str, remedy: str, *names: str) -> None:
@@ -117,7 +117,7 @@ class Interceptors:
         """
         for name in names:
             for entry, _ in (*self._hooks[name], *self._hooks[_TABLE_HOOK_BY_RECORD_HOOK[name]]):
-                reason = f"interceptor {object_name(entry)} has `{name}`, and {method} handles batches as bytes"
+                reason = f"interceptor {get_object_name(entry)} has `{name}`, and {method} handles batches as bytes"
                 raise OptionError(f"{reason}; {remedy}")
 
     # --------------------------------------------------------------------------------------------------- producers
@@ -234,7 +234,7 @@ class AcknowledgementCallback:
         self._interceptors.on_acknowledgement(metadata or RecordMetadata(self._topic, self.partition, -1, -1), error)
 
 
-def producer_record(record: CheckedRecord, timestamp_ms: int | None) -> ProducerRecord:
+def to_producer_record(record: CheckedRecord, timestamp_ms: int | None) -> ProducerRecord:
     """Return a checked record as ``on_send`` gets it, with the timestamp that the caller set."""
     topic, key, value, headers, partition, _, _ = record
     return ProducerRecord(topic, value, key, tuple(headers), partition, timestamp_ms)
@@ -249,7 +249,7 @@ def _check_record(record: Any, max_request_size: int) -> ProducerRecord:
     """
     if not isinstance(record, ProducerRecord):
         raise TypeError(f"expected a ProducerRecord, or None for no change; it returned {type(record).__name__}")
-    return producer_record(check_record(*record, max_request_size), record.timestamp_ms)
+    return to_producer_record(check_record(*record, max_request_size), record.timestamp_ms)
 
 
 def _load_interceptor(entry: Any, hooks: Sequence[str]) -> tuple[Any, bool]:
@@ -260,7 +260,7 @@ def _load_interceptor(entry: Any, hooks: Sequence[str]) -> tuple[Any, bool]:
         try:
             result = result()
         except Exception as error:
-            name = object_name(result)
+            name = get_object_name(result)
             raise OptionError(f"interceptor {name} raised {error!r} when it was created without arguments") from error
     if any(callable(getattr(result, name, None)) for name in hooks):
         return result, is_created
@@ -269,7 +269,7 @@ def _load_interceptor(entry: Any, hooks: Sequence[str]) -> tuple[Any, bool]:
     hook_names = ", ".join(hooks)
     function = ", or a function that returns headers" if "on_send" in hooks else ""
     raise OptionError(
-        f"interceptor {object_name(result)}: expected an object with one of the methods {hook_names}{function}"
+        f"interceptor {get_object_name(result)}: expected an object with one of the methods {hook_names}{function}"
     )
 
 
@@ -279,4 +279,4 @@ def _log_failure(interceptor: Any, hook: str) -> Iterator[None]:
     try:
         yield
     except Exception:
-        _LOG.exception("interceptor %s failed in %s; its result is not used", object_name(interceptor), hook)
+        _LOG.exception("interceptor %s failed in %s; its result is not used", get_object_name(interceptor), hook)

@@ -23,7 +23,7 @@ __all__ = [
     "TopicMetadata",
     "TopicPartition",
     "group_by_topic",
-    "partitions_with_leader",
+    "list_partitions_with_leader",
     "to_partition",
     "to_partition_mapping",
     "to_partitions",
@@ -126,7 +126,7 @@ class TopicMetadata:
     error: ErrorCode
 
 
-def partitions_with_leader(topic: TopicMetadata) -> list[int]:
+def list_partitions_with_leader(topic: TopicMetadata) -> list[int]:
     """Return the numbers of the partitions that have a leader, sorted."""
     return [number for number in sorted(topic.partitions) if topic.partitions[number].leader >= 0]
 

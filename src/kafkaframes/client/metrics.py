@@ -143,12 +143,12 @@ class Sensor:
             return max((sample.largest for sample in samples), default=math.nan)
         if statistic == "min":
             return min((sample.smallest for sample in samples), default=math.nan)
-        window_s = self._window_s(samples, now)
+        window_s = self._compute_window_s(samples, now)
         if statistic == "count rate per hour":
             return count / window_s * 3600
         return (count if statistic == "count rate" else total) / window_s
 
-    def _window_s(self, samples: list[_WindowSample], now: float) -> float:
+    def _compute_window_s(self, samples: list[_WindowSample], now: float) -> float:
         """Return the time window of a rate, in seconds. As in Java, the window covers at least all samples but one."""
         elapsed_s = now - samples[0].start if samples else 0.0
         full_samples = int(elapsed_s // self._sample_s)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, count
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.configured_objects import load_object, object_name
+from kafkaframes.client.configured_objects import get_object_name, load_object
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.partitioner import partition_of
 
@@ -185,7 +185,7 @@ def configure_partitioner(partitioner: str | Partitioner | None, *, ignores_keys
 
 def _check_signature(function: Any) -> str:
     """Return a function's name for error messages. Reject a function with other parameters."""
-    name = object_name(function)
+    name = get_object_name(function)
     if not callable(function):
         raise OptionError(f"partitioner {name} is not a function")
     try:

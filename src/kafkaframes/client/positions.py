@@ -246,7 +246,7 @@ class Positions:
         stale_topics: topics that need fresh metadata.
         busy_nodes: ids of nodes with a Fetch in flight.
         is_subscribed: whether the group assigns the partitions.
-        may_have_new: whether ``new_states`` may return partitions.
+        may_have_new: whether ``list_new_states`` may return partitions.
     """
 
     def __init__(
@@ -335,7 +335,7 @@ class Positions:
         if not any(str(entry) == str(error) for entry in self.errors):
             self.errors.append(error)
 
-    def stuck_error(self) -> Exception | None:
+    def find_stuck_error(self) -> Exception | None:
         """Return the error of a partition that requires a seek; None if no partition does."""
         if not self._may_be_stuck:
             return None
@@ -343,7 +343,7 @@ class Positions:
         self._may_be_stuck = bool(stuck)
         return next((state.error for state in stuck if state.ownership is not Ownership.PENDING), None)
 
-    def new_states(self) -> list[PartitionState]:
+    def list_new_states(self) -> list[PartitionState]:
         """Return the states of the partitions with an ``on_assign`` that has not returned."""
         new = [entry for entry in self.states.values() if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]
         self.may_have_new = bool(new)

@@ -32,7 +32,7 @@ from kafkaframes.client.batches import (
 )
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
-from kafkaframes.client.interceptors import PRODUCER_HOOKS, AcknowledgementCallback, Interceptors, producer_record
+from kafkaframes.client.interceptors import PRODUCER_HOOKS, AcknowledgementCallback, Interceptors, to_producer_record
 from kafkaframes.client.loop import cancel_tasks, start_background_task, wait_for_event, warn_unclosed
 from kafkaframes.client.metadata import (
     PartitionLike,
@@ -266,7 +266,7 @@ class AsyncProducer(TelemetryMethods):
     ) -> tuple[CheckedRecord, AcknowledgementCallback]:
         """Return the record that interceptors send instead of this one, and the call for its result."""
         max_request_size = self.settings.max_request_size
-        result = interceptors.on_send(producer_record(record, timestamp_ms), max_request_size)
+        result = interceptors.on_send(to_producer_record(record, timestamp_ms), max_request_size)
         return check_record(*result, max_request_size), AcknowledgementCallback(interceptors, result, on_delivery)
 
     async def _send_record(
@@ -526,14 +526,14 @@ class AsyncProducer(TelemetryMethods):
             self._partitioner,
             self._cluster.cluster,
             self._accumulator.choose_sticky_partitions,
-            self._max_batch_bytes(topics),
+            self._get_max_batch_bytes(topics),
         )
 
     async def _load_topics(self, topics: list[str]) -> None:
         for name in topics:
             await self._cluster.ensure_topic(name, create=True)
 
-    def _max_batch_bytes(self, topics: list[str]) -> int:
+    def _get_max_batch_bytes(self, topics: list[str]) -> int:
         """Return the size of the largest batch of these topics, in bytes."""
         now = time.monotonic()
         limits = [limit for name in topics if (limit := self._sender.limits.batch_bytes(name, now)) is not None]
@@ -574,7 +574,7 @@ class AsyncProducer(TelemetryMethods):
         """Build batches, or message sets of about the batch size (formats 0 and 1), each with its number of records."""
         assert self._format is not None
         settings = self.settings
-        codec, level, size = settings.compression_type, settings.compression_level, self._max_batch_bytes([topic])
+        codec, level, size = settings.compression_type, settings.compression_level, self._get_max_batch_bytes([topic])
         if self._format == 2:
             fields = BatchFields(
                 producer_id=stamp.producer.producer_id,

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.batches import Batch, PartResult
-from kafkaframes.client.metadata import Cluster, TopicPartition, partitions_with_leader
+from kafkaframes.client.metadata import Cluster, TopicPartition, list_partitions_with_leader
 from kafkaframes.client.partitioners import ConfiguredPartitioner
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
 from kafkaframes.records.arrays import add_timestamps, int64_array, string_array
@@ -51,7 +51,7 @@ def check_record(
         EncodeError: an argument has a wrong type, or the record is larger than ``max_bytes`` bytes.
     """
     if not isinstance(topic, str) or not topic:
-        raise EncodeError(f"topic is {_type_name(topic) if topic != '' else 'empty'}; expected a topic name")
+        raise EncodeError(f"topic is {_describe_type(topic) if topic != '' else 'empty'}; expected a topic name")
     size = _MAX_RECORD_OVERHEAD_BYTES
     if value is not None:
         value = value if type(value) is bytes else to_bytes("value", value) or b""
@@ -92,7 +92,7 @@ def to_bytes(name: str, value: object) -> bytes | None:
             raise EncodeError(f"{name} cannot be encoded as UTF-8: {error}") from None
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise EncodeError(f"{name} is {_type_name(value)}; expected bytes, text or None")
+    raise EncodeError(f"{name} is {_describe_type(value)}; expected bytes, text or None")
 
 
 def to_header_pairs(headers: Any) -> list[tuple[str, bytes | None]]:
@@ -107,7 +107,7 @@ def to_header_pairs(headers: Any) -> list[tuple[str, bytes | None]]:
     if headers is None:
         return []
     if isinstance(headers, (str, bytes)) or not isinstance(headers, Iterable):
-        raise EncodeError(f"headers is {_type_name(headers)}; expected a dict, or pairs of name and bytes")
+        raise EncodeError(f"headers is {_describe_type(headers)}; expected a dict, or pairs of name and bytes")
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return [_to_header_pair(pair) for pair in pairs]
 
@@ -122,13 +122,13 @@ def _check_integer(name: str, value: Any, expectation: str, minimum: int, maximu
     try:
         number = operator.index(value)
     except TypeError:
-        raise EncodeError(f"{name} is {_type_name(value)}; expected an integer: {expectation}") from None
+        raise EncodeError(f"{name} is {_describe_type(value)}; expected an integer: {expectation}") from None
     if isinstance(value, bool) or not minimum <= number <= maximum:
         raise EncodeError(f"{name} is {value}; expected {expectation}")
     return number
 
 
-def _type_name(value: object) -> str:
+def _describe_type(value: object) -> str:
     """Return the name of a value's type with its article, such as ``an int``."""
     kind = type(value).__name__
     return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
@@ -223,7 +223,7 @@ class RowPartitioner(NamedTuple):
         """Call the partitioner for each row that does not specify a partition."""
         names = rows.schema.names
         keys, values = (rows.column(name) if name in names else None for name in ("key", "value"))
-        available = partitions_with_leader(self.cluster.topics[topic])
+        available = list_partitions_with_leader(self.cluster.topics[topic])
         for row in np.flatnonzero(partitions < 0).tolist():
             key, value = (None if column is None else column[row].as_py() for column in (keys, values))
             try:

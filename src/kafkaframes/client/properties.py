@@ -351,23 +351,23 @@ def use_kafka_names(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     first_names: dict[str, str] = {}
     for name in options:
-        first_name = first_names.setdefault(kafka_name_of(name), name)
+        first_name = first_names.setdefault(to_kafka_name(name), name)
         if first_name != name:
             raise OptionError(f"{first_name} and {name} are names of one setting; set one of them")
     return {kafka_name: options[name] for kafka_name, name in first_names.items()}
 
 
-def kafka_name_of(name: str) -> str:
+def to_kafka_name(name: str) -> str:
     """Return the dotted name of a setting for any of its aliases: Kafka's name if Kafka has the setting."""
     dotted_name = _to_dotted(name)
     if dotted_name in _CODEC_BY_LEVEL_SETTING:
         return dotted_name
     key = _to_setting_name(name)
-    return _kafka_names().get(key) or _to_dotted(key)
+    return _list_kafka_names().get(key) or _to_dotted(key)
 
 
 @cache
-def _kafka_names() -> dict[str, str]:
+def _list_kafka_names() -> dict[str, str]:
     """Return Kafka's name of each setting, without the compression levels, which share a setting."""
     return {_to_setting_name(name): name for name in java_properties() if name not in _CODEC_BY_LEVEL_SETTING}
 

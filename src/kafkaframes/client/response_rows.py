@@ -38,10 +38,10 @@ def require_rows(keys: Iterable[Any], rows: Collection[Any], subject: str) -> No
     """
     missing = [item for item in keys if item not in rows]
     if missing:
-        raise missing_row_error(missing, subject)
+        raise create_missing_row_error(missing, subject)
 
 
-def missing_row_error(missing: Sequence[Any], subject: str) -> BrokerError:
+def create_missing_row_error(missing: Sequence[Any], subject: str) -> BrokerError:
     """Return the error for items without a row in the response."""
     count = len(missing) - 1
     others = f" and {count_text(count, 'other')}" if count else ""
@@ -72,7 +72,7 @@ def require_success(results: Mapping[Item, Value | ItemError], items: Iterable[I
             otherwise a ``PartialFailureError`` with all results.
     """
     missing = [item for item in items if item not in results]
-    results = {**results, **{item: missing_row_error([item], "the request") for item in missing}}
+    results = {**results, **{item: create_missing_row_error([item], "the request") for item in missing}}
     errors = [result for result in results.values() if isinstance(result, BrokerError | NetworkError)]
     if errors and len(results) == 1:
         raise errors[0]

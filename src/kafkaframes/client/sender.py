@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from kafkaframes.client.accumulator import Accumulator
-from kafkaframes.client.batches import Batch, PartResult, ProducerIdentity, with_zero_base_offset
+from kafkaframes.client.batches import Batch, PartResult, ProducerIdentity, reset_base_offset
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.loop import cancel_tasks, start_background_task, wait_for_event
 from kafkaframes.client.metadata import Node, TopicPartition
@@ -70,7 +70,7 @@ class Sender:
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new producer id and calls set_producer
         self.limits = SizeLimits(settings.metadata_max_age_ms / 1000)
         self._accumulator = accumulator
-        accumulator.limit_of = self.limits.batch_bytes
+        accumulator.get_max_batch_bytes = self.limits.batch_bytes
         accumulator.queue_length = self.sequencer.queue_length
         self._availability_timeout_s = settings.partitioner_availability_timeout_ms / 1000
         # By node id: start of the time in which the node has accepted no batch.
@@ -183,7 +183,7 @@ class Sender:
         if self.sequencer.needs_new_id:
             self._run_in_background("producer id", self._renew_producer_id)
         leaderless: list[TopicPartition] = []
-        for leader, partitions in self._cluster.cluster.group_by_leader(self.sequencer.ready_partitions(now)):
+        for leader, partitions in self._cluster.cluster.group_by_leader(self.sequencer.list_ready_partitions(now)):
             if leader is None:
                 leaderless = partitions
                 continue
@@ -201,7 +201,7 @@ class Sender:
 
     def _record_stalled_nodes(self, now: float) -> None:
         """Record the leaders that have waiting batches. ``_send_request`` removes a leader that accepts a batch."""
-        waiting = self.sequencer.waiting_partitions()
+        waiting = self.sequencer.list_waiting_partitions()
         busy = {leader.node_id for leader, _ in self._cluster.cluster.group_by_leader(waiting) if leader is not None}
         self._stalled_since = {node_id: self._stalled_since.get(node_id, now) for node_id in busy}
 
@@ -257,9 +257,7 @@ class Sender:
         self.sequencer.divide_batch(
             batch,
             [
-                Batch(
-                    batch.partition, with_zero_base_offset(data) if is_new else data, count, batch.created_at, delivery
-                )
+                Batch(batch.partition, reset_base_offset(data) if is_new else data, count, batch.created_at, delivery)
                 for data, count in parts
             ],
         )
@@ -428,7 +426,9 @@ class Sender:
             await (await self._cluster.get_connection(leader)).wait_until_writable()
         except KafkaframesError as error:
             now, retriable = time.monotonic(), is_retriable(error)
-            for node, partitions in list(self._cluster.cluster.group_by_leader(self.sequencer.ready_partitions(now))):
+            for node, partitions in list(
+                self._cluster.cluster.group_by_leader(self.sequencer.list_ready_partitions(now))
+            ):
                 for partition in partitions if node == leader else ():
                     self.sequencer.process_unreachable_leader(partition, error, now, retriable=retriable)
                     self._cluster.cluster.topics.pop(partition.topic, None)

@@ -196,7 +196,7 @@ class Sequencer:
         if self.must_abort:
             self._end_waiting_batches(queue, self._to_abort_error())
 
-    def ready_partitions(self, now: float) -> list[TopicPartition]:
+    def list_ready_partitions(self, now: float) -> list[TopicPartition]:
         """Return the partitions that have a batch to send, if their leaders' connections are unchanged."""
         return [partition for partition, queue in self._queues.items() if self._next_sendable(queue, now) is not None]
 
@@ -205,7 +205,7 @@ class Sequencer:
         queue = self._queues.get(partition)
         return 0 if queue is None else len(queue.waiting)
 
-    def waiting_partitions(self) -> list[TopicPartition]:
+    def list_waiting_partitions(self) -> list[TopicPartition]:
         """Return the partitions that have waiting batches, whether or not these can be sent now."""
         return [partition for partition, queue in self._queues.items() if queue.waiting]
 

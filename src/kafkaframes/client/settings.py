@@ -194,7 +194,7 @@ class ClientSettings:
             OptionError: a name is unknown (the error suggests a similar one), or a value has a wrong type.
         """
         hints = _hints(cls)  # type: ignore[arg-type]
-        values_by_name = translate_options(options, setting_names(cls), cls.client)
+        values_by_name = translate_options(options, list_setting_names(cls), cls.client)
         values = {name: _convert_value(hints[name], value, name) for name, value in values_by_name.items()}
         return cls(**values)
 
@@ -408,7 +408,7 @@ def merge_options(bootstrap_servers: Servers | None, options: Mapping[str, Any])
     return {"bootstrap_servers": bootstrap_servers, **options}
 
 
-def setting_names(cls: type[ClientSettings]) -> list[str]:
+def list_setting_names(cls: type[ClientSettings]) -> list[str]:
     """List the settings of a client."""
     return [field.name for field in fields(cls)]
 
@@ -423,14 +423,14 @@ def select_client_options(options: Mapping[str, Any]) -> dict[str, Any]:
         OptionError: a name is unknown.
     """
     keys = map_options(options, _list_all_setting_names(), ClientSettings.client)
-    client_names = setting_names(ClientSettings)
+    client_names = list_setting_names(ClientSettings)
     return {name: options[name] for name, key in keys.items() if key in client_names}
 
 
 @cache
 def _list_all_setting_names() -> frozenset[str]:
     classes = (ClientSettings, ProducerSettings, ConsumerSettings, ShareConsumerSettings)
-    return frozenset(name for cls in classes for name in setting_names(cls))
+    return frozenset(name for cls in classes for name in list_setting_names(cls))
 
 
 @cache  # it takes milliseconds

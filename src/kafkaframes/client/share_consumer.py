@@ -92,7 +92,7 @@ class AsyncShareConsumer(TelemetryMethods):
         self.settings = ShareConsumerSettings.from_options(merge_options(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._member_id = str(uuid.uuid4())
-        self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
+        self._telemetry = TelemetryReporter(self._cluster, self._get_telemetry_labels)
         self._machine = ShareMachine(self.settings, self._cluster.cluster, backoff_s=self._cluster.backoff_s)
         self._fetching = self._cluster.metrics.get_sensors("fetch-manager-metrics")
         self._polls = PollMetrics(self._cluster.metrics)
@@ -160,7 +160,7 @@ class AsyncShareConsumer(TelemetryMethods):
         """Return the consumer's metrics under Java's names: connections, fetches, acknowledgements, the group."""
         return self._cluster.metrics.values()
 
-    def _telemetry_labels(self) -> dict[str, str]:
+    def _get_telemetry_labels(self) -> dict[str, str]:
         settings = self.settings
         return {
             "group_id": settings.required_group_id,

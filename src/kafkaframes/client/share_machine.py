@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_requests import FetchMetadata
 from kafkaframes.client.metadata import Cluster, Node, TopicPartition
-from kafkaframes.client.response_rows import missing_row_error, require_success
+from kafkaframes.client.response_rows import create_missing_row_error, require_success
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_member import ShareMember
 from kafkaframes.client.share_requests import (
@@ -835,7 +835,7 @@ def _get_row_error(
     """Return the error of a partition in a response. A partition without a row has no result, which is an error."""
     if partition_id in rows:
         return rows[partition_id]
-    return missing_row_error([partition_id], f"acknowledgement at {describe_node(node)}")
+    return create_missing_row_error([partition_id], f"acknowledgement at {describe_node(node)}")
 
 
 def _session_lost(node: Node) -> BrokerError:

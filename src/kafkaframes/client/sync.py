@@ -38,7 +38,14 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.producer import AsyncProducer, PartitionRefusedError
 from kafkaframes.client.producer_records import CheckedRecord, Headers, check_record
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
-from kafkaframes.client.sync_methods import Arguments, Result, SyncClient, documented_as, sync_method, sync_on_loop
+from kafkaframes.client.sync_methods import (
+    Arguments,
+    Result,
+    SyncClient,
+    documented_as,
+    sync_method,
+    sync_method_on_loop,
+)
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -247,7 +254,7 @@ class Producer(SyncClient):
     send_batches = sync_method(AsyncProducer.send_batches)
     partitions_for = sync_method(AsyncProducer.partitions_for)
     topic_id = sync_method(AsyncProducer.topic_id)
-    metrics = sync_on_loop(AsyncProducer.metrics)
+    metrics = sync_method_on_loop(AsyncProducer.metrics)
     client_instance_id = sync_method(AsyncProducer.client_instance_id)
 
     @property
@@ -265,7 +272,7 @@ async def _close_producer(
     twin: AsyncProducer, callbacks: CallbackThread, *, flush: bool = True, timeout_ms: int | None = None
 ) -> None:
     """Close a producer after ``on_delivery`` was called for all records, including those that it has sent itself."""
-    async with _time_limit(timeout_ms):
+    async with _limit_time(timeout_ms):
         for _ in range(2 if flush else 0):
             await twin.flush()
             await run_in_thread(callbacks.wait)
@@ -274,7 +281,7 @@ async def _close_producer(
 
 
 @contextlib.asynccontextmanager
-async def _time_limit(timeout_ms: int | None) -> AsyncIterator[None]:
+async def _limit_time(timeout_ms: int | None) -> AsyncIterator[None]:
     """End the block after ``timeout_ms`` without an error."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -351,12 +358,12 @@ class Consumer(SyncClient):
         """Return the assigned partitions."""
         return self._twin.assignment()
 
-    seek = sync_on_loop(AsyncConsumer.seek)
+    seek = sync_method_on_loop(AsyncConsumer.seek)
     seek_to_beginning = sync_method(AsyncConsumer.seek_to_beginning)
     seek_to_end = sync_method(AsyncConsumer.seek_to_end)
-    position = sync_on_loop(AsyncConsumer.position)
-    pause = sync_on_loop(AsyncConsumer.pause)
-    resume = sync_on_loop(AsyncConsumer.resume)
+    position = sync_method_on_loop(AsyncConsumer.position)
+    pause = sync_method_on_loop(AsyncConsumer.pause)
+    resume = sync_method_on_loop(AsyncConsumer.resume)
     partitions_for = sync_method(AsyncConsumer.partitions_for)
     topics = sync_method(AsyncConsumer.topics)
     topic_ids = sync_method(AsyncConsumer.topic_ids)
@@ -370,7 +377,7 @@ class Consumer(SyncClient):
     poll = _exclusive_method(AsyncConsumer.poll)
     commit = sync_method(AsyncConsumer.commit)
     committed = sync_method(AsyncConsumer.committed)
-    metrics = sync_on_loop(AsyncConsumer.metrics)
+    metrics = sync_method_on_loop(AsyncConsumer.metrics)
     client_instance_id = sync_method(AsyncConsumer.client_instance_id)
 
     def group_metadata(self) -> GroupMember:
@@ -424,7 +431,7 @@ class Admin(SyncClient):
         """
         self._loop.end_loop(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
 
-    metrics = sync_on_loop(AsyncAdmin.metrics)
+    metrics = sync_method_on_loop(AsyncAdmin.metrics)
     client_instance_id = sync_method(AsyncAdmin.client_instance_id)
     describe_cluster = sync_method(AsyncAdmin.describe_cluster)
     list_topics = sync_method(AsyncAdmin.list_topics)

@@ -66,7 +66,7 @@ def documented_as(method: Callable[..., Any]) -> Callable[[Method], Method]:
     return copy_documentation
 
 
-def sync_on_loop(
+def sync_method_on_loop(
     method: Callable[Concatenate[Any, Arguments], Result],
 ) -> Callable[Concatenate[SyncClient, Arguments], Result]:
     """Return a method that calls a synchronous method of the twin on the loop, which owns the twin's state."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, LoopThread
 from kafkaframes.client.share_consumer import AsyncShareConsumer
-from kafkaframes.client.sync_methods import SyncClient, sync_method, sync_on_loop
+from kafkaframes.client.sync_methods import SyncClient, sync_method, sync_method_on_loop
 
 if TYPE_CHECKING:
     from kafkaframes.client.options import Servers, ShareConsumerOptions
@@ -45,11 +45,11 @@ class ShareConsumer(SyncClient):
     unsubscribe = sync_method(AsyncShareConsumer.unsubscribe)
     poll = sync_method(AsyncShareConsumer.poll)
     fetch_arrow = sync_method(AsyncShareConsumer.fetch_arrow)
-    acknowledge = sync_on_loop(AsyncShareConsumer.acknowledge)
+    acknowledge = sync_method_on_loop(AsyncShareConsumer.acknowledge)
     renew = sync_method(AsyncShareConsumer.renew)
     commit = sync_method(AsyncShareConsumer.commit)
-    assignment = sync_on_loop(AsyncShareConsumer.assignment)
-    metrics = sync_on_loop(AsyncShareConsumer.metrics)
+    assignment = sync_method_on_loop(AsyncShareConsumer.assignment)
+    metrics = sync_method_on_loop(AsyncShareConsumer.metrics)
     client_instance_id = sync_method(AsyncShareConsumer.client_instance_id)
 
     @property

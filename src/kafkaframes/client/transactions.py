@@ -95,7 +95,7 @@ class TransactionManager:
         async def request_once() -> ProducerIdentity:
             if transactional_id is None:
                 return await send_init_request(await self._cluster.get_any_connection())
-            async with self._cluster.coordinator_connection(transactional_id, TRANSACTION) as connection:
+            async with self._cluster.connect_to_coordinator(transactional_id, TRANSACTION) as connection:
                 return await send_init_request(connection)
 
         return await self._cluster.retry_step(request_once)

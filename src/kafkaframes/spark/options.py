@@ -1017,14 +1017,14 @@ def _select_bounds_by_precedence(values: dict[str, Any], *, warns: bool) -> None
 
 def _separate_client_settings(options: Mapping[str, str], table: OptionTable) -> tuple[dict[str, Any], dict[str, str]]:
     """Separate client settings (``kafka.*``) from the texts of the other options."""
-    from kafkaframes.client.properties import kafka_name_of, use_kafka_names
+    from kafkaframes.client.properties import to_kafka_name, use_kafka_names
 
     client: dict[str, Any] = {}
     others: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
         if lower.startswith(_CLIENT_PREFIX):
-            kafka_name = _CLIENT_PREFIX + kafka_name_of(lower[len(_CLIENT_PREFIX) :])
+            kafka_name = _CLIENT_PREFIX + to_kafka_name(lower[len(_CLIENT_PREFIX) :])
             if kafka_name in FORBIDDEN_OPTIONS:
                 raise OptionError(f"option {name}: {FORBIDDEN_OPTIONS[kafka_name]}")
             client[lower[len(_CLIENT_PREFIX) :]] = text
@@ -1047,10 +1047,12 @@ def _check_client_settings(
     As in Spark's connector, producer settings are ignored for a reader, and consumer settings for a writer.
     """
     from kafkaframes.client.properties import log_ignored_settings, map_options
-    from kafkaframes.client.settings import setting_names
+    from kafkaframes.client.settings import list_setting_names
 
     try:
-        client_options = {name: client[name] for name in map_options(client, setting_names(settings), settings.client)}
+        client_options = {
+            name: client[name] for name in map_options(client, list_setting_names(settings), settings.client)
+        }
         settings.from_options(client_options)
     except OptionError as error:
         raise OptionError(f"option kafka.*: {_rename_to_kafka_names(str(error))}") from None

@@ -15,7 +15,7 @@ from kafkaframes.client.telemetry.otlp import (
     encode_metrics_data,
     encode_point,
 )
-from kafkaframes.client.telemetry.payload import PayloadBuilder, full_name
+from kafkaframes.client.telemetry.payload import PayloadBuilder, build_full_name
 
 STARTED_NS = 1_700_000_000_000_000_000
 SECOND_NS = 1_000_000_000
@@ -109,7 +109,7 @@ def test_no_metrics_are_no_bytes():
     ],
 )
 def test_names_are_those_of_java(group, name, expected_name):
-    assert full_name(group, name) == f"org.apache.kafka.{expected_name}"
+    assert build_full_name(group, name) == f"org.apache.kafka.{expected_name}"
 
 
 def test_totals_are_sums_and_others_gauges_with_units_and_labels():

@@ -10,7 +10,7 @@ from kafkaframes.client.administration.item_requests import (
     RETRIABLE_CODES,
     BrokerLookup,
     NodeLookup,
-    no_response_error,
+    create_no_response_error,
     request_items,
 )
 from kafkaframes.client.cluster import ClusterClient, is_retriable
@@ -50,7 +50,7 @@ class AdminRequests:
             BrokerError, NetworkError: the last error of the step.
         """
         limit_ms = self.settings.default_api_timeout_ms
-        error: ItemError = no_response_error(self._cluster)
+        error: ItemError = create_no_response_error(self._cluster)
 
         async def attempt_step() -> Value:
             nonlocal error
@@ -252,7 +252,7 @@ class AdminRequests:
                 async with asyncio.timeout(self.settings.default_api_timeout_ms / 1000):
                     return await call(item)
             except TimeoutError:
-                return no_response_error(self._cluster)
+                return create_no_response_error(self._cluster)
             except (BrokerError, NetworkError) as error:
                 return error
 

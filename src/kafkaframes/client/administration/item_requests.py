@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kafkaframes.client.cluster import GROUP, UNKNOWN_TOPIC_TIMEOUT_MS, ClusterClient, is_retriable
 from kafkaframes.client.metadata import Node, TopicPartition
-from kafkaframes.client.response_rows import ItemError, missing_row_error
+from kafkaframes.client.response_rows import ItemError, create_missing_row_error
 from kafkaframes.errors import (
     BrokerError,
     ErrorCode,
@@ -128,7 +128,7 @@ class ControllerLookup:
         self._cluster.cluster.updated_at = None
 
 
-def no_response_error(cluster: ClusterClient) -> NetworkError:
+def create_no_response_error(cluster: ClusterClient) -> NetworkError:
     """Return the error for a request to which no broker responded in time."""
     return NetworkError(f"no broker responded within default_api_timeout_ms={cluster.settings.default_api_timeout_ms}")
 
@@ -151,7 +151,7 @@ async def request_items(
         retriable: error codes after which an item is sent again. Items without a response are always sent again.
     """
     pending = list(dict.fromkeys(items))
-    results: dict[Item, Value | ItemError] = dict.fromkeys(pending, no_response_error(cluster))
+    results: dict[Item, Value | ItemError] = dict.fromkeys(pending, create_no_response_error(cluster))
     start = time.monotonic()
     deadline = start + cluster.settings.default_api_timeout_ms / 1000
     for attempt in count():
@@ -214,7 +214,7 @@ async def _request_from_node(
     except (BrokerError, NetworkError) as error:
         return dict.fromkeys(items, error)
     subject = f"broker {node.node_id}"
-    return {item: results[item] if item in results else missing_row_error([item], subject) for item in items}
+    return {item: results[item] if item in results else create_missing_row_error([item], subject) for item in items}
 
 
 def _can_retry(result: object, retriable: Collection[ErrorCode]) -> bool:

@@ -96,7 +96,7 @@ def encode_metrics_data(metrics: Iterable[bytes], resource_attributes: Attribute
     return bytes(out)
 
 
-def size_in_parent(message_bytes: int) -> int:
+def compute_size_in_parent(message_bytes: int) -> int:
     """Return the size of a message with its tag and length in the message that contains it, in bytes."""
     return 1 + size_of_unsigned_varint(message_bytes) + message_bytes
 

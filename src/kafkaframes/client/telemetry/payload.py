@@ -15,10 +15,10 @@ from kafkaframes.client.metrics import ClientMetrics, MetricName, MetricReading
 from kafkaframes.client.telemetry.otlp import (
     MetricHeader,
     MetricKind,
+    compute_size_in_parent,
     encode_metric,
     encode_metrics_data,
     encode_point,
-    size_in_parent,
 )
 
 _METRIC_DOMAIN: Final = "org.apache.kafka"
@@ -79,12 +79,12 @@ class PayloadBuilder:
         remaining_bytes = max_bytes - len(encode_metrics_data([b""], labels)) - _MAX_OVERHEAD_BYTES
         is_complete = True
         for reading in self._metrics.iterate_readings(
-            lambda group, name: is_requested(full_name(group, name), prefixes)
+            lambda group, name: is_requested(build_full_name(group, name), prefixes)
         ):
             if math.isnan(reading.value):
                 continue
             header, point = self._encode_reading(reading, is_delta=is_delta, time_ns=time_ns)
-            remaining_bytes -= size_in_parent(len(point))
+            remaining_bytes -= compute_size_in_parent(len(point))
             if header not in points:
                 remaining_bytes -= len(header.name) + len(header.unit) + _MAX_OVERHEAD_BYTES
             if remaining_bytes < 0:
@@ -108,7 +108,7 @@ class PayloadBuilder:
                 before, start_ns = self._accepted_totals.get(name, (0.0, self._started_ns))
                 value -= before
         labels = [(tag.replace("-", "_"), text) for tag, text in name.tags if tag not in _EXCLUDED_LABELS]
-        header = MetricHeader(full_name(name.group, name.name), _UCUM_UNITS.get(unit, unit), kind)
+        header = MetricHeader(build_full_name(name.group, name.name), _UCUM_UNITS.get(unit, unit), kind)
         return header, encode_point(value, labels, start_ns=start_ns, time_ns=time_ns)
 
     def store_accepted_totals(self, payload: TelemetryPayload) -> None:
@@ -116,10 +116,10 @@ class PayloadBuilder:
         self._accepted_totals.update((name, (total, payload.time_ns)) for name, total in payload.totals.items())
 
 
-def full_name(group: str, name: str) -> str:
+def build_full_name(group: str, name: str) -> str:
     """Return the name of a metric in telemetry, as Java's clients build it.
 
-    >>> full_name("consumer-fetch-manager-metrics", "fetch-latency-avg")
+    >>> build_full_name("consumer-fetch-manager-metrics", "fetch-latency-avg")
     'org.apache.kafka.consumer.fetch.manager.fetch.latency.avg'
     """
     dotted_group = group.replace("-", ".").replace(".metrics", "")

@@ -158,7 +158,7 @@ class TelemetryReporter:
         """Return the broker of the last push, else another connected one that advertises the telemetry APIs."""
         nodes = [
             broker
-            for broker, connection in self._cluster.connected_brokers()
+            for broker, connection in self._cluster.list_connected_brokers()
             if all(key in connection.ranges for key in _TELEMETRY_API_KEYS)
         ]
         if self._node in nodes:

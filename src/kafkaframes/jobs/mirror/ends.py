@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncAdmin, CommittedOffset, NewTopic, TopicPartition
-from kafkaframes.client.metadata import partitions_with_leader
+from kafkaframes.client.metadata import list_partitions_with_leader
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.settings import GAPS_SETTING, MirrorReport, is_directory
 from kafkaframes.jobs.restore.source import read_metadata
@@ -169,7 +169,7 @@ async def select_topics(
     topics_read = []
     for topic in sorted(topics, key=lambda topic: topic.name):
         if is_selected(topic.name, names):
-            partitions = tuple(partitions_with_leader(topic))
+            partitions = tuple(list_partitions_with_leader(topic))
             configs = {**source_configs.get(topic.name, {}), **await read_own_configs(admin, topic.name)}
             topics_read.append(MirroredTopic(topic.name, str(topic.topic_id), partitions, configs))
     return topics_read

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kafkaframes.client import FetchedBatches
-from kafkaframes.client.batches import with_zero_base_offset
+from kafkaframes.client.batches import reset_base_offset
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import LATEST, list_boundary_offsets
@@ -86,7 +86,7 @@ class BatchParcel:
         else:
             base = self.target_ends[index - 1] if index else self.expected_offset
             targets = [base + total for total in accumulate(count for _, count in parts)]
-            parts = [(with_zero_base_offset(data), count) for data, count in parts]
+            parts = [(reset_base_offset(data), count) for data, count in parts]
         new_data = b"".join((self.data[:start], *(data for data, _ in parts), self.data[end:]))
         added_batches = len(new_data) - len(self.data)
         ends = [*self.ends[:index], *(start + total for total in accumulate(sizes))]
