@@ -44,7 +44,7 @@ class CaptureOptions:
     Attributes:
         table: calls, connections, gaps, packets or records.
         columns: column names, in output order; None for the table's default columns.
-        ports: ports of brokers. By default, Kafka connections are recognised by their traffic.
+        ports: TCP ports of brokers. By default, Kafka connections are recognised by their traffic.
         secrets: whether credentials are included.
         api: name or number of an API. Only the calls of this API are returned, with ``request`` and ``response`` as
             structs (:class:`ApiTypes`).
@@ -114,7 +114,7 @@ class CaptureBatches:
 
     Args:
         files: paths of the files of one capture, in order.
-        options: options for reading.
+        options: table, columns, filters and limits of the read.
         is_alone: whether to raise if a file is not a capture. Otherwise such a file becomes an entry of ``coverage``,
             and the other files are read. By default, true for a single file.
         coverage: report to which unread data are added. By default, a new report.
@@ -299,7 +299,7 @@ def read_traffic(
 
     Args:
         files: paths of captures and request logs.
-        options: options for reading.
+        options: table, columns, filters and limits of the read.
         coverage: report to which unread data are added.
 
     Raises:

@@ -139,7 +139,7 @@ class Recorder:
         """Write the file header. ``start`` opens the first listener.
 
         Args:
-            settings: settings of the recorder.
+            settings: addresses, ports, TLS settings and specs.
             out: capture file, open for writing.
             on_slow: called with the duration of a slow write, in seconds.
             on_unknown: called once for each kind of response that may contain an address and cannot be decoded.

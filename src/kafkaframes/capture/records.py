@@ -96,7 +96,7 @@ class RecordTableBuilder:
     """Builds the rows of the table of records, window by window of the capture.
 
     Args:
-        columns: columns of the table.
+        columns: columns to return, in output order.
         files: paths of the captures.
         names: topic names by topic id.
         coverage: report to which messages and record sets that cannot be read are added.

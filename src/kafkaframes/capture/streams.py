@@ -118,7 +118,7 @@ class Streams:
 
         Args:
             packets: the reader of the capture files.
-            ports: ports of brokers. By default, brokers are recognised by their traffic.
+            ports: TCP ports of brokers. By default, brokers are recognised by their traffic.
             held_bytes: limit for the carried bytes of incomplete frames and open requests. Above this limit, the wait
                 for missing bytes is shortened, and a request waits for its response only until the next window ends.
             forget_above: number of connections above which ended ones are forgotten.

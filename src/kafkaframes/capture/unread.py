@@ -117,7 +117,7 @@ def list_gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[Un
     """Yield an entry for each file and reason of stream gaps.
 
     Args:
-        gaps: gaps, in the columns ``G_`` of ``layout.py``.
+        gaps: table of gaps, with the columns ``G_`` of ``layout.py``.
         files: paths of files, by number.
         file: number of the file for gaps that no packet follows.
     """
@@ -206,7 +206,7 @@ def list_packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadDa
     """Yield an entry for each kind of packet without a readable TCP segment.
 
     Args:
-        unread: packets, in the columns ``U_`` of ``layout.py``.
+        unread: table of packets, with the columns ``U_`` of ``layout.py``.
         files: paths of files, by number.
     """
     for row in unread.tolist():

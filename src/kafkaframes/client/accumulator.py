@@ -165,12 +165,12 @@ class Accumulator:
         return future
 
     def _has_space(self, size: int) -> bool:
-        """Return whether a record fits, not counting the memory of running callbacks, which cannot wait for it."""
+        """Return whether a record that a callback sends fits, not counting the memory of running callbacks."""
         used_bytes = self.size_bytes + self.built_bytes
         return self.is_in_callback() and (not used_bytes or used_bytes + size <= self._buffer_bytes)
 
     def add_callback_bytes(self, size: int) -> None:
-        """Add the bytes of records with a pending ``on_delivery``. A negative size releases them."""
+        """Add the bytes of records with a pending ``on_delivery``. A negative size releases the bytes."""
         with self._lock:
             self.callback_bytes += size
 

@@ -153,7 +153,7 @@ class GroupDescription(NamedTuple):
         state: Kafka's name of the state, such as ``Stable``, ``Empty`` or ``Dead``.
         protocol_type: type of the group's protocol, such as ``consumer``.
         protocol: name of the assignor; empty if the group has none.
-        members: members of the group.
+        members: current members, with their assigned partitions.
     """
 
     group_id: str
@@ -378,8 +378,8 @@ class AsyncAdmin(
             The log start offset of each partition after the deletion.
 
         Raises:
-            BrokerError: OFFSET_OUT_OF_RANGE for an offset beyond the high watermark, UNKNOWN_TOPIC_OR_PARTITION,
-                POLICY_VIOLATION for a topic that is only compacted, or the principal may not delete records.
+            BrokerError: an offset is beyond the high watermark (OFFSET_OUT_OF_RANGE), a partition does not exist, a
+                topic is only compacted (POLICY_VIOLATION), or the principal may not delete records.
         """
         cls = self.settings.message_class("DeleteRecordsRequest")
         offsets_by_partition = to_partition_mapping(before)

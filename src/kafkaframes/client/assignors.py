@@ -43,7 +43,7 @@ Counts = Mapping[str, int]
 def assign_range(members: Members, counts: Counts) -> Assignment:
     """Assign a range of each topic's partitions to each subscribed member.
 
-    If there is a remainder, the first members get one partition more.
+    If the number of partitions is not divisible, the first members get one partition more.
 
     >>> assignment = assign_range({name: MemberSubscription(frozenset("t")) for name in "ab"}, {"t": 3})
     >>> {name: [entry.partition for entry in partitions] for name, partitions in assignment.items()}

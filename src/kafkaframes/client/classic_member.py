@@ -145,7 +145,7 @@ class ClassicMember:
     def accepts_assignment(self) -> bool:
         """Whether the caller may take over assigned partitions.
 
-        The caller may not take them over while the member rejoins without them.
+        The caller may not take over partitions while the member rejoins without them.
         """
         return not self._must_join and self._answer is None
 

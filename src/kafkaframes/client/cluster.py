@@ -139,7 +139,7 @@ class ClusterClient:
         ]
 
     async def get_connection(self, broker: Node, channel: Channel = Channel.REQUESTS) -> Connection:
-        """Return a usable connection to a broker. Open it if necessary.
+        """Return a usable connection to a broker. Open a connection if necessary.
 
         Raises:
             NetworkError: the broker cannot be reached. After failures, attempts are limited by the reconnect backoff.
@@ -480,7 +480,7 @@ class ClusterClient:
     async def connect_to_coordinator(
         self, key: str, kind: int = GROUP, channel: Channel = Channel.REQUESTS
     ) -> AsyncIterator[Connection]:
-        """Yield a connection to the coordinator. If it cannot be reached, it is looked up again next time."""
+        """Yield a connection to the coordinator. If this fails, the next call looks the coordinator up again."""
         broker = await self.find_coordinator(key, kind)
         try:
             yield await self.get_connection(broker, channel)
@@ -506,7 +506,10 @@ class ClusterClient:
     def check_coordinator(
         self, code: int, action: str, key: str, kind: int = GROUP, *, message: str | None = None
     ) -> None:
-        """Raise the error of a coordinator's error code. If the coordinator has moved, look it up again next time."""
+        """Raise the error of a coordinator's error code.
+
+        If the coordinator has moved, the next request looks it up again.
+        """
         if code in COORDINATOR_MOVED_CODES:
             self.forget_coordinator(key, kind)
         if code:
@@ -598,5 +601,5 @@ class UnreachableBrokers:
         _LOG.warning("client %r cannot reach a broker for %.0f s: %s", self._client_id, duration_s, text)
 
     def describe_failures(self) -> str:
-        """Return every unreachable address with its cause; an empty text if there is none."""
+        """Return every unreachable address with its cause; an empty text if all addresses can be reached."""
         return "; ".join(failure.describe(address) for address, failure in self._failures.items())

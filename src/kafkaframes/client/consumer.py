@@ -712,7 +712,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             aborted transactions only.
 
         Raises:
-            CorruptRecordError: a batch is damaged. The next call returns the records before it.
+            CorruptRecordError: a batch is damaged. The next call returns the records before the damage.
         """
         next_buffer = await self._wait_for_buffer(deadline)
         while next_buffer is not None:
@@ -738,7 +738,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return None if next_buffer is None else next_buffer[1].next_records
 
     def _next_buffer(self) -> tuple[PartitionState, BufferedBatches] | None:
-        """Return the next fetched batches to read, with the state of their partition; None if there are none."""
+        """Return the next fetched batches to read, with their partition's state; None if no batches are buffered."""
         next_buffer = self._positions.next_buffer()
         if next_buffer is None:
             return None
@@ -923,7 +923,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         While an open transaction holds offsets of these partitions, the call waits for its end (KIP-447).
 
         Args:
-            partitions: partitions of any topics; they need not be assigned.
+            partitions: partitions of any topics, whether assigned or not.
 
         Returns:
             The committed offset of each partition that has one.

@@ -49,7 +49,7 @@ _GROUP_REQUESTS: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerH
 
 
 class CallbackKind(Enum):
-    """The kind of a rebalance callback. The value describes whether offsets are committed before it."""
+    """The kind of a rebalance callback. The value describes whether offsets are committed before the callback."""
 
     ASSIGN = "on_assign"
     REVOKE = "on_revoke, after a commit"
@@ -68,7 +68,7 @@ class ConsumerMachine:
 
     Attributes:
         cluster: cluster metadata. ``process_metadata`` must be called after each change.
-        positions: positions of the partitions.
+        positions: positions and fetch states of the assigned partitions.
         lost_partitions: lost partitions before the call of their ``on_revoke``. Other members may own the lost
             partitions.
         is_waiting: whether the caller waits for records, which counts as polling.
@@ -86,7 +86,7 @@ class ConsumerMachine:
         """Create a machine without partitions.
 
         Args:
-            settings: settings of the consumer.
+            settings: consumer settings, such as the group id and timeouts.
             cluster: cluster metadata.
             backoff_s: returns the backoff after a number of failures, in seconds.
             new_id: returns a new member id.
@@ -287,7 +287,7 @@ class ConsumerMachine:
         self._lost_while_revoking.clear()
 
     def end_callback(self, callback: RebalanceCallback, now: float) -> None:
-        """Record that a callback has returned, or that the caller has no function for it."""
+        """Record that a callback has returned, or that the caller has not set this callback."""
         if callback.kind is CallbackKind.LOSE:
             for entry in callback.partitions:
                 self.lost_partitions.pop(entry, None)

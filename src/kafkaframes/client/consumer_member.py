@@ -85,7 +85,7 @@ class ConsumerMember:
     def accepts_assignment(self) -> bool:
         """Whether the caller may take over assigned partitions.
 
-        The caller may not take them over while a report of owned partitions has no response.
+        The caller may not take over partitions while a report of owned partitions has no response.
         """
         return not self._is_report_open
 

@@ -75,7 +75,7 @@ class ConsumerTask:
         Args:
             machine: state machine to run.
             cluster: cluster to send requests to.
-            settings: settings of the consumer.
+            settings: consumer settings, such as fetch sizes and the isolation level.
             notice_caller: called with the current time in each iteration, to report that the caller has taken records.
                 The function returns the time of its next call, or None.
             call_caller: called if the caller should poll although it has records.

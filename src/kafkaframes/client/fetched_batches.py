@@ -40,7 +40,7 @@ class FetchedBatches:
 
     Attributes:
         partition: the partition.
-        fetch_offset: requested offset. The first batch may start below it.
+        fetch_offset: requested offset. The first batch may start below this offset.
         data: batches; the last one may be incomplete. The client reuses this memory when no object refers to it;
             ``bytes(data)`` is a copy.
         high_watermark: high watermark of the partition; -1 if unknown.
@@ -49,7 +49,7 @@ class FetchedBatches:
         aborted_transactions: producer id and first offset of each aborted transaction in ``data``; None without
             read_committed.
         batches: headers of the complete batches.
-        formats: record formats of the batches.
+        formats: distinct record formats of the batches.
         next_offset: offset after the last complete batch; ``fetch_offset`` if there is none.
         leader_epoch: leader epoch of the last batch; -1 if there is none.
     """
@@ -371,7 +371,7 @@ class BufferedBatches:
         return default if position <= self._fetched_batches.fetch_offset else self._find_epoch_before(position)
 
     def _find_epoch_before(self, offset: int) -> int:
-        """Return the leader epoch of the batch that contains the last offset before this one."""
+        """Return the leader epoch of the batch that contains the last offset before the given offset."""
         batches = self._fetched_batches.batches
         row = int(np.searchsorted(batches.column("last_offset"), offset - 1))
         return int(batches.column("leader_epoch")[min(row, len(batches) - 1)])

@@ -131,7 +131,7 @@ class Interceptors:
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
-        """Report where a record is, or why it may not be in the log."""
+        """Report a record's metadata, or the reason why the record may not be in the log."""
         for entry, hook in self._hooks["on_acknowledgement"]:
             with _log_failure(entry, "on_acknowledgement"):
                 hook(metadata, error)
@@ -152,7 +152,7 @@ class Interceptors:
         return table
 
     def on_acknowledgement_table(self, table: pa.Table | None, error: BaseException | None) -> None:
-        """Report where the rows of a table are, or why they may not be in the log."""
+        """Report the offsets of a table's rows, or the reason why the rows may not be in the log."""
         for entry, hook in self._hooks["on_acknowledgement_table"]:
             with _log_failure(entry, "on_acknowledgement_table"):
                 hook(table, error)
@@ -241,7 +241,7 @@ def to_producer_record(record: CheckedRecord, timestamp_ms: int | None) -> Produ
 
 
 def _check_record(record: Any, max_request_size: int) -> ProducerRecord:
-    """Return the record that ``on_send`` returned, with text encoded as UTF-8, after checking that it can be sent.
+    """Check that a result of ``on_send`` can be sent, and return the record with text encoded as UTF-8.
 
     Raises:
         TypeError: the result is not a record.

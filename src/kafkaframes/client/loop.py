@@ -429,7 +429,7 @@ async def cancel_tasks(*tasks: asyncio.Task[None] | None) -> None:
 
 
 async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> None:
-    """Wait for an event, or until the timeout if there is one."""
+    """Wait for an event, at most until the timeout if a timeout is given."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()

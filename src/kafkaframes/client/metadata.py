@@ -92,7 +92,7 @@ class PartitionMetadata:
 
     Attributes:
         index: partition number.
-        leader: node id of the leader; -1 if there is none.
+        leader: node id of the leader; -1 if the partition has no leader.
         leader_epoch: epoch of the leader; -1 if unknown.
         replicas: node ids of all replicas, the preferred leader first.
         isr: node ids of the in-sync replicas.
@@ -147,7 +147,7 @@ class Cluster:
         controller: node id of the controller; -1 if unknown.
         brokers: brokers by node id.
         topics: topics by name.
-        updated_at: time of the last response, in seconds of a monotonic clock; None if there was none.
+        updated_at: time of the last response, in seconds of a monotonic clock; None before the first response.
         expired_topics: names of topics with outdated metadata. Their partitions have no leaders until the metadata is
             refreshed.
         refreshed_at: time of the last response with each topic, in seconds of the same clock.

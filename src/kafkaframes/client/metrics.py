@@ -67,7 +67,7 @@ class MetricReading(NamedTuple):
     """The value of a metric at one time.
 
     Attributes:
-        name: name of the metric.
+        name: name of the metric, with its group and tags.
         value: value; NaN for an average, maximum or minimum of no values.
         unit: unit of the value; empty for a count.
         is_total: whether the value is a sum or count since the client's start.

@@ -451,7 +451,9 @@ class Connection:
         return self._wire.is_writable
 
     def post(self, body: Message, version: int, *, expects_response: bool = True) -> asyncio.Future[Any] | None:
-        """Write a request at once. Return a future of its response; None if brokers do not respond to it (acks 0).
+        """Write a request at once.
+
+        Return a future of the response; None if brokers do not respond to the request (acks 0).
 
         Raises:
             NetworkError: the connection has ended. Nothing was written.

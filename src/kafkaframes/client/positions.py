@@ -302,8 +302,8 @@ class Positions:
         """Add a partition, and return its state.
 
         Args:
-            partition: topic and partition.
-            ownership: ownership of the partition.
+            partition: partition to add.
+            ownership: initial ownership state of the partition.
             offset: first offset to read; None to look it up.
             topic_id: topic id, if the group assigns partitions by id.
         """

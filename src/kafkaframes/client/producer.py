@@ -264,7 +264,7 @@ class AsyncProducer(TelemetryMethods):
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
     ) -> tuple[CheckedRecord, AcknowledgementCallback]:
-        """Return the record that interceptors send instead of this one, and the call for its result."""
+        """Return the record that interceptors send instead of ``record``, and the callback for its result."""
         max_request_size = self.settings.max_request_size
         result = interceptors.on_send(to_producer_record(record, timestamp_ms), max_request_size)
         return check_record(*result, max_request_size), AcknowledgementCallback(interceptors, result, on_delivery)
@@ -303,7 +303,7 @@ class AsyncProducer(TelemetryMethods):
         self._accumulator.update_topic(topic)
 
     async def _prepare_send(self, record: CheckedRecord, *, is_in_callback: bool = False) -> None:
-        """Wait for the start, the metadata, the memory or the transaction that a record needs before it is added."""
+        """Wait until the producer is started, and the topic, memory and transaction are ready for a record."""
         await self._wait_up_to_max_block(
             self._wait_until_sendable(record, is_in_callback), f"a record of topic {record[0]}"
         )
@@ -409,7 +409,9 @@ class AsyncProducer(TelemetryMethods):
             results.add_done_callback(partial(pass_results, open_batch.results))
 
     def _add_callback_bytes(self, size: int) -> None:
-        """Count the memory of records as used while their ``on_delivery`` waits or runs; a negative size releases it.
+        """Count the memory of records as used while their ``on_delivery`` waits or runs.
+
+        A negative size releases memory.
 
         ``send`` therefore waits for a slow ``on_delivery``, and the number of pending calls is bounded. The thread of
         the callbacks calls this method to release memory.
@@ -483,7 +485,7 @@ class AsyncProducer(TelemetryMethods):
     def _intercept_table(
         self, interceptors: Interceptors, table: pa.Table | pa.RecordBatch, topic: str | None
     ) -> pa.Table | pa.RecordBatch:
-        """Return the table that interceptors send instead of this one. Any thread may call this method."""
+        """Return the table that interceptors send instead of the given one. Any thread may call this method."""
         interceptors.require_table_hooks("send_arrow()", "on_send", "on_acknowledgement")
         check_table(table, self.settings.max_request_size)
         return interceptors.on_send_table(table, topic, self.settings.max_request_size)

@@ -261,7 +261,7 @@ def translate_options(options: Mapping[str, Any], names: Collection[str], client
 
     Args:
         options: options under this package's, Java's, librdkafka's or kafka-python's names.
-        names: names of the client's settings.
+        names: names that the client's settings class has.
         client: "consumer", "producer" or "admin".
 
     Raises:

@@ -33,7 +33,7 @@ async def wait_until_reachable(
     """Wait until a broker of the cluster responds. If a new topic is needed, let the broker create it.
 
     Args:
-        settings: settings of the client.
+        settings: client settings, which name the bootstrap servers.
         waiting: callback that receives one line of text after the first failed attempt.
         timeout_s: longest wait, in seconds; 0 for a single attempt.
         new_topic: topic that the brokers may create, as for a producer (``auto.create.topics.enable``).

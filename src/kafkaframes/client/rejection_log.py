@@ -48,7 +48,7 @@ class RejectionLog:
         Args:
             kind: key of the rejections that are counted together, such as (topic, node, error code).
             error: error that the broker returned.
-            broker: name of the broker.
+            broker: name or address of the broker, for log lines.
             now: current time of the monotonic clock, in seconds.
         """
         rejections = self._kinds.get(kind)

@@ -139,7 +139,7 @@ class Sender:
         self._wake.set()
 
     async def flush(self) -> None:
-        """Wait until all queued batches have results. Without acks, wait until they are written to the sockets."""
+        """Wait until all queued batches have results (without acks, until they are written to the sockets)."""
         await self._idle_event.wait()
         if self._settings.required_acks == 0:
             await self._cluster.drain_buffers()
@@ -233,7 +233,7 @@ class Sender:
         return batches
 
     def _next_fitting_batch(self, partition: TopicPartition, now: float) -> Batch | None:
-        """Return the next batch. Divide it first if it is larger than the topic's leaders accept."""
+        """Return the next batch. Divide the batch first if it is larger than the topic's leaders accept."""
         batch = self.sequencer.next_batch(partition)
         limit = self.limits.batch_bytes(partition.topic, now)
         if batch is None or limit is None or len(batch.data) <= limit or batch.in_doubt:
@@ -475,8 +475,8 @@ async def accepts_record_sets(cluster: ClusterClient, partition: TopicPartition)
 def accepts_format(connection: Connection, record_format: int) -> bool:
     """Return whether a broker accepts record format 0 or 1.
 
-    Brokers of Kafka 4.0 and later do not, although they advertise Produce from version 0 on, for old clients that could
-    not start otherwise (KIP-896). The lowest Fetch version of these brokers is 4.
+    Brokers of Kafka 4.0 and later do not accept these formats, although they advertise Produce from version 0 on, for
+    old clients that could not start otherwise (KIP-896). The lowest Fetch version of these brokers is 4.
     """
     produce, fetch = (connection.ranges.get(key, Versions.NONE) for key in (PRODUCE, FETCH))
     return produce.lowest <= _MAX_PRODUCE_VERSION_BY_FORMAT[record_format] and fetch.lowest < _FORMAT_2_FETCH_VERSION
@@ -494,7 +494,7 @@ async def produce_raw(
         as_set: use a version of Produce that carries sets (``accepts_record_sets``).
 
     Raises:
-        BrokerError: the broker rejects the batches. If the leader has moved, the next call looks it up again.
+        BrokerError: the broker rejects the batches. If the leader has moved, the next call looks up the new leader.
         NetworkError: no response arrived.
     """
     leader = await cluster.find_leader(partition)

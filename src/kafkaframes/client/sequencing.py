@@ -10,13 +10,14 @@ to ``finished_batches``. The rules for each partition:
 3. The first batch under a producer id is sent alone, because a leader that does not know the id accepts any first
    sequence.
 4. A batch with an out-of-order sequence is retried while earlier batches are open.
-5. A batch that was written and has no response is *in doubt*. If it fails in this state, its error says that it may be
-   written (``MaybeWrittenError``). A batch in doubt never gets a new sequence unless an earlier batch is known to be
-   permanently absent. The leader's "out of order" response then proves that this batch is absent as well.
+5. A batch that was written and has no response is *in doubt*. If a batch fails in this state, its error reports that
+   the batch may be written (``MaybeWrittenError``). A batch in doubt never gets a new sequence unless an earlier batch
+   is known to be permanently absent. The leader's "out of order" response then proves that this batch is absent as
+   well.
 6. A batch that had a sequence and was not acknowledged *breaks* its partition. New batches then wait until the results
-   of all batches with sequences are known. If a later batch was acknowledged, this one was written as well, and nothing
-   changes. Otherwise the epoch is bumped, and the absent batches are numbered from 0 under the new epoch (KIP-360).
-   Other partitions continue, and use the new epoch once they have no open batches.
+   of all batches with sequences are known. If a later batch was acknowledged, the unacknowledged batch was written as
+   well, and nothing changes. Otherwise the epoch is bumped, and the absent batches are numbered from 0 under the new
+   epoch (KIP-360). Other partitions continue, and use the new epoch once they have no open batches.
 7. A batch that a leader rejects as too large is divided, unless it has one record only (KIP-126). The parts replace the
    batch in the order, with its sequences, age and attempts. If the batch was in doubt, the parts are in doubt.
 8. In a transaction, a batch that is not acknowledged fails all waiting batches. The transaction must be aborted.
@@ -141,7 +142,7 @@ class PartitionQueue:
         return not any(earlier.in_doubt or not self.is_broken for earlier in waiting)
 
     def has_earlier_absent_batch(self, batch: Batch) -> bool:
-        """Return whether an earlier batch is permanently absent, so that this one cannot be in the log either."""
+        """Return whether an earlier batch is permanently absent, so that ``batch`` cannot be in the log either."""
         if self.absent_from is not None and self.absent_from < batch.order:
             return True
         return self.is_broken and any(
@@ -201,7 +202,7 @@ class Sequencer:
         return [partition for partition, queue in self._queues.items() if self._next_sendable(queue, now) is not None]
 
     def queue_length(self, partition: TopicPartition) -> int:
-        """Return the number of waiting batches of a partition. Any thread may call it."""
+        """Return the number of waiting batches of a partition. Any thread may call this method."""
         queue = self._queues.get(partition)
         return 0 if queue is None else len(queue.waiting)
 
@@ -231,7 +232,7 @@ class Sequencer:
         return batch
 
     def next_time(self, now: float) -> float | None:
-        """Return the time at which a waiting batch may be sent or a batch expires; None if there is no batch."""
+        """Return the time at which a waiting batch may be sent or a batch expires; None without batches."""
         times = [queue.waiting[0].created_at + self._timeout_s for queue in self._queues.values() if queue.waiting]
         in_flight = (batch for queue in self._queues.values() for batch in queue.in_flight if not batch.is_reported)
         times += [batch.created_at + self._timeout_s for batch in in_flight]
@@ -323,7 +324,7 @@ class Sequencer:
         self.open_bytes += sum(len(part.data) for part in parts) - len(batch.data)
 
     def process_loss(self, batch: Batch, error: KafkaframesError, now: float) -> None:
-        """Handle the loss of a connection on which a batch was written: it will get no response."""
+        """Handle the loss of a connection on which a batch was written: the batch will get no response."""
         batch.in_doubt = True
         self._retry_batch(self._queues[batch.partition], batch, error, now, retriable=True)
 
@@ -437,7 +438,7 @@ class Sequencer:
         self._resume_if_resolved(queue)
 
     def _report_error(self, batch: Batch, error: Exception) -> None:
-        """Report the error of a batch to the caller, and fail the transaction if there is one."""
+        """Report the error of a batch to the caller, and fail the open transaction, if any."""
         cause = error
         if batch.in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):
             subject = f"{batch.count} records for {batch.partition}"

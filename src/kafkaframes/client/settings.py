@@ -101,7 +101,7 @@ class ClientSettings:
         """Check the settings without a connection.
 
         Raises:
-            OptionError: a value is invalid, or there is no server.
+            OptionError: a value is invalid, or no bootstrap server is specified.
         """
         if self.specs is not None:  # a directory is read once, not for each request
             object.__setattr__(self, "specs", add_catalog_specs(self.specs))

@@ -342,7 +342,7 @@ class AsyncShareConsumer(TelemetryMethods):
             await task.change_event.wait()
 
     def _collect_results(self) -> None:
-        """Count results of acknowledgements. Store them for the listener, or log errors if there is no listener."""
+        """Count results of acknowledgements. Store the results for the listener, or log errors without a listener."""
         for result in self._machine.take_results():
             offsets, error = result
             count = sum(map(len, offsets.values()))

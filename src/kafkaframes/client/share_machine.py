@@ -11,7 +11,7 @@ it again. ``share_task`` runs the machine, and ``tests/soak/share_schedules.py``
    due.
 3. Each acknowledgement has one result: an error, or none if the response has a row for the partition.
 4. A record is acknowledged in the session that acquired it. If the session is lost, its buffered records are dropped.
-   Acknowledgements of its records fail, because other members may have acquired them.
+   Acknowledgements of the session's records fail, because other members may have acquired the records.
 5. When the subscription ends, each node gets the pending acknowledgements with the request that ends its session. The
    node then releases the other records of the member. The member leaves the group last.
 """
@@ -154,13 +154,13 @@ class _ShareNode:
     """A node with which the member has a share session.
 
     Attributes:
-        request: request in flight.
+        request: request in flight; None if no request is in flight.
         sent_at: time at which the request in flight was sent.
         not_before: time before which no request is sent, after a failure.
         failures: number of consecutive failures.
         must_send: whether pending acknowledgements are sent even without a ShareFetch.
         renewals: renewals to send, one request each.
-        renewal: renewal of the request in flight.
+        renewal: lock renewal that the request in flight sends; None if it sends none.
         commits: commits that wait for acknowledgements of this node.
         may_have_session: whether the node may have a session of this member.
         fetched_at: time of the last ShareFetch.
@@ -203,7 +203,7 @@ class ShareMachine:
         """Create a machine without a subscription.
 
         Args:
-            settings: settings of the consumer.
+            settings: settings of the share consumer, such as the acknowledgement mode.
             cluster: cluster metadata.
             backoff_s: returns the backoff after a number of failures, in seconds.
         """
@@ -271,7 +271,7 @@ class ShareMachine:
         return self._errors.popleft() if self._errors else None
 
     def take_records(self) -> list[AcquiredBatch]:
-        """Return the buffered records. The caller has to acknowledge them."""
+        """Return the buffered records. The caller has to acknowledge these records."""
         acquired_batches, self._buffer = self._buffer, []
         for entry in acquired_batches:
             lock = _RecordLock(entry.node_id, entry.session_number, entry.partition_id)

@@ -96,7 +96,7 @@ class ShareMember:
         return [self._in_flight]
 
     def next_time(self, now: float) -> float | None:
-        """Return the time of the next heartbeat, or of the next check of the poll interval; None if there is none."""
+        """Return the time of the next heartbeat or check of the poll interval; None if neither is planned."""
         if not self.topics or self._awaits_poll:
             return None
         times = [] if self._in_flight is not None else [self._due]

@@ -49,7 +49,7 @@ class ShareMessages:
         """Create an object for a member.
 
         Args:
-            settings: settings of the consumer.
+            settings: settings of the share consumer, such as the group id and fetch sizes.
             member_id: id of the member.
             get_partition: returns the topic and number of a partition, or None if its topic id is unknown.
         """

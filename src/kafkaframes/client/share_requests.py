@@ -78,7 +78,7 @@ class ShareFetchRow(NamedTuple):
     """A partition of a ShareFetch response.
 
     Attributes:
-        error: error of the fetch.
+        error: error with which the leader rejected the fetch; None if it accepted the fetch.
         acknowledge_error: error of the acknowledgements; none of them took effect.
         deliveries: delivery counts of the acquired offsets, including offsets without a record.
         batches: the acquired records.

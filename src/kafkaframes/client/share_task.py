@@ -49,7 +49,7 @@ class ShareTask:
         Args:
             machine: state machine to run.
             cluster: cluster to send requests to.
-            settings: settings of the consumer.
+            settings: settings of the share consumer, such as the group id.
             member_id: id of the group member.
             on_change: called after each response.
         """

@@ -1,4 +1,6 @@
-"""One transaction in which several producers write, as in Spark's exactly-once sink. Not part of the public client.
+"""One transaction in which several producers write, as in Spark's exactly-once sink.
+
+This module is not part of the public client.
 
 A driver begins, shares and ends the transaction, adds its partitions, and assigns sequences to the tasks. A task joins
 without fencing any producer, and writes built batches. A task sends a partition's next batches only after the earlier
@@ -66,7 +68,7 @@ def join_transaction(task: Producer, identity: ProducerIdentity) -> None:
 
 
 def send_sequenced_batches(task: Producer, parts: Iterable[SequencedBatches]) -> None:
-    """Write built batches with given sequences. Wait until all are acknowledged.
+    """Write built batches with given sequences. Wait until all batches are acknowledged.
 
     Raises:
         OptionError: batches of a partition are in flight.

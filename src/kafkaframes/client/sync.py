@@ -70,7 +70,7 @@ def _exclusive_method(
 class Producer(SyncClient):
     """Writes records to topics. ``with Producer("localhost:9092") as producer: ...``
 
-    Any thread may use it. ``AsyncProducer`` does the same with asyncio.
+    Any thread may use the producer. ``AsyncProducer`` does the same with asyncio.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
@@ -118,7 +118,7 @@ class Producer(SyncClient):
             timeout_ms: longest wait, in milliseconds; the remaining records then fail. None waits for all records.
 
         Raises:
-            OptionError: it was called in ``on_delivery``.
+            OptionError: the method was called in an ``on_delivery``.
         """
         self._check_callback("close()")
         self._loop.end_loop(partial(_close_producer, self._twin, self._callbacks, flush=flush, timeout_ms=timeout_ms))
@@ -146,7 +146,7 @@ class Producer(SyncClient):
         """Wait until every queued record has succeeded or failed, and its ``on_delivery`` has returned.
 
         Raises:
-            OptionError: it was called in ``on_delivery``.
+            OptionError: the method was called in an ``on_delivery``.
         """
         self._check_callback("flush()")
         self._loop.call(self._twin.flush())
@@ -164,9 +164,10 @@ class Producer(SyncClient):
     ) -> RecordFuture:
         """Queue a record, and return a ``concurrent.futures.Future`` of its ``RecordMetadata``.
 
-        Any thread may call it. The call waits only while ``buffer_memory`` is full or the topic's metadata is unknown,
-        for at most ``max_block_ms``. A record uses memory until its ``on_delivery`` has returned. The future fails with
-        ``MaybeWrittenError`` if it is unknown whether the record was written, and with another error if it was not.
+        Any thread may call this method. The call waits only while ``buffer_memory`` is full or the topic's metadata is
+        unknown, for at most ``max_block_ms``. A record uses memory until its ``on_delivery`` has returned. The future
+        fails with ``MaybeWrittenError`` if it is unknown whether the record was written, and with another error if it
+        was not.
 
         Args:
             topic: topic name.
@@ -176,7 +177,7 @@ class Producer(SyncClient):
             partition: partition number; None lets ``partitioner`` choose.
             timestamp_ms: milliseconds since 1970; None uses the current time.
             on_delivery: called with the error (or None) and a ``RecordMetadata`` (or None), in a thread of the client.
-                ``send`` may be called there; ``result``, ``flush`` and ``close`` raise an error.
+                An ``on_delivery`` may call ``send``; ``result``, ``flush`` and ``close`` raise an error.
 
         Raises:
             BrokerError: the topic or the partition does not exist.
@@ -325,7 +326,7 @@ class Consumer(SyncClient):
         """Reject reads of other threads.
 
         Raises:
-            OptionError: another thread reads.
+            OptionError: another thread is reading from the consumer.
         """
         self._loop.check_can_wait()
         if not self._reader.acquire(blocking=False):
@@ -402,8 +403,8 @@ class Consumer(SyncClient):
 class Admin(SyncClient):
     """Administers a cluster. ``with Admin("localhost:9092") as admin: ...``
 
-    Any thread may use it. ``AsyncAdmin`` does the same with asyncio. If some of a method's items fail, the other items
-    take effect, and the method raises ``PartialFailureError`` with the result of each item.
+    Any thread may use the client. ``AsyncAdmin`` does the same with asyncio. If some of a method's items fail, the
+    other items take effect, and the method raises ``PartialFailureError`` with the result of each item.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:

@@ -29,7 +29,8 @@ class AsyncTopicLookupClient:
     """Looks topics up in one cluster.
 
     Args:
-        settings: settings of a consumer. The isolation level determines the end offset of a partition.
+        settings: consumer settings with the bootstrap servers. The isolation level determines the end offset of a
+            partition.
     """
 
     def __init__(self, settings: ConsumerSettings) -> None:
@@ -78,8 +79,8 @@ class AsyncTopicLookupClient:
     async def current_topic_id(self, topic: str) -> UUID:
         """Return the id of a topic (KIP-516). A broker is asked only if the client does not know the id.
 
-        Fetch requests with topic ids (Kafka 3.1 and later) fail if the topic was recreated, and the client then asks
-        for the new id. An id that is the same before and after a fetch is the id of the fetched records' topic.
+        Fetch requests with topic ids (Kafka 3.1 and later) fail if the topic was recreated, and the client then
+        requests the new id. An id that is the same before and after a fetch is the id of the fetched records' topic.
 
         Args:
             topic: topic name.

@@ -149,7 +149,7 @@ class TransactionManager:
             self._sender.sequencer.fail_transaction(cause)
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Return whether a partition can be written to without ``prepare_partition``. Any thread may call it."""
+        """Return whether a partition can be written to without ``prepare_partition``. Any thread may ask."""
         return self._settings.transactional_id is None or (self._is_open and partition in self._added_partitions)
 
     async def prepare_partition(self, partition: TopicPartition) -> None:

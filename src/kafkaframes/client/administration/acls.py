@@ -104,7 +104,7 @@ class AclMethods(AdminRequests):
         """Return the access rules that match a filter.
 
         Args:
-            condition: filter; by default it matches every rule.
+            condition: filter for the rules; the default filter matches every rule.
 
         Raises:
             OptionError: the filter has an unknown type, operation or permission.
@@ -144,7 +144,7 @@ class AclMethods(AdminRequests):
         """Delete the access rules that match filters, and return the deleted rules of each filter.
 
         Args:
-            conditions: filters. A rule is deleted if any of them matches.
+            conditions: filters. A rule is deleted if any of the filters matches.
 
         Raises:
             OptionError: a filter has an unknown type, operation or permission. No rule is deleted.

@@ -33,7 +33,7 @@ class AdminRequests:
     """Sends each request to the node that serves it, and retries while the error is retriable.
 
     Attributes:
-        settings: settings of the client.
+        settings: the client's validated settings.
     """
 
     settings: ClientSettings
@@ -93,9 +93,9 @@ class AdminRequests:
 
         Args:
             body: the request.
-            subject: subject of the error message.
-            retriable: error codes after which the request is sent again. For a change, these are only the codes after
-                which it has certainly not taken effect, or may take effect twice.
+            subject: what the request is about, for error messages.
+            retriable: error codes after which the request is sent again. For a change, only codes are allowed after
+                which the change has certainly not taken effect, or may take effect twice.
             get_rows: function that returns rows of the response, whose error codes are handled in the same way.
 
         Raises:
@@ -125,7 +125,7 @@ class AdminRequests:
 
         Args:
             body: the request.
-            subject: subject of the error message.
+            subject: what the request is about, for error messages.
             check_version: function that raises an error if a broker's version of the request lacks a field.
         """
 
@@ -187,12 +187,14 @@ class AdminRequests:
         *,
         retriable: Collection[ErrorCode] = COORDINATOR_MOVED_CODES,
     ) -> Any:
-        """Send a request to a group coordinator and return the response. If it has moved, look it up again.
+        """Send a request to a group coordinator and return the response.
+
+        If the coordinator has moved, look it up again.
 
         Args:
             key: group id.
             body: the request.
-            subject: subject of error messages.
+            subject: what the request is about, for error messages.
             get_error_code: function that returns the error code of the response that reports a moved coordinator.
             retriable: error codes after which the request is sent again.
         """

@@ -69,10 +69,11 @@ class QuorumReplica:
     Attributes:
         node_id: node id of the controller or broker.
         directory_id: id of its metadata directory; None before Kafka 3.9.
-        log_end_offset: log end offset of its copy of the metadata log; -1 if the leader does not know it.
-        last_fetch_timestamp_ms: time of its last fetch, in milliseconds since 1970; None if unknown to the leader.
-        last_caught_up_timestamp_ms: last time at which it had the whole log, in milliseconds since 1970; None if the
-            leader does not know it.
+        log_end_offset: log end offset of the node's copy of the metadata log; -1 if unknown to the leader.
+        last_fetch_timestamp_ms: time of the node's last fetch, in milliseconds since 1970; None if unknown to the
+            leader.
+        last_caught_up_timestamp_ms: last time at which the node had the whole log, in milliseconds since 1970; None if
+            unknown to the leader.
     """
 
     node_id: int
@@ -122,8 +123,8 @@ class BrokerNode(NamedTuple):
 
     Attributes:
         node_id: node id of the broker.
-        host: host name or address of its listener.
-        port: port of its listener.
+        host: host name or address of the broker's listener.
+        port: port of the broker's listener.
         rack: rack of the broker; None if it has none.
         is_fenced: whether the broker is registered but fenced. Brokers before Kafka 4.0 do not report fenced brokers.
     """
@@ -256,7 +257,7 @@ class ClusterMethods(AdminRequests):
         Args:
             voter_id: node id of the controller.
             directory_id: id of its metadata directory, as in its ``meta.properties``.
-            endpoints: listeners at which other controllers reach it.
+            endpoints: listeners at which other controllers reach the new voter.
             cluster_id: expected cluster id. Brokers of another cluster reject the request. None accepts any cluster.
 
         Raises:

@@ -54,7 +54,7 @@ class ShareGroupDescription:
         group_epoch: current epoch of the group.
         assignment_epoch: epoch for which the assignment was computed.
         assignor: name of the assignor.
-        members: members of the group.
+        members: current members of the group, with their assignments.
     """
 
     group_id: str
@@ -140,7 +140,7 @@ class StreamsGroupDescription:
         assignment_epoch: epoch for which the assignment was computed.
         topology_epoch: epoch of the group's topology; -1 if the group has no topology yet.
         subtopologies: parts of the topology.
-        members: members of the group.
+        members: current members of the group, with their assignments.
     """
 
     group_id: str

@@ -144,7 +144,7 @@ async def request_items(
 
     Args:
         cluster: client of the cluster.
-        items: items of the request. Equal items are sent once.
+        items: partitions, groups or other items that the request is about. Equal items are sent once.
         lookup: look-up of the items' nodes.
         send: function that sends a request with some items to a node, and returns their results. If the function raises
             an error, the error is the result of each of these items.

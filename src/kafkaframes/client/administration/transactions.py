@@ -220,8 +220,8 @@ class TransactionMethods(AdminRequests):
         """Write an abort marker for a hanging transaction into one partition.
 
         A transaction hangs if it is open in a partition, but its coordinator has no open transaction with this
-        partition. ``describe_producers`` shows it and ``describe_transactions`` does not. Never use this method for
-        other transactions.
+        partition. ``describe_producers`` shows a hanging transaction and ``describe_transactions`` does not. Never use
+        this method for other transactions.
 
         Args:
             partition: partition in which the transaction is open.

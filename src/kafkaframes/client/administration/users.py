@@ -142,7 +142,8 @@ class UserMethods(AdminRequests):
 
         Raises:
             OptionError: a mechanism is unknown. No credential is changed.
-            BrokerError: a broker rejected the changes of a user (DUPLICATE_RESOURCE: there are several).
+            BrokerError: a broker rejected the changes of a user, for example several changes of one user
+                (DUPLICATE_RESOURCE).
         """
         cls = self.settings.message_class("AlterUserScramCredentialsRequest")
         body = cls(

@@ -149,7 +149,7 @@ def load_identity(context: ssl.SSLContext, store: StoreSettings, key_password: s
 
     Args:
         context: TLS context.
-        store: store with the certificate.
+        store: key store with the client certificate and its private key.
         key_password: ``ssl.key.password``; None for the store's own password.
 
     Raises:

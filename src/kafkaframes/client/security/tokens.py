@@ -143,7 +143,7 @@ class IamTokenProvider:
     """Provides tokens for a region. Any thread may call the provider.
 
     Attributes:
-        region: region of the cluster.
+        region: AWS region of the cluster, such as ``eu-west-1``.
         profile: profile in ``~/.aws``; None for the default chain of credentials.
         role: ARN of the role to assume; None for no role.
         session: session name for the role.

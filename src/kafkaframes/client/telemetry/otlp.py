@@ -33,7 +33,7 @@ class MetricHeader(NamedTuple):
     Attributes:
         name: name in dotted form.
         unit: unit in UCUM; empty for a count.
-        kind: kind of the metric.
+        kind: whether the metric is a gauge or a sum.
     """
 
     name: str
@@ -45,7 +45,7 @@ def encode_point(value: float, attributes: Attributes, *, start_ns: int | None, 
     """Return a ``NumberDataPoint``.
 
     Args:
-        value: value of the point.
+        value: measured value.
         attributes: labels of the point.
         start_ns: start of the interval of a sum, in nanoseconds since 1970; None for a gauge.
         time_ns: time of the value, in nanoseconds since 1970.

@@ -51,7 +51,7 @@ class PayloadBuilder:
         """Create a builder.
 
         Args:
-            metrics: metrics of the client.
+            metrics: metrics that the payloads contain.
             labels: returns the labels of the client, such as ``group_id``.
             started_ns: time at which all totals were 0, in nanoseconds since 1970.
         """

@@ -134,9 +134,9 @@ class TelemetrySchedule:
         """Process a response of PushTelemetry. Return whether the broker has accepted the payload.
 
         Args:
-            response: the response.
+            response: body of the response.
             payload_bytes: uncompressed size of the payload.
-            codec: codec of the payload.
+            codec: number of the codec that compressed the payload.
             now_s: current time.
         """
         code = ErrorCode(response.error_code)
