@@ -205,7 +205,7 @@ def _find_requests(traffic: WindowResult, api_key: int) -> Ints:
 
 
 def _find_responses(traffic: WindowResult) -> Ints:
-    """Return the frame row of each request's response, -1 if there is none."""
+    """Return the frame row of each request's response, -1 without a response."""
     result = np.full(len(traffic.frames), -1, np.int64)
     calls = traffic.calls[traffic.calls[:, layout.CALL_REQUEST] >= 0]
     result[calls[:, layout.CALL_REQUEST]] = calls[:, layout.CALL_RESPONSE]

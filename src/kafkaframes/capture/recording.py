@@ -25,7 +25,7 @@ _WRITE_BUFFER_BYTES: Final = 8 << 20
 
 
 class Recording:
-    """A running recording of the traffic between clients and brokers. Leaving its ``with`` block ends it.
+    """A running recording of the traffic between clients and brokers. Leaving the ``with`` block ends the recording.
 
     Attributes:
         path: the capture file.

@@ -1,7 +1,7 @@
 """Batches of a producer: splits built bytes into batches and stamps them with producer id, epoch and sequence.
 
-A stamp changes only the batch header and its CRC. A batch is therefore built and compressed once, however often it is
-renumbered. Only format 2 batches can be stamped. The functions do no I/O.
+A stamp changes only the batch header and its CRC. A batch is therefore built and compressed only once, even if it is
+renumbered several times. Only format 2 batches can be stamped. The functions do no I/O.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class RecordMetadata(NamedTuple):
         topic: topic name.
         partition: partition number.
         offset: offset of the record; -1 with ``acks=0``.
-        timestamp: milliseconds since 1970: the broker's time of the append if the topic uses it, else the record's.
+        timestamp: timestamp in milliseconds since 1970: the broker's if the topic uses LogAppendTime, else the record's
+            own.
     """
 
     topic: str

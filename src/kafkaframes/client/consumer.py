@@ -526,7 +526,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             OptionError: another task is reading from this consumer, or an interceptor has ``on_consume``.
             BrokerError: a partition cannot be read.
             UnsupportedFormatError: the next batch has a record format that is not in the setting `formats`; the
-                position stays before it.
+                position stays before this batch.
         """
         if self._interceptors is not None:
             self._interceptors.reject_raw_batches("fetch()", "use `poll` or `fetch_arrow`", "on_consume")

@@ -50,8 +50,8 @@ class FetchedBatches:
             read_committed.
         batches: headers of the complete batches.
         formats: distinct record formats of the batches.
-        next_offset: offset after the last complete batch; ``fetch_offset`` if there is none.
-        leader_epoch: leader epoch of the last batch; -1 if there is none.
+        next_offset: offset after the last complete batch; ``fetch_offset`` without a complete batch.
+        leader_epoch: leader epoch of the last batch; -1 without a complete batch.
     """
 
     partition: TopicPartition

@@ -33,7 +33,7 @@ class RangeReader:
         on_loss: callback for offsets that the log does not have (any more), with a text about the partition ("has no
             offset 10 ..."). The callback raises an error, or returns to continue without these offsets.
         silence_ms: longest time without records, in milliseconds.
-        silence_setting: name of the setting of ``silence_ms`` for messages; empty if there is none.
+        silence_setting: name of the setting that sets ``silence_ms``, for messages; empty without a setting.
     """
 
     consumer: Consumer

@@ -30,7 +30,7 @@ async def wait_until_reachable(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     new_topic: str | None = None,
 ) -> None:
-    """Wait until a broker of the cluster responds. If a new topic is needed, let the broker create it.
+    """Wait until a broker of the cluster responds. If a new topic is needed, let the broker create the topic.
 
     Args:
         settings: client settings, which name the bootstrap servers.

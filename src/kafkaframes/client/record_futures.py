@@ -212,7 +212,7 @@ class ThreadResults:
 
 
 def _find_part(parts: Sequence[PartResult], row: int) -> PartResult | None:
-    """Return the part of a batch that contains a record; None while there are no results."""
+    """Return the part of a batch that contains a record; None while the batch has no results."""
     if len(parts) > 1:
         return parts[bisect_right(parts, row, key=_get_first_record) - 1]
     return parts[0] if parts else None

@@ -1,4 +1,4 @@
-"""Read the rows of responses, and check that there is a row for each item of a request.
+"""Read the rows of responses, and check that each item of a request has a row.
 
 An item without a row has no result. A client that only checks error codes would regard the item as successful: a
 partition that is not in a transaction, an offset that is not committed, or a group without committed offsets.

@@ -38,7 +38,7 @@ class SyncClient:
 def sync_method(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[SyncClient, Arguments], Result]:
-    """Return a method that calls the twin's method and waits for its result.
+    """Return a method that calls the asyncio twin's method and waits for its result.
 
     Type checkers see the signature of the twin's method.
     """
@@ -53,10 +53,10 @@ def sync_method(
 
 
 def documented_as(method: Callable[..., Any]) -> Callable[[Method], Method]:
-    """Return a decorator that gives a method the name, documentation and signature of the twin's method.
+    """Return a decorator that gives a method the name, documentation and signature of the asyncio twin's method.
 
-    Type checkers see the signature of the decorated method. With ``functools.wraps``, they would not recognize a bound
-    method.
+    Type checkers see the signature of the decorated method. With ``functools.wraps``, type checkers would not recognize
+    a bound method.
     """
 
     def copy_documentation(function: Method) -> Method:

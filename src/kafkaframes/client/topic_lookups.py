@@ -110,7 +110,7 @@ class AsyncTopicLookupClient:
         """Return the log start offset of each partition.
 
         Args:
-            partitions: partitions of any topics; they need not be assigned.
+            partitions: partitions of any topics, whether assigned or not.
 
         Raises:
             BrokerError: a partition does not exist or may not be read.
@@ -121,7 +121,7 @@ class AsyncTopicLookupClient:
         """Return the end offset of each partition: the high watermark, or with read_committed the last stable offset.
 
         Args:
-            partitions: partitions of any topics; they need not be assigned.
+            partitions: partitions of any topics, whether assigned or not.
 
         Raises:
             BrokerError: a partition does not exist or may not be read.

@@ -123,7 +123,7 @@ class TransactionManager:
         """Begin a transaction.
 
         Raises:
-            OptionError: there is no transactional id, or a transaction is open.
+            OptionError: the producer has no transactional id, or a transaction is open.
             BrokerError: this producer was fenced.
         """
         if self._settings.transactional_id is None:

@@ -467,5 +467,5 @@ def _describe_entry(entry: Any) -> dict[str, Any]:
 
 
 def _body_to_json(body: Any, version: int) -> Any:
-    """Return Kafka's JSON form of a body, with records as their size; None if there is no body."""
+    """Return Kafka's JSON form of a body, with the size instead of the bytes of records; None for a missing body."""
     return body.to_json(version, records="size") if hasattr(body, "to_json") else None

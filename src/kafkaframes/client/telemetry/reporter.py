@@ -100,7 +100,7 @@ class TelemetryReporter:
         raise NetworkError(f"no broker has responded to GetTelemetrySubscriptions in {timeout_ms} ms")
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Push the metrics a last time if there is a subscription, and stop.
+        """Push the metrics a last time if the client has a subscription, and stop.
 
         Args:
             timeout_s: longest duration, in seconds; never more than one second.
