@@ -109,8 +109,7 @@ def map_options_by_setting() -> Mapping[str, str]:
 
 def _client_settings() -> Mapping[str, str]:
     """Return the ``kafka.*`` options, by client setting."""
-    from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
-    from kafkaframes.client.settings import setting_names as names_of
+    from kafkaframes.client.settings import ConsumerSettings, ProducerSettings, list_setting_names
 
-    names = {*names_of(ConsumerSettings), *names_of(ProducerSettings)}
+    names = {*list_setting_names(ConsumerSettings), *list_setting_names(ProducerSettings)}
     return {name: f"kafka.{name.replace('_', '.')}" for name in names}
