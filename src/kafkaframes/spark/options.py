@@ -981,12 +981,12 @@ def describe_unknown_option(name: str, table: OptionTable, source: str, *, other
 
 def _describe_missing_prefix(name: str) -> str:
     """Return a hint if the name of an unknown option is that of a client setting without ``kafka.``; "" if not."""
-    from kafkaframes.client.properties import java_properties, kafka_name_of
+    from kafkaframes.client.properties import java_properties, to_kafka_name
 
-    kafka_name = _CLIENT_PREFIX + kafka_name_of(name)
+    kafka_name = _CLIENT_PREFIX + to_kafka_name(name)
     if kafka_name in FORBIDDEN_OPTIONS:
         return FORBIDDEN_OPTIONS[kafka_name]
-    return f"did you mean {kafka_name}?" if kafka_name_of(name) in java_properties() else ""
+    return f"did you mean {kafka_name}?" if to_kafka_name(name) in java_properties() else ""
 
 
 def _get_selection_defaults(source: str) -> dict[str, Any]:
