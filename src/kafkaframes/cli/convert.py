@@ -132,15 +132,15 @@ def run_conversion(
 def _print_conversion(report: JobReport, *, warn: bool) -> None:
     rows = [
         (
-            one.name,
-            f"{one.segments:,}",
-            f"{one.records:,}",
-            f"{one.batches_read:,}",
-            f"{one.batches_written:,}",
-            format_size(one.bytes_read),
-            format_size(one.bytes_written),
+            summary.name,
+            f"{summary.segments:,}",
+            f"{summary.records:,}",
+            f"{summary.batches_read:,}",
+            f"{summary.batches_written:,}",
+            format_size(summary.bytes_read),
+            format_size(summary.bytes_written),
         )
-        for one in report.partitions
+        for summary in report.partitions
     ]
     print_table(("name", "segments", "records", "batches", "become", "size", "becomes"), rows)
     _print_notes(report.partitions)

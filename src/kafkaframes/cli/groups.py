@@ -152,9 +152,9 @@ def _find_log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offset
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition)
     ends: Offsets = {}
-    for of_topic in topics.values():
+    for topic_partitions in topics.values():
         try:
-            ends |= admin.list_offsets(dict.fromkeys(of_topic, LATEST))
+            ends |= admin.list_offsets(dict.fromkeys(topic_partitions, LATEST))
         except BrokerError as error:
             if error.code is None or not error.code.is_retriable:
                 raise

@@ -55,25 +55,25 @@ class _TableRow:
     partitions: Sequence[PartitionSummary]
 
     def format_cells(self, *, is_deep: bool, width: int) -> list[str]:
-        first, last = summary.find_time_range(segment for one in self.partitions for segment in one.segments)
+        first, last = summary.find_time_range(segment for entry in self.partitions for segment in entry.segments)
         single_partition = self.partitions[0] if len(self.partitions) == 1 else None
-        records = sum(one.sum_counts("records") for one in self.partitions)
+        records = sum(entry.sum_counts("records") for entry in self.partitions)
         length = len("2026-11-21") if width < _MIN_WIDTH_FOR_TIMES else None
         return [
             self.topic,
             str(single_partition.partition) if single_partition else f"{len(self.partitions)} of them",
-            f"{sum(len(one.segments) for one in self.partitions):,}",
-            format_size(sum(one.size_bytes for one in self.partitions)),
+            f"{sum(len(entry.segments) for entry in self.partitions):,}",
+            format_size(sum(entry.size_bytes for entry in self.partitions)),
             f"{single_partition.log_start_offset:,}" if single_partition else "",
             f"{single_partition.log_end_offset:,}"
             if single_partition
             else f"{sum(map(_count_offsets, self.partitions)):,} in all",
             f"{records:,}" if is_deep else "",
-            _format_names_by_count(one.sum_by_name("codecs") for one in self.partitions),
-            _format_names_by_count(one.sum_by_name("magics") for one in self.partitions),
+            _format_names_by_count(entry.sum_by_name("codecs") for entry in self.partitions),
+            _format_names_by_count(entry.sum_by_name("magics") for entry in self.partitions),
             _format_time(first)[:length],
             _format_time(last)[:length],
-            ", ".join(dict.fromkeys(remark for one in self.partitions for remark in _list_remarks(one))),
+            ", ".join(dict.fromkeys(remark for entry in self.partitions for remark in _list_remarks(entry))),
         ]
 
 
@@ -139,19 +139,19 @@ def _info_to_json(directory: LogDirectory, partitions: list[PartitionSummary]) -
         "node_id": directory.meta.node_id if directory.meta else None,
         "clean_shutdown": directory.clean_shutdown is not None,
         "problems": [
-            *(str(one.as_finding()) for one in directory.unreadable_partitions),
+            *(str(entry.as_finding()) for entry in directory.unreadable_partitions),
             *(str(problem) for problem in directory.problems),
         ],
         "left_out": [note for partition in directory.partitions for note in partition.notes],
-        "notes": [finding.as_json() for one in directory.partitions for finding in swap_findings(one)],
-        "partitions": [one.as_json() for one in partitions],
+        "notes": [finding.as_json() for entry in directory.partitions for finding in swap_findings(entry)],
+        "partitions": [entry.as_json() for entry in partitions],
     }
 
 
 def _build_rows(partitions: list[PartitionSummary], *, by: str | None) -> list[_TableRow]:
     """Return a table row for each partition, or for each topic if there are many partitions."""
     if by == "partition" or (by is None and len(partitions) <= MAX_PARTITION_ROWS):
-        return [_TableRow(one.topic, [one]) for one in partitions]
+        return [_TableRow(entry.topic, [entry]) for entry in partitions]
     topics: dict[str, list[PartitionSummary]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition)
@@ -163,7 +163,7 @@ def _print_table(to: Console, directory: LogDirectory, partitions: list[Partitio
     from rich.table import Table
     from rich.text import Text
 
-    is_deep = any(one.is_deep for one in partitions)
+    is_deep = any(entry.is_deep for entry in partitions)
     rows = [(row.topic, row.format_cells(is_deep=is_deep, width=to.width)) for row in _build_rows(partitions, by=by)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     left_out = {name for width, columns in _COLUMNS_OMITTED_BELOW_WIDTH if to.width < width for name in columns}
@@ -181,7 +181,7 @@ def _print_table(to: Console, directory: LogDirectory, partitions: list[Partitio
     print_styled(to, _format_heading(directory), style="bold cyan")
     to.print(table)
     print_styled(to, _format_totals(partitions, is_deep=is_deep))
-    unread = [segment.problem for one in partitions for segment in one.segments if segment.problem]
+    unread = [segment.problem for entry in partitions for segment in entry.segments if segment.problem]
     for reason in unread[:MAX_LISTED_UNREADABLE]:
         print_styled(to, f"! not read: {reason}", style="yellow")
     if len(unread) > MAX_LISTED_UNREADABLE:
@@ -190,7 +190,7 @@ def _print_table(to: Console, directory: LogDirectory, partitions: list[Partitio
         )
     for problem in directory.problems:
         print_styled(to, f"! {problem}", style="yellow")
-    for finding in (finding for one in directory.partitions for finding in swap_findings(one)):
+    for finding in (finding for entry in directory.partitions for finding in swap_findings(entry)):
         print_styled(to, f"! {finding}", style="yellow")
     for note in (note for partition in directory.partitions for note in partition.notes):
         print_styled(to, f"left out: {note}", style="dim")

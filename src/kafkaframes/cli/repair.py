@@ -41,10 +41,10 @@ def _print_repair(report: RepairReport) -> None:
                 print_text(
                     f"{name}: {segment['name']}: the offsets {first} to {after - 1} have no records after the repair"
                 )
-    lost_bytes = sum(one["bytes_lost"] for one in report.partitions)
+    lost_bytes = sum(entry["bytes_lost"] for entry in report.partitions)
     print_text(f"{count_text(len(report.partitions), 'partition')}; {format_size(lost_bytes)} of segments are omitted")
     read, written_counts = (
-        sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
+        sum(entry.get(name) or 0 for entry in report.partitions) for name in ("records_read", "records_written")
     )
     if report.destination:
         print_text(f"{format_row_counts(read, written_counts, {})} from all valid batches")

@@ -157,5 +157,5 @@ def _write_log_report(
     _write_page(build_report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         print_text(_format_summary_line(report, to))
-    if any(one.check == "unreadable" for one in report.findings):
+    if any(finding.check == "unreadable" for finding in report.findings):
         sys.exit(EXIT_UNREAD)

@@ -103,9 +103,9 @@ def _convert_to_schema(
     """Return a batch with the columns and types of ``schema``, with timestamps in microseconds."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if _TIMESTAMP_COLUMN in columns and columns[_TIMESTAMP_COLUMN].type == _MILLISECOND_TYPE:
-        columns[_TIMESTAMP_COLUMN], far = separate_instants(columns[_TIMESTAMP_COLUMN])
-        if far is not None and not has_out_of_range_timestamps:
-            count = len(far) - far.null_count
+        columns[_TIMESTAMP_COLUMN], out_of_range_times = separate_instants(columns[_TIMESTAMP_COLUMN])
+        if out_of_range_times is not None and not has_out_of_range_timestamps:
+            count = len(out_of_range_times) - out_of_range_times.null_count
             _LOGGER.warning(
                 "%s beyond the range of microseconds %s null; register the scan again, and the column %s has the "
                 "milliseconds",
@@ -113,7 +113,9 @@ def _convert_to_schema(
                 verb_text(count),
                 OUT_OF_RANGE_TIMESTAMPS_COLUMN,
             )
-        columns[OUT_OF_RANGE_TIMESTAMPS_COLUMN] = pa.nulls(batch.num_rows, pa.int64()) if far is None else far
+        columns[OUT_OF_RANGE_TIMESTAMPS_COLUMN] = (
+            pa.nulls(batch.num_rows, pa.int64()) if out_of_range_times is None else out_of_range_times
+        )
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
@@ -163,7 +165,7 @@ def _find_partitions(may_keep: _MayKeep) -> frozenset[int] | None:
 def _find_topics(may_keep: _MayKeep, topics: Sequence[str]) -> frozenset[str] | None:
     """Return the topics that the filter may keep; None if the filter may keep topics that it does not name."""
     column = ds.field("topic")
-    between_topics = [(column > lower) & (column < other) for lower, other in pairwise(topics)]
+    between_topics = [(column > lower) & (column < upper) for lower, upper in pairwise(topics)]
     if not topics or any(map(may_keep, [column < topics[0], *between_topics, column > topics[-1]])):
         return None
     return frozenset(name for name in topics if may_keep(column == name))

@@ -99,7 +99,7 @@ def find_difference(
         actual: fingerprints of the log's records, by offset. A missing record contradicts nothing.
     """
     pairs = ((row, actual[row.offset]) for row in expected_fingerprints if row.offset in actual)
-    return next(((row, other) for row, other in pairs if other != row), None)
+    return next(((row, log_row) for row, log_row in pairs if log_row != row), None)
 
 
 def _size(value: bytes | None) -> int | None:

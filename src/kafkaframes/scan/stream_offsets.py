@@ -88,8 +88,8 @@ class StreamOffsets:
         absent: dict[Name, AbsentPartition] = {}
         fingerprints: dict[Name, tuple[Fingerprint, ...]] = {}
         for name, partitions in nested_offsets.items():
-            topic, mark, suffix = name.partition(_ID_SEPARATOR)
-            if not mark or partitions:
+            topic, separator, suffix = name.partition(_ID_SEPARATOR)
+            if not separator or partitions:
                 continue
             topic_id, is_absent, texts = suffix.partition(_ABSENCE_MARK)
             if not is_absent:
@@ -97,8 +97,8 @@ class StreamOffsets:
                 continue
             for text in texts.split(","):
                 if (parsed := _parse_fingerprint(text)) is not None:
-                    name_of_row = topic, parsed[0]
-                    fingerprints[name_of_row] = (*fingerprints.get(name_of_row, ()), parsed[1])
+                    topic_partition = topic, parsed[0]
+                    fingerprints[topic_partition] = (*fingerprints.get(topic_partition, ()), parsed[1])
                     continue
                 partition, _, offset = text.partition(_OFFSET_SEPARATOR)
                 if partition.isdecimal() and offset.isdecimal():

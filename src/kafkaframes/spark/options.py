@@ -718,11 +718,13 @@ def parse_capture_options(options: Mapping[str, str]) -> CaptureReadOptions:
 
     texts = _select_known_options(options, CAPTURE_OPTIONS, "kafka-capture")
     values = _parse_values(CAPTURE_OPTIONS, texts)
-    of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
+    file_settings = {
+        name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values
+    }
     read = CaptureOptions(**{"wait_files": _DEFAULT_WAIT_FILES, **values})
     read.select_columns()
     paths = parse_load_paths(texts, source="kafka-capture", example="/captures/x.pcap")
-    return CaptureReadOptions(paths=paths, read=read, **of_files)
+    return CaptureReadOptions(paths=paths, read=read, **file_settings)
 
 
 def parse_log_write_options(options: Mapping[str, str], *, is_stream: bool = False) -> tuple[str, dict[str, Any]]:

@@ -95,7 +95,7 @@ def discover_logs(
     by_directory: dict[str, Log] = {}
     unreadable_partitions: list[UnreadablePartition] = []
     for directory in discover(paths, options=storage, omit_unreadable=omit_unreadable):
-        unreadable_partitions += (one for one in directory.unreadable_partitions if not one.state)
+        unreadable_partitions += (entry for entry in directory.unreadable_partitions if not entry.state)
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
             segments += iterate_segments(partition, plain_paths)
@@ -333,7 +333,7 @@ def group_distinct_segments(
     for index in range(max((len(paths) for paths in directories.values()), default=0)):
         paths = {directory_list[index] for directory_list in directories.values() if len(directory_list) > index}
         part = [segment for segment in segments if segment.directory in paths]
-        yield part, restrict_bounds({(one.topic, one.partition) for one in part}, options)
+        yield part, restrict_bounds({(entry.topic, entry.partition) for entry in part}, options)
 
 
 def exclude_from_bounds(names: Collection[Name], options: ReadOptions) -> ReadOptions:

@@ -35,7 +35,9 @@ def find_last_fingerprints(entry: Log, end: int) -> tuple[Fingerprint, ...]:
     records, or are damaged or unreadable.
     """
     result: tuple[Fingerprint, ...] = ()
-    for segment in reversed([one for one in entry.partition.segments if one.base_offset < end]):
+    for segment in reversed(
+        [earlier_segment for earlier_segment in entry.partition.segments if earlier_segment.base_offset < end]
+    ):
         try:
             headers = _read_last_headers(entry, segment, end)
             options = ReadOptions(

@@ -165,7 +165,7 @@ def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
         options: Options of the read.
         cores: Number of replicas that are examined in parallel.
     """
-    unreadable_by_directory = {one.directory: one for one in discovery.unreadable_partitions}
+    unreadable_by_directory = {entry.directory: entry for entry in discovery.unreadable_partitions}
     selected_segments = select_segments(
         [*discovery.segments, *map(_to_placeholder, discovery.unreadable_partitions)], options
     )
@@ -183,12 +183,14 @@ def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
         ]
         options = restrict_bounds({(segment.topic, segment.partition) for segment in selected_segments}, options)
     unreadable = [
-        unreadable_by_directory[one.directory] for one in selected_segments if one.directory in unreadable_by_directory
+        unreadable_by_directory[entry.directory]
+        for entry in selected_segments
+        if entry.directory in unreadable_by_directory
     ]
     if unreadable:
-        selected_segments = [one for one in selected_segments if one.directory not in unreadable_by_directory]
-        readable_names = {(one.topic, one.partition) for one in selected_segments}
-        unreadable_names = {(name.topic, name.partition) for name in (one.topic_partition for one in unreadable)}
+        selected_segments = [entry for entry in selected_segments if entry.directory not in unreadable_by_directory]
+        readable_names = {(entry.topic, entry.partition) for entry in selected_segments}
+        unreadable_names = {(name.topic, name.partition) for name in (entry.topic_partition for entry in unreadable)}
         options = exclude_from_bounds(unreadable_names - readable_names, options)
     _report_tiered_problems(discovery, selected_segments, options)
     if options.replicas == "all":
@@ -204,7 +206,7 @@ def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
     ]
     notes = LogNotes(
         tuple(finding for partition in partitions for finding in swap_findings(partition)),
-        unreadable=tuple(one.as_finding() for one in unreadable),
+        unreadable=tuple(entry.as_finding() for entry in unreadable),
     )
     return SelectedSegments(parts, internal, notes)
 

@@ -179,7 +179,9 @@ class TopicFollower:
         ends = dict(ends)
         while smaller := [partition for partition, end in ends.items() if end < start.get(partition, end)]:
             grown = {
-                one: start[one] for one, end in self._lookups.find_latest_offsets(smaller).items() if end >= start[one]
+                partition_key: start[partition_key]
+                for partition_key, end in self._lookups.find_latest_offsets(smaller).items()
+                if end >= start[partition_key]
             }
             ends |= grown
             if len(grown) < len(smaller):

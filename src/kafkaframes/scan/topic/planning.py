@@ -271,14 +271,14 @@ class TopicLookups:
     def _estimate_bytes(self, entry: PartitionRange) -> list[tuple[int, float]]:
         """Estimate the bytes between sample offsets of a range from the batches that are fetched there."""
         step = max((entry.end - entry.first) // _SAMPLES_PER_RANGE, 1)
-        marks = list(range(entry.first, entry.end, step))[:_SAMPLES_PER_RANGE]
+        positions = list(range(entry.first, entry.end, step))[:_SAMPLES_PER_RANGE]
         result = []
         with open_consumer(
             self.options, max_partition_fetch_bytes=_SAMPLE_BYTES, fetch_max_bytes=_SAMPLE_BYTES
         ) as consumer:
-            for index, mark in enumerate(marks):
-                end = marks[index + 1] if index + 1 < len(marks) else entry.end
-                result.append((end, (end - mark) * estimate_density(consumer, entry.topic_partition, mark)))
+            for index, position in enumerate(positions):
+                end = positions[index + 1] if index + 1 < len(positions) else entry.end
+                result.append((end, (end - position) * estimate_density(consumer, entry.topic_partition, position)))
         return result
 
 

@@ -282,7 +282,7 @@ def _compile(cache: dict[Any, Read | None], key: object, create: Callable[[], Re
 
 def _find_writer_field(writer: AvroType, field: AvroField) -> AvroField | None:
     """Return the writer's field for a reader's field, by its name or an alias; None if it does not exist."""
-    by_name = {one.name: one for one in writer.fields}
+    by_name = {writer_field.name: writer_field for writer_field in writer.fields}
     for name in (field.name, *field.aliases):
         if name in by_name:
             return by_name[name]

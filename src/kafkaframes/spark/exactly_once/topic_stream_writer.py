@@ -97,19 +97,21 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Commit the transaction with the rows of all tasks."""
         wrote = [message for message in messages if isinstance(message, TaskWriteResult)]
-        failure = find_first_failure((each.is_lost, each.failure) for each in wrote)
+        failure = find_first_failure((task_result.is_lost, task_result.failure) for task_result in wrote)
         if failure is not None:
             self._process.abort_attempt(wrote[0].attempt)
             raise KafkaframesError(f"micro-batch {batchId} was not written: {failure}") from failure
         counts: dict[tuple[str, int], int] = {}
-        for each in wrote:
-            for topic_partition, records in each.counts.items():
+        for task_result in wrote:
+            for topic_partition, records in task_result.counts.items():
                 counts[topic_partition] = counts.get(topic_partition, 0) + records
         self._process.commit_attempt(wrote[0].attempt if wrote else "", batchId, counts)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Abort the transaction."""
-        self._process.abort_attempt(next((each.attempt for each in messages if isinstance(each, TaskWriteResult)), ""))
+        self._process.abort_attempt(
+            next((message.attempt for message in messages if isinstance(message, TaskWriteResult)), "")
+        )
 
 
 def _qualify_path(checkpoint: str) -> str:

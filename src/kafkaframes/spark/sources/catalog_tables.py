@@ -37,19 +37,19 @@ def remove_catalog_additions(options: Mapping[str, str]) -> dict[str, str]:
     {'path': '/x', 'subscribe': 't'}
     """
     schema_options: dict[str, str] = {}
-    again: dict[str, str] = {}
+    duplicates: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
         if lower == "location":
-            again["path"] = text
+            duplicates["path"] = text
         elif lower.startswith(_DUPLICATE_PREFIX):
-            again[name[len(_DUPLICATE_PREFIX) :]] = text
+            duplicates[name[len(_DUPLICATE_PREFIX) :]] = text
         elif lower not in _CATALOG_PROPERTIES and not lower.startswith("spark.sql."):
             schema_options[name] = text
     names = {name.lower() for name in schema_options}
     if "paths" in names:
-        again.pop("path", None)
-    result = schema_options | {name: text for name, text in again.items() if name.lower() not in names}
+        duplicates.pop("path", None)
+    result = schema_options | {name: text for name, text in duplicates.items() if name.lower() not in names}
     return {name: _to_local_path(text) if name.lower() == "path" else text for name, text in result.items()}
 
 
