@@ -21,7 +21,7 @@ def test_a_format_is_a_target_too(tmp_path):
     assert run("convert", old, "--to", "v2", "--to", tmp_path / "out").exit_code == 0
     assert "done before" in run("convert", old, "--record-format", "v2", "--to", tmp_path / "out").output
     for wrong, message in (
-        (("--to", tmp_path / "new"), "give --record-format: v0, v1, v2"),
+        (("--to", tmp_path / "new"), "specify --record-format: v0, v1, v2"),
         (("--to", "v2"), "specify --to DIR"),
         (("--to", "v2", "--to", "a", "--to", "b"), "specify --to DIR once, not a, b"),
     ):

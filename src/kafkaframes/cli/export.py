@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.export.topic_export import TopicExport
 
-EXIT_INCOMPLETE = 1  # exit status if a range or segment is not exported
+EXIT_INCOMPLETE = 1  # exit status if the source is damaged or not exported completely
 _SETTINGS_WITH_OWN_FLAGS = (
     "timestamp",
     "keys",

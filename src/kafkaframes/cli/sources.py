@@ -37,9 +37,10 @@ def are_topics(sources: Sequence[str], servers: str | None) -> bool:
     if not paths and os.environ.get(SERVERS_VARIABLE):
         return True
     if len(paths) < len(sources):
-        missing_source = next(source for source in sources if source not in paths)
+        missing = next(source for source in sources if source not in paths)
         raise OptionError(
-            f"{NO_SUCH_PATH_TEXT} (at {missing_source}); for a topic, -b HOST:PORT or ${SERVERS_VARIABLE} specifies the cluster"
+            f"{NO_SUCH_PATH_TEXT} (at {missing}); for a topic, "
+            f"-b HOST:PORT or ${SERVERS_VARIABLE} specifies the cluster"
         )
     return False
 
