@@ -24,6 +24,7 @@ from kafkaframes.jobs.micro_batch import Offsets, parse_all_offsets, parse_offse
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.paths import to_path
 
+# Formats of Spark sources that share the form of their offsets.
 SOURCE_FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")
 _VERSION, _NOTHING = "v1", "-"
 _MAX_CHECKPOINT_FILE_BYTES: Final = 64 << 20  # larger files are rejected, because they are not files of a checkpoint

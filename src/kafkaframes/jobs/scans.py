@@ -90,7 +90,7 @@ class _Writer:
             return run_table(job)
 
 
-WRITER: ScanWriter = _Writer()
+WRITER: ScanWriter = _Writer()  # ``scan.writing`` loads this object by its name
 
 
 @dataclass(frozen=True)

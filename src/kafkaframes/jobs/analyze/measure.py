@@ -28,7 +28,7 @@ from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.discover import discover, select_partitions
 
 LOG_SOURCE: Final = "log"  # name of the logs among the sources of a record analysis
-NAMED_PROPOSALS: Final = ("kip-636", "flexible", "tag-header")
+NAMED_PROPOSALS: Final = ("kip-636", "flexible", "tag-header")  # proposals that need no message specs
 
 
 @dataclass

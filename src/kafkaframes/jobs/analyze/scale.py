@@ -51,8 +51,11 @@ from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.varint import TAG_HEADERS
 
 EXAMPLE_TEXT_BYTES: Final = 10  # length of strings and byte fields in example messages
+# Schemes of the headers of tagged fields that are compared.
 TAG_HEADER_SCHEMES: Final = (ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED)
+# Lengths around the limits of the varints in a header.
 EXAMPLE_LENGTHS: Final = (0, 4, 15, 16, 127, 128, 2047, 2048, 16383, 2**20, MAX_INT32)
+# Tag numbers around the limits of the varints in a header.
 EXAMPLE_TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, MAX_INT32)
 
 

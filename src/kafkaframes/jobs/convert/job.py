@@ -48,6 +48,7 @@ from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import find_hidden_records, read_transactions, rebuild_txn_indexes
 
 Source = str | Sequence[str]
+# Files of a segment that are rewritten or rebuilt, and therefore not copied.
 _REWRITTEN_FILE_SUFFIXES = ("log", "index", "timeindex", "txnindex")
 _SKIPPED_FILES = frozenset((names.BROKER_LOCK_FILE, atomic.SUCCESS_FILE))
 

@@ -60,8 +60,8 @@ from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.integers import MAX_INT32
 
 Flags = npt.NDArray[np.bool_]
-CONTROL_RECORDS_LOSS = "control records, which the older format does not have"
-OUTSIDE_RANGE_REASON = "outside the selected offsets or times"
+CONTROL_RECORDS_LOSS = "control records, which the older format does not have"  # kind of loss
+OUTSIDE_RANGE_REASON = "outside the selected offsets or times"  # reason for omitting records
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from typing import Any, Final
 
 from kafkaframes.errors import KafkaframesError
 
-READY_LINE: Final = b"ready\n"
+READY_LINE: Final = b"ready\n"  # first output line of a process that listens
 HEARTBEAT_INTERVAL_S: Final = 2.0  # interval of the spaces that a process sends until its response is ready
 MAX_SILENCE_S: Final = 20.0  # a process that sends nothing for this time is killed
 START_TIMEOUT_S: Final = 120.0  # time limit for a new process to listen on its socket
@@ -228,7 +228,9 @@ def start_process(module: str, path: Path, payload: bytes, *, purpose: str) -> N
     deadline = time.monotonic() + _PORT_RETRY_TIMEOUT_S
     while (answer := _try_to_start(module, path, payload)) != READY_LINE:
         if _PORT_IN_USE_TEXT not in answer or time.monotonic() > deadline:
-            reason = answer.decode(errors="replace").strip() or "it printed no error; see the log of Spark's driver"
+            reason = (
+                answer.decode(errors="replace").strip() or "the process printed no error; see the log of Spark's driver"
+            )
             raise KafkaframesError(f"the process that {purpose} did not start: {reason}")
         time.sleep(_RETRY_INTERVAL_S)
 
@@ -259,7 +261,7 @@ def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
             if select.select([answers], [], [], START_TIMEOUT_S)[0]:
                 answer = answers.readline()
             else:
-                answer = f"it did not listen on its socket within {START_TIMEOUT_S:.0f} s".encode()
+                answer = f"the process did not listen on its socket within {START_TIMEOUT_S:.0f} s".encode()
         except OSError as error:
             answer = str(error).encode()
     if answer != READY_LINE:

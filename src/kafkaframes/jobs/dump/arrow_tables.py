@@ -41,9 +41,9 @@ CSV_SCHEMA = pa.schema(
         for field in RECORD_SCHEMA
     ]
 )
-NO_TIMESTAMP = -1
+NO_TIMESTAMP = -1  # timestamp of records without one
 MAX_TABLE_BYTES = 1 << 30  # limit for the keys, and for the values: an Arrow binary array holds less than 2 GiB
-_BASE64_VALUE_LINE = plan_line(Base64Part("value"))
+_BASE64_VALUE_LINE = plan_line(Base64Part("value"))  # a line that is one value in base64
 
 
 def make_tables(chunk: DecodedBatches, origin: SegmentOrigin) -> Iterator[pa.RecordBatch]:

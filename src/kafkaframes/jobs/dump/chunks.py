@@ -229,7 +229,7 @@ class RecordFilter:
         return int(chunk.batches.column("last_offset")[-1]) + 1 >= self.until_offset
 
 
-NO_FILTER = RecordFilter()
+NO_FILTER = RecordFilter()  # selects all records
 
 
 @dataclass

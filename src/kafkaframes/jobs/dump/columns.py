@@ -120,7 +120,7 @@ def slice_rows(columns: Columns, first: int, stop: int) -> dict[str, Any]:
     return {name: column[first:stop] for name, column in columns.items()}
 
 
-_HEADER_KEYS_LINE = plan_line(BytesPart("key"), TextPart(b","))
+_HEADER_KEYS_LINE = plan_line(BytesPart("key"), TextPart(b","))  # the key of a header, and a comma
 _HEADER_PAIRS_LINE = plan_line(
     BytesPart("key"),
     TextPart(b"="),

@@ -14,7 +14,7 @@ import pyarrow.csv
 
 from kafkaframes.scan.values.instants import format_instants, is_in_calendar
 
-TIMESTAMP_COLUMN = "timestamp"
+TIMESTAMP_COLUMN = "timestamp"  # name of the column that is formatted as text
 _OPTIONS_WITHOUT_HEADER = pyarrow.csv.WriteOptions(include_header=False)
 
 

@@ -22,10 +22,12 @@ from kafkaframes.jobs.dump.styles import OutputStyle
 from kafkaframes.records.decoded import DecodedBatches
 
 DELETED_VALUE_TEXT = "<DELETE>"
+# Names of transaction states by number.
 _TRANSACTION_STATES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
     "PrepareEpochFence",
 )
+# First word of each KRaft control record's text.
 _MARKER_LABELS = {
     "LEADER_CHANGE": "LeaderChange:",
     "SNAPSHOT_HEADER": "SnapshotHeader",

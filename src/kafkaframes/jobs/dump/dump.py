@@ -124,7 +124,7 @@ class DumpSettings(PartitionSettings):
             return INDEX_FILES
         return tuple(self.kinds) or RECORD_FILES
 
-    def filters(self, partitions: Iterable[Name]) -> Callable[[Name | None], RecordFilter]:
+    def make_filter_lookup(self, partitions: Iterable[Name]) -> Callable[[Name | None], RecordFilter]:
         """Return a function that returns the conditions on the records of a topic partition, None for other files.
 
         Raises:
@@ -232,7 +232,7 @@ class LogDump(Iterator[bytes | memoryview]):
                 content = describe_file(entry.filesystem, entry.path)
                 raise LogDirError(f"is not a segment, an index or a snapshot, but {content}", file=entry.path)
         names = {name for name in map(_parse_partition, result) if name is not None}
-        filter_of = settings.filters(names)
+        filter_of = settings.make_filter_lookup(names)
         return select_files_in_range(result, lambda file: filter_of(_parse_partition(file)), limit=settings.count)
 
     def _add_error(self, error: KafkaframesError) -> None:

@@ -56,7 +56,7 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.fields import END_MARKER_TYPES, parse_control_type, parse_coordinator_epoch
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 
-_BOOLEAN_TEXTS = (b"false", b"true")
+_BOOLEAN_TEXTS = (b"false", b"true")  # the texts of 0 and 1
 _TEXTS_BY_COLUMN = {"valid": _BOOLEAN_TEXTS, "transactional": _BOOLEAN_TEXTS, "control": _BOOLEAN_TEXTS}
 _NAMES_BY_COLUMN = {"codec": CODECS, "ts_type": TIMESTAMP_TYPES}
 _BATCH_FIELDS = (

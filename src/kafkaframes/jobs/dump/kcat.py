@@ -52,7 +52,7 @@ _PARTS_BY_LETTER: dict[str, Part] = {
 FORMAT_LETTERS = (*_ORIGIN_PARTS_BY_LETTER, *_PARTS_BY_LETTER)
 _BYTES_BY_ESCAPE_LETTER = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _FORMAT_TOKEN_PATTERN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
-_MAX_OFFSET = 2**63 - 1
+_END_OF_LOG = 2**63 - 1  # start offset for ``--offset end``: no record is selected
 
 
 def plan_format(text: str, origin: SegmentOrigin) -> CompiledLine:
@@ -189,7 +189,7 @@ def parse_offsets(texts: tuple[str, ...]) -> KcatOffsetRange:
         if text == "beginning":
             result = replace(result, start_offset=None)
         elif text == "end":
-            result = replace(result, start_offset=_MAX_OFFSET)
+            result = replace(result, start_offset=_END_OF_LOG)
         elif match is None or (match[1] and match[2].startswith("-")):
             raise OptionError(f"invalid offset {text!r}; expected beginning, end, N, -N, s@MS or e@MS")
         else:

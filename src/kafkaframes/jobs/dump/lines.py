@@ -21,9 +21,9 @@ from kafkaframes.jobs.dump import _kernels as kernels
 
 _MAX_INTEGER_CHARACTERS = 20  # characters of the smallest int64, with its sign
 MAX_ROWS_PER_PORTION = 1 << 17  # rows that are rendered at once
-_NO_BYTES = np.frombuffer(b"", np.uint8)
-_NO_STARTS = np.frombuffer(b"", np.int64)
-_NO_SIZES = np.frombuffer(b"", np.int32)
+_NO_BYTES = np.frombuffer(b"", np.uint8)  # data of the empty columns that fill unused parameters of the kernel
+_NO_STARTS = np.frombuffer(b"", np.int64)  # starts of these empty columns
+_NO_SIZES = np.frombuffer(b"", np.int32)  # sizes of these empty columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ def view_binary_array(column: pa.Array) -> BytesSlices:
 
 
 def _make_read_only(slices: BytesSlices) -> tuple[npt.NDArray[Any], ...]:
-    """Return read-only views. For numba, a tuple of writable arrays has another type."""
+    """Return read-only views of slices, because in numba a tuple of writable arrays has another type."""
     views = slices.data[:], np.ascontiguousarray(slices.starts)[:], np.ascontiguousarray(slices.sizes)[:]
     for view in views:
         view.setflags(write=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-RECORD_FILES: Final = ("log", "checkpoint")
-INDEX_FILES: Final = ("index", "timeindex")
-STATE_FILES: Final = ("snapshot", "txnindex")
+RECORD_FILES: Final = ("log", "checkpoint")  # kinds of files with records
+INDEX_FILES: Final = ("index", "timeindex")  # kinds of index files
+STATE_FILES: Final = ("snapshot", "txnindex")  # kinds of files with producer or transaction state
 FILE_KINDS: Final = (*RECORD_FILES, *INDEX_FILES, *STATE_FILES)
 STYLE_NAMES: Final = ("4.3", "3.9", "2.8")  # Kafka releases with different output
 NEWEST_STYLE: Final = "4.3"

@@ -10,8 +10,10 @@ from kafkaframes.wire.primitives import uuid_to_text
 
 Texts = tuple[str | None, str | None]
 Decoder = Callable[[int, bytes | None, bytes | None], Texts]
-_COPY_STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
-_DELETE_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
+# Names of RemoteLogSegmentState by number.
+_SEGMENT_STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
+# Names of RemotePartitionDeleteState by number.
+_PARTITION_DELETE_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 
 
 def make_remote_log_metadata_decoder(*, with_index: bool) -> Decoder:
@@ -49,7 +51,7 @@ def _format_segment_update(result: Any, _: bool) -> str:
     texts = {
         "remoteLogSegmentId": _format_segment_id(result.remote_log_segment_id),
         "customMetadata": _format_custom_metadata(result.custom_metadata),
-        "state": _name_state(_COPY_STATES, result.remote_log_segment_state),
+        "state": _name_state(_SEGMENT_STATES, result.remote_log_segment_state),
         "eventTimestampMs": result.event_timestamp_ms,
         "brokerId": result.broker_id,
     }
@@ -60,7 +62,7 @@ def _format_partition_deletion(result: Any, _: bool) -> str:
     """Return a RemotePartitionDeleteMetadata record in Java's text."""
     texts = {
         "topicPartition": _format_topic_partition(result.topic_id_partition),
-        "state": _name_state(_DELETE_STATES, result.remote_partition_delete_state),
+        "state": _name_state(_PARTITION_DELETE_STATES, result.remote_partition_delete_state),
         "eventTimestampMs": result.event_timestamp_ms,
         "brokerId": result.broker_id,
     }
@@ -95,7 +97,7 @@ def _format_common_segment_fields(result: Any, with_index: bool) -> dict[str, ob
         "segmentLeaderEpochs": f"{{{', '.join(f'{epoch}={start}' for epoch, start in epochs.items())}}}",
         "segmentSizeInBytes": result.segment_size_in_bytes,
         "customMetadata": _format_custom_metadata(result.custom_metadata),
-        "state": _name_state(_COPY_STATES, result.remote_log_segment_state),
+        "state": _name_state(_SEGMENT_STATES, result.remote_log_segment_state),
     }
     return texts | ({"txnIdxEmpty": "true" if result.txn_index_empty else "false"} if with_index else {})
 

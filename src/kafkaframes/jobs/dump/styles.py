@@ -29,9 +29,10 @@ from kafkaframes.jobs.dump.lines import (
 )
 from kafkaframes.jobs.dump.names import MAX_CHECKED_BATCH_BYTES, NEWEST_STYLE
 
+# Texts of timestamp types: none, CreateTime, LogAppendTime.
 TIMESTAMP_TYPES = (b"NoTimestampType", b"CreateTime", b"LogAppendTime")
-CODECS = (b"none", b"gzip", b"snappy", b"lz4", b"zstd")
-_BOOLEAN_TEXTS = (b"false", b"true")
+CODECS = (b"none", b"gzip", b"snappy", b"lz4", b"zstd")  # codec names by number
+_BOOLEAN_TEXTS = (b"false", b"true")  # the texts of 0 and 1
 _TEXTS_BY_COLUMN: Mapping[str, tuple[bytes, ...]] = {
     "codec": CODECS,
     "upper_codec": tuple(codec.upper() for codec in CODECS),
@@ -53,6 +54,7 @@ _MESSAGE_TEMPLATE = (
     *("offset:last_offset", "position", "*:max_ts", "size"),
     *("magic", "compresscodec:codec", "crc", "isvalid:valid"),
 )
+# Columns that all record lines have.
 _RECORD_TEMPLATE = ("offset", "*:timestamp", "keySize:key_size", "valueSize:value_size")
 _RECORD_VALIDITY_2_8 = ("isValid:record_valid", "crc:record_crc")
 _RECORD_SIZES_2_8 = (
@@ -163,8 +165,9 @@ class OutputStyle:
     remote_transaction_index: bool
 
 
-_BATCH_LINE = _compile_line(_BATCH_TEMPLATE)
-_MESSAGE_LINE = _compile_line(_MESSAGE_TEMPLATE)
+_BATCH_LINE = _compile_line(_BATCH_TEMPLATE)  # line of a v2 batch
+_MESSAGE_LINE = _compile_line(_MESSAGE_TEMPLATE)  # line of a v0 or v1 message
+# Line of a v2 record.
 _RECORD_LINE = _compile_record_line((*_RECORD_TEMPLATE, "sequence"), *_HEADER_KEYS, _CONTROL_TEXT)
 _MESSAGE_RECORD_TEMPLATE = (*_RECORD_TEMPLATE, "isValid:record_valid", "crc:record_crc")
 # --skip-record-metadata: the bar is printed with the key. Since 4.x it is also printed with a payload without a key.

@@ -94,7 +94,7 @@ def _read_head_digest(part: SegmentSlice, options: ReadOptions) -> str:
 
 
 def make_task(part: SegmentSlice, options: ReadOptions) -> ExportTask:
-    """Return the task that exports a slice."""
+    """Return the task that exports a slice of a segment."""
     segment = part.segment
     is_part = segment.alternates or segment.start  # part of a merged log
     return ExportTask(

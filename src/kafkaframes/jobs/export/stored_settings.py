@@ -17,7 +17,7 @@ _SETTING_NAMES: Final[Mapping[str, str]] = {
     "control": "control_records",
     "key_pattern": "key_regex",
 }
-_TIME_SETTINGS: Final = ("from_timestamp", "until_timestamp")
+_TIME_SETTINGS: Final = ("from_timestamp", "until_timestamp")  # stored settings that are timestamps
 _ON_DAMAGE_BY_MODE: Final[Mapping[Any, str]] = {mode: on_damage for on_damage, mode in SPARK_MODES.items()}
 
 

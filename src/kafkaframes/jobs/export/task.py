@@ -117,7 +117,7 @@ class ExportTask:
             _copy_segment(segment, result, settings, write, observe_batches, memory)
 
 
-NO_CONTROL_RECORDS = RecordFilter(control=False)
+NO_CONTROL_RECORDS = RecordFilter(control=False)  # selects all records except control records
 READ_UNCOMMITTED = "read_uncommitted"
 _JSON_LINES_VERSION = 2  # version of the JSON output; version 1 replaced bytes that are not UTF-8
 
@@ -167,7 +167,7 @@ def _to_json_value(value: Any) -> Any:
     return sorted(map(_to_json_value, value))
 
 
-OWN_DIRECTORY = "_kafkaframes"
+OWN_DIRECTORY = "_kafkaframes"  # directory for the files of kafkaframes inside a destination
 TEMPORARY_DIRECTORY = f"{OWN_DIRECTORY}/tmp"
 JOURNAL_DIRECTORY = f"{OWN_DIRECTORY}/journal"
 SUCCESS_FILE = "_SUCCESS"

@@ -26,8 +26,8 @@ from kafkaframes.wire.primitives import decode_java_text
 
 MAX_ROW_GROUP_ROWS = 400_000  # a row group ends at this number of rows
 MAX_ROW_GROUP_BYTES = 64 << 20  # a row group ends at this size in memory
-_DELTA_ENCODING = "DELTA_BINARY_PACKED"
-_PAYLOAD_COLUMNS = ("key", "value")
+_DELTA_ENCODING = "DELTA_BINARY_PACKED"  # Parquet's encoding for numbers with small differences
+_PAYLOAD_COLUMNS = ("key", "value")  # columns that have no dictionary
 _RECORD_COLUMNS = frozenset(
     {"offset", "timestamp", "timestampType", "topic", "partition", "headers", *_PAYLOAD_COLUMNS}
 )

@@ -73,7 +73,7 @@ async def mirror_clusters(
     stop: asyncio.Event | None = None,
     print_message: Say | None = None,
 ) -> MirrorReport:
-    """Copy topics.
+    """Copy topics and committed offsets from a source to a target.
 
     Args:
         source, target: bootstrap servers (``host:port``, separated by commas), or a log directory.

@@ -17,8 +17,8 @@ from kafkaframes.scan.ranges import Limit, check_batch_start
 from kafkaframes.scan.selection import Selection
 
 _BOOTSTRAP_SERVERS_PATTERN: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
-KEEP_OFFSETS: Final = "keep"
-REASSIGN: Final = "reassign"
+KEEP_OFFSETS: Final = "keep"  # value of `offsets`
+REASSIGN: Final = "reassign"  # value of `offsets`
 GAPS_SETTING: Final = "kafkaframes.on.noncontiguous"  # topic setting of kafkaframes brokers, for mirrors
 
 

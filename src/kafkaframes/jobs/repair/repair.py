@@ -33,7 +33,8 @@ from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_layout, plan_re
 from kafkaframes.storage.recovery.recover import FileSlice, RecoverySettings, apply_actions, compute_files, write_files
 from kafkaframes.wire.integers import MAX_INT32
 
-_DERIVED_SUFFIXES = ("index", "timeindex", "txnindex", "snapshot")
+_DERIVED_SUFFIXES = ("index", "timeindex", "txnindex", "snapshot")  # files that a repair rebuilds
+# Files that a repair does not copy.
 _SKIPPED_FILES = (names.BROKER_LOCK_FILE, names.CLEAN_SHUTDOWN_FILE, atomic.SUCCESS_FILE)
 
 

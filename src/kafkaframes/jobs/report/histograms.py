@@ -268,7 +268,7 @@ _TIME_STEPS_MS = (
     *(DAY * step for step in (1, 2, 7)),
 )
 _MONTH_STEPS = (1, 3, 12, 24, 60, 120, 600, 1200, 6000, 12000)  # round bucket widths of whole months
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # timestamp 0
 
 
 class Timeline(NamedTuple):
@@ -357,7 +357,7 @@ def _iterate_months(low: int, high: int, step: int) -> Iterator[int]:
 
 def _to_datetime(milliseconds: int) -> datetime:
     """Return a time in milliseconds since 1970 as a datetime in UTC."""
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+    return _UNIX_EPOCH + timedelta(milliseconds=milliseconds)
 
 
 _WIDTH_UNITS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1, "millisecond"))

@@ -28,6 +28,7 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.log.internal_topics import decode_record
 from kafkaframes.storage.log.open_segment import StoredSegment
 
+# Internal topics that Kafka always compacts.
 COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _TRANSACTION_STATE_TOPIC = "__transaction_state"
 _TOPIC, _POLICY = 2, "cleanup.policy"

@@ -242,12 +242,12 @@ class LogReport:
         }
 
 
-_MILLISECOND_FIELDS = {
+_NAME_WITH_UNIT_BY_FIELD = {
     "first": "first_timestamp_ms",
     "last": "last_timestamp_ms",
     "generated_at": "generated_at_ms",
 }
-_FIELDS_WITH_NEGATIVE_UNKNOWN = frozenset((*_MILLISECOND_FIELDS, "producer_id", "epoch"))
+_FIELDS_WITH_UNKNOWN_VALUE = frozenset((*_NAME_WITH_UNIT_BY_FIELD, "producer_id", "epoch"))  # -1 means unknown
 
 
 def _add_units(value: Any) -> Any:
@@ -257,8 +257,8 @@ def _add_units(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        _MILLISECOND_FIELDS.get(name, name): None
-        if entry == -1 and name in _FIELDS_WITH_NEGATIVE_UNKNOWN
+        _NAME_WITH_UNIT_BY_FIELD.get(name, name): None
+        if entry == -1 and name in _FIELDS_WITH_UNKNOWN_VALUE
         else _add_units(entry)
         for name, entry in value.items()
     }

@@ -11,7 +11,7 @@ from kafkaframes.jobs.report.model import LogReport
 from kafkaframes.jobs.report.tables import Markup, build_html_page, format_paths
 from kafkaframes.jobs.report.words import NO_VALUE_TEXT, format_minute, format_ratio, format_size, format_time
 
-_MAX_LISTED_PATHS = 4
+_MAX_LISTED_PATHS = 4  # number of paths in the head of the page
 # Largest numbers of topics, and of entries in other lists, in the JSON data of the page.
 _KEPT_TOPICS, _KEPT = 2000, 200
 
@@ -25,13 +25,13 @@ def build_report_page(report: LogReport) -> str:
         footer=f"Read {format_minute(report.generated_at)} UTC by kafkaframes {report.version}",
         tiles=_build_tiles(report),
         cards=_build_cards(report),
-        sections=_SECTION_NAMES,
+        sections=_TITLE_BY_CARD,
         data=_build_page_data(report),
         version=report.version,
     )
 
 
-_SECTION_NAMES = {
+_TITLE_BY_CARD = {
     "size": "Size",
     "times": "Time",
     "formats": "Formats",
@@ -115,6 +115,7 @@ def _build_page_data(report: LogReport) -> dict[str, Any]:
     return values
 
 
+# Lists of which the page only has the first entries.
 _SHORTENED_LISTS = ("partitions", "producers", "copies", "findings", "losses", "not_read")
 
 

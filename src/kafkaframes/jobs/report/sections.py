@@ -29,7 +29,8 @@ MAX_BARS = 15  # largest number of bars in a chart
 MAX_COLORED_TOPICS = 5  # topics with their own colour in the chart over time
 MAX_LISTED_TOPICS = 2000  # rows of the table of topics
 MAX_TABLE_ROWS = 200  # largest number of rows in the other tables
-_PLURALS = {"batch": "batches"}
+_IRREGULAR_PLURALS = {"batch": "batches"}
+# Kafka releases that write each record format.
 _RELEASES_BY_FORMAT = {"v0": "before 0.10", "v1": "0.10", "v2": "since 0.11"}
 
 
@@ -205,7 +206,7 @@ def draw_quantiles(sizes: SizeReport, text: charts.Text) -> Markup:
 
 def _draw_octaves(result: SizeReport, *, text: charts.Text, noun: str, x_name: str) -> Markup:
     """Draw the columns of a histogram whose bins double in width."""
-    y_name = _PLURALS.get(noun, f"{noun}s")
+    y_name = _IRREGULAR_PLURALS.get(noun, f"{noun}s")
     columns = [
         ChartColumn(
             [ChartPart("c0", count, "")],

@@ -196,8 +196,8 @@ def _draw_key_bar(entry: TopicReport) -> Bar:
     return Bar(entry.name, f"{_format_distinct_keys(entry)} keys", parts, f"{result.keyed:,}")
 
 
-MAX_FINDINGS_PER_CHECK = 20
-MAX_LISTED_PARTITIONS = 300
+MAX_FINDINGS_PER_CHECK = 20  # more findings of a check are not listed
+MAX_LISTED_PARTITIONS = 300  # rows of the table of partitions
 _VERDICT_BADGES = {  # colour and text by verdict
     copies.SAME: ("good", "same"),
     copies.LATER: ("soft", "starts later"),

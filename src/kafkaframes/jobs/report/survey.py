@@ -56,7 +56,7 @@ from kafkaframes.storage.files.filesystem import plain_path
 from kafkaframes.storage.files.findings import Finding, Severity
 
 MAX_LISTED_PRODUCERS = 1000  # producers that are listed; the rest is counted as ``OTHER_PRODUCERS``
-MAX_LISTED_TRANSACTIONS = 100
+MAX_LISTED_TRANSACTIONS = 100  # open transactions that are listed
 OTHER_PRODUCERS = -2  # producer id for all producers that are not listed
 Topics = Mapping[str, TopicTotals]
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from kafkaframes.jobs.report.words import NO_VALUE_TEXT, format_count, format_minute, format_time
 
-_ASSET_DIRECTORY = Path(__file__).parent
-_VOID_ELEMENTS = frozenset({"meta", "input", "rect", "path", "line"})
+_ASSET_DIRECTORY = Path(__file__).parent  # directory of the page's style sheet and script
+_VOID_ELEMENTS = frozenset({"meta", "input", "rect", "path", "line"})  # elements without an end tag
 
 
 class Markup(str):

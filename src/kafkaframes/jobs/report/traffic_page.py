@@ -37,7 +37,7 @@ from kafkaframes.jobs.report.tables import (
 from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport
 from kafkaframes.jobs.report.words import NO_VALUE_TEXT, format_minute, format_size, format_size_tick, format_time
 
-_MAX_LISTED_PATHS: Final = 4
+_MAX_LISTED_PATHS: Final = 4  # number of paths in the head of the page
 _VERDICT_COLORS: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine": "good"}
 
 
@@ -77,7 +77,7 @@ def build_audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str
 
 
 _COVERAGE_COLORS: Final = {ALL: "good", PART: "warn", NOTHING: "bad"}
-_MAX_LISTED_ENTRIES: Final = 200
+_MAX_LISTED_ENTRIES: Final = 200  # number of unread parts that the page lists
 
 
 def _make_coverage_tile(verdict: str) -> tuple[str, str, str, str]:
@@ -182,7 +182,7 @@ _KIP_636_NAMES: Final = {
     INFLEXIBLE: "not flexible",
     RAISED: "raised to a flexible version",
 }
-_SECTION_NAMES: Final = {
+_TITLE_BY_CARD: Final = {
     "clients": "Upgrade",
     "bytes": "Bytes",
     "time": "Time",
@@ -202,7 +202,7 @@ def build_traffic_page(report: TrafficReport, *, version: str, generated_at: int
         footer=f"Read {format_minute(generated_at)} UTC by kafkaframes {version}",
         tiles=_build_tiles(report),
         cards=_build_cards(report),
-        sections=_SECTION_NAMES,
+        sections=_TITLE_BY_CARD,
         data=report.as_json(),
         version=version,
     )

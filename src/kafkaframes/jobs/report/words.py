@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _COUNT_UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _DURATION_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
-NO_VALUE_TEXT = "–"
-_EPOCH = datetime(1970, 1, 1)
+NO_VALUE_TEXT = "–"  # shown if a number is unknown or does not apply
+_UNIX_EPOCH = datetime(1970, 1, 1)  # timestamp 0
 
 
 def format_size(size_bytes: float) -> str:
@@ -106,7 +106,7 @@ def format_time(timestamp_ms: int | None) -> str:
     if timestamp_ms is None or timestamp_ms == -1:
         return NO_VALUE_TEXT
     try:
-        return str(_EPOCH + timedelta(seconds=timestamp_ms // 1000))
+        return str(_UNIX_EPOCH + timedelta(seconds=timestamp_ms // 1000))
     except OverflowError:
         return f"{timestamp_ms} ms"
 

@@ -73,8 +73,8 @@ class OffsetTranslator:
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-MAX_END_OFFSET = 2**63 - 1
-UNDECODABLE_BATCH_REASON = "in batches that cannot be decoded"
+MAX_END_OFFSET = 2**63 - 1  # end of a range that has no end
+UNDECODABLE_BATCH_REASON = "in batches that cannot be decoded"  # reason for omitting records
 
 
 class DecodedRows(NamedTuple):

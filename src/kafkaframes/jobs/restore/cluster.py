@@ -34,7 +34,7 @@ from kafkaframes.storage.files.names import TopicPartition
 
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = (number.to_bytes(2) for number in (3, 4))  # control record types (KIP-630)
 _CONTROL_RECORD_VERSION: Final = (0).to_bytes(2)  # version at the start of a control record's key
-_TOPIC_RESOURCE_TYPE: Final = 2
+_TOPIC_RESOURCE_TYPE: Final = 2  # ConfigRecord's resourceType for topics
 _NO_LEADER: Final = -1
 _SNAPSHOT_BATCH_BYTES: Final = 1 << 20  # batch size of the metadata snapshot
 _MAX_NEW_PARTITIONS: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
@@ -174,7 +174,7 @@ def _build_control_batch(offset: int, kind: bytes, value: bytes, now_ms: int) ->
     return build_records(row, control=True, leader_epoch=0)
 
 
-BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"  # file with the first records of a new KRaft controller (KIP-778)
 _KRAFT_PROPERTIES_VERSION = 1  # version of meta.properties
 CLEAN_SHUTDOWN_CONTENT = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # -1: unknown broker epoch
 

@@ -29,8 +29,8 @@ from kafkaframes.jobs.restore.source import SourceMetadata, TopicSettings
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 
-GROUP_OFFSETS_CSV = "group-offsets.csv"
-_DEFAULT_OFFSETS_PARTITIONS = 50
+GROUP_OFFSETS_CSV = "group-offsets.csv"  # file with committed offsets for ``kafka-consumer-groups --from-file``
+_DEFAULT_OFFSETS_PARTITIONS = 50  # Kafka's default of offsets.topic.num.partitions
 _PRODUCER_ID_BLOCK = 1000  # number of producer ids that a broker requests from the controller
 _OFFSETS_TOPIC_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 _MIN_CONFIG_VALUES = {"segment.bytes": 1 << 20}  # a 4.x broker does not start if a topic has a smaller value (KIP-1030)

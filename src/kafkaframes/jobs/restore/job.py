@@ -64,7 +64,7 @@ def restore(
         "run": run,
         "dry_run": dry_run,
     }
-    if kind == PARQUET or (kind == AUTO and is_parquet(source_paths)):
+    if kind == PARQUET or (kind == AUTO and is_parquet_source(source_paths)):
         if len(source_paths) != 1:
             raise OptionError("several Parquet sources were given; specify one file or one directory of Parquet files")
         from kafkaframes.jobs.restore.parquet import restore_parquet
@@ -78,10 +78,10 @@ def make_random_id() -> str:
     return uuid_to_text(uuid.uuid4())
 
 
-def is_parquet(source_paths: Sequence[str]) -> bool:
+def is_parquet_source(source_paths: Sequence[str]) -> bool:
     """Return whether the first source is a Parquet file, or a local directory that contains one.
 
-    >>> is_parquet(["s3://backup/orders.parquet"])
+    >>> is_parquet_source(["s3://backup/orders.parquet"])
     True
     """
     if not source_paths or source_paths[0].endswith(_PARQUET_SUFFIX):

@@ -24,7 +24,7 @@ _MAX_LARGE_CHUNK_ROWS = 64  # rows per read if a column chunk exceeds its share 
 _READ_BUFFER_BYTES = 1 << 20  # size of Arrow's read buffer for a column
 _BUDGET_SHARE_COUNT = 8  # number of equal shares of the budget; a column chunk may use one share
 _OTHER_COLUMNS_BYTES_PER_ROW = 64  # estimate for the other columns of a row
-_PAYLOAD_COLUMNS = ("key", "value", "headers")
+_PAYLOAD_COLUMNS = ("key", "value", "headers")  # columns with values of any size
 _BINARY_TYPES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 Sizes = npt.NDArray[np.int64]
 

@@ -175,13 +175,13 @@ class _PartitionRestore:
         """Copy one segment. The new log starts a segment there too, unless ``segment_bytes`` is set."""
         is_first = True
         for run in read_valid_batches(part, self._report.lost, skip=self._task.settings.on_damage == DROP):
-            for chunk in self._read_chunks(part, run):
+            for chunk in self._rewrite_run(part, run):
                 self._choose_writer(part, is_first=is_first).append(chunk, mtime_ms=part.mtime_ms)
                 is_first = False
             if self._renumbering.is_done:
                 return
 
-    def _read_chunks(self, part: SegmentPart, run: BatchRun) -> list[bytes]:
+    def _rewrite_run(self, part: SegmentPart, run: BatchRun) -> list[bytes]:
         """Return the rewritten bytes of a run of batches. Errors have the position in the source segment."""
         ids = run.batches.column("producer_id")
         self._report.records_read += count_records(run.data, run.batches)

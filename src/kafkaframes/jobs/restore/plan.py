@@ -32,6 +32,7 @@ from kafkaframes.storage.log.discover import check_topics
 from kafkaframes.storage.recovery.plan import plan_layout
 from kafkaframes.wire.integers import MAX_INT32
 
+# Internal topics that refer to offsets and ids of other partitions.
 STATE_TOPICS = ("__transaction_state", "__share_group_state")
 NewId = Callable[[], str]
 _Copy = tuple[LogDirectory, Partition]

@@ -33,11 +33,11 @@ from kafkaframes.scan.ranges import (
 )
 from kafkaframes.wire.integers import MAX_INT32
 
-KEEP_OFFSETS: Final = "keep"
-REASSIGN: Final = "reassign"
-ABORT: Final = "abort"
-KRAFT: Final = "kraft"
-NO_BOOTSTRAP: Final = "none"
+KEEP_OFFSETS: Final = "keep"  # value of `offsets` and `open_transactions`
+REASSIGN: Final = "reassign"  # value of `offsets`
+ABORT: Final = "abort"  # value of `open_transactions`
+KRAFT: Final = "kraft"  # value of `bootstrap`: a new single-node cluster
+NO_BOOTSTRAP: Final = "none"  # value of `bootstrap`: partitions for an existing cluster
 # The feature levels that ``kafka-storage format --release-version`` writes, by release. A newer broker accepts the
 # levels of an older release, and ``kafka-features upgrade`` raises them. eligible.leader.replicas.version is omitted:
 # with it, a controller treats a broker that it does not know as uncleanly stopped, and no partition gets a
@@ -72,7 +72,7 @@ class Limits(NamedTuple):
     end_time: int | None = None
 
 
-NO_LIMITS: Final = Limits()
+NO_LIMITS: Final = Limits()  # selects all records of a partition
 
 
 def _resolve_bound(setting: str, limit: Bound, name: Name) -> tuple[int | None, int | None]:

@@ -27,7 +27,7 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 
-MAX_OFFSET = 2**63 - 1
+MAX_OFFSET = 2**63 - 1  # end of a range that has no end
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _salvage_tail(
         yield BatchRun(chunk, scan_all(chunk, rules=FILE), stop.position + start)
 
 
-_TOPIC_RESOURCE_TYPE = 2
+_TOPIC_RESOURCE_TYPE = 2  # ConfigRecord's resourceType for topics
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ from kafkaframes.jobs.tables.settings import LATEST, RAW
 from kafkaframes.jobs.tables.state import STAGING_DIRECTORY, CommitConflictError, Table, TableCommit, TableState
 from kafkaframes.scan.values.columns import TOMBSTONE_COLUMN
 
-RUNS_DIRECTORY = f"{OWN_DIRECTORY}/runs"
+RUNS_DIRECTORY = f"{OWN_DIRECTORY}/runs"  # directory of the lock files of runs
 MAX_FOREIGN_RUN_AGE_S = 7 * 24 * 3600  # age after which another machine's run counts as dead
 
 

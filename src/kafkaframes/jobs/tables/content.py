@@ -23,8 +23,8 @@ from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN
 from kafkaframes.scan.values.columns import REASON_COLUMN, TOMBSTONE_COLUMN, separate_rows
 from kafkaframes.scan.values.decoding import DecodingOptions
 
-TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
-PARTITION_COLUMNS = ("topic", "partition")
+TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")  # type of the column timestamp
+PARTITION_COLUMNS = ("topic", "partition")  # columns by which tables are partitioned
 _BASE_COLUMNS = pa.schema(
     [
         ("topic", pa.string()),
@@ -275,7 +275,7 @@ class TableContent:
         return valid_rows, rejected_rows
 
 
-RAW_CONTENT = TableContent()
+RAW_CONTENT = TableContent()  # one row per record, with key and value as bytes
 
 
 def build_dead_letter_schema(*, headers: bool) -> pa.Schema:

@@ -42,15 +42,15 @@ from kafkaframes.jobs.tables.state import (
 )
 from kafkaframes.storage.files.filesystem import join
 
-APPLICATION_ID = "kafkaframes"
+APPLICATION_ID = "kafkaframes"  # first part of the app ids of Delta's txn actions
 REMOVED_PARTITION_VERSION = -1  # written instead of an end offset, because a txn action cannot be removed
 HISTORY_PAGE_SIZE = 50  # commits to list first; if they are not enough, the whole history is listed
 _NO_WIDENING_REASON = "delta-rs does not support Delta's feature typeWidening; use a new table, or the format iceberg"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # timestamp 0
 
 
 def load_library() -> Any:
-    """Return the module ``deltalake``.
+    """Import and return the module ``deltalake``.
 
     Raises:
         MissingExtraError: deltalake is not installed.
@@ -358,7 +358,7 @@ def _build_statistics(file: DataFile) -> dict[str, Any]:
 def _format_instant(microseconds: int) -> str | None:
     """Return a timestamp in Delta's text form, in milliseconds as in Kafka; None after the year 9999."""
     try:
-        moment = _EPOCH + timedelta(microseconds=microseconds)
+        moment = _UNIX_EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
         return None
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"

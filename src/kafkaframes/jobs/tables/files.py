@@ -35,7 +35,7 @@ from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN, separate_inst
 from kafkaframes.scan.values.columns import REASON_COLUMN
 from kafkaframes.storage.files.filesystem import join, split_path
 
-BOUNDED_COLUMNS = ("offset", "timestamp")
+BOUNDED_COLUMNS = ("offset", "timestamp")  # columns whose smallest and largest values a commit needs
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,16 +48,16 @@ from kafkaframes.jobs.tables.state import (
 )
 from kafkaframes.storage.files.filesystem import join
 
-LAST_COMMIT_PROPERTY = "kafkaframes.last"
+LAST_COMMIT_PROPERTY = "kafkaframes.last"  # table property with the note of the newest commit
 RETRIES_PROPERTY = "commit.retry.num-retries"
 _NAME_MAPPING_PROPERTY = "schema.name-mapping.default"
 DEFAULT_TABLE_NAME = "kafka.records"
-CATALOG_FILE = "catalog.db"
+CATALOG_FILE = "catalog.db"  # SQLite file in the warehouse directory
 CATALOG_NAME = "kafkaframes"  # stored in the SQLite file; other programs have to open it under this name
 
 
 def load_library() -> Any:
-    """Return the module ``pyiceberg.catalog``.
+    """Import and return the module ``pyiceberg.catalog``.
 
     Raises:
         MissingExtraError: pyiceberg is not installed.
@@ -148,7 +148,7 @@ class IcebergTable:
         Raises:
             OptionError: the table was rolled back to a snapshot before this note, whose own note has expired.
         """
-        note = None if self._has_all_snapshots() else parse_note(self._table.properties.get(LAST_COMMIT_PROPERTY))
+        note = None if self._has_first_snapshot() else parse_note(self._table.properties.get(LAST_COMMIT_PROPERTY))
         if note is not None and any(
             _read_run_name(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots
         ):
@@ -158,7 +158,7 @@ class IcebergTable:
             )
         return note
 
-    def _has_all_snapshots(self) -> bool:
+    def _has_first_snapshot(self) -> bool:
         """Return whether the table's first snapshot still exists.
 
         The first snapshot is recognized by its sequence number, because pyiceberg removes parent ids on expiry.
@@ -279,7 +279,7 @@ class IcebergTable:
                 return False
             if _read_run_name(snapshot) == run:
                 return True
-        return False if since is None and self._has_all_snapshots() else None
+        return False if since is None and self._has_first_snapshot() else None
 
     def compact_small_files(self) -> None:
         """Do nothing, because pyiceberg 0.12 cannot compact data files."""

@@ -33,7 +33,7 @@ from kafkaframes.jobs.tables.state import (
 )
 from kafkaframes.storage.files.local_disk import flush_path
 
-COMMITS_DIRECTORY = f"{OWN_DIRECTORY}/commits"
+COMMITS_DIRECTORY = f"{OWN_DIRECTORY}/commits"  # directory of the commit files
 _VERSION_DIGITS = 20  # digits of the version in the name of a commit file
 _NO_WIDENING_REASON = "readers use the types of a single file for all files; use a new table, or the format iceberg"
 

@@ -27,7 +27,7 @@ from kafkaframes.storage.files.filesystem import join
 
 STAGING_DIRECTORY = f"{OWN_DIRECTORY}/staged"  # directory of files that are not committed yet
 NOTE_KEY = "kafkaframes"  # key in a commit's metadata for the object that ``TableCommit.note`` returns
-SETTINGS_KEY = "kafkaframes.settings"
+SETTINGS_KEY = "kafkaframes.settings"  # key of the stored selection of records in the metadata of a table
 _FINGERPRINT_FIELD_COUNT = len(Fingerprint._fields)
 
 

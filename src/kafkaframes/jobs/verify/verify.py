@@ -39,7 +39,7 @@ from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 # Coordinators append batches with producer ids to this topic, always with base sequence 0.
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
-NO_RANGES: Mapping[str, OffsetRange] = MappingProxyType({})
+NO_RANGES: Mapping[str, OffsetRange] = MappingProxyType({})  # without ranges, all offsets are verified
 _SEQUENCE_COUNT = 2**31  # number of sequence numbers: the next one after 2**31 - 1 is 0
 
 

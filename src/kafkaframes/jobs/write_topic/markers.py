@@ -17,7 +17,7 @@ from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError
 from kafkaframes.jobs.micro_batch import StreamBatch, explain_conflict, find_mark, list_starting_offsets
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
-MARKER_TOPIC: Final = "__kafkaframes_spark_sinks"
+MARKER_TOPIC: Final = "__kafkaframes_spark_sinks"  # compacted topic with the newest micro-batch of each sink
 
 
 class Marker(NamedTuple):

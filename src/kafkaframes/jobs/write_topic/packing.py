@@ -157,7 +157,7 @@ def resize_batches(batches: Iterable[pa.RecordBatch], max_bytes: int) -> Iterato
 
 
 def _slice_batch(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Split a batch. Spark's batches may have 10,000 rows of any size."""
+    """Split a batch into slices of about ``max_bytes``, because Spark's batches may have 10,000 rows of any size."""
     rows = -(-batch.num_rows // max(batch.nbytes // max_bytes, 1))
     for first in range(0, batch.num_rows, rows or 1):
         yield batch.slice(first, rows)

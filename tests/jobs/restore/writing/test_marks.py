@@ -69,7 +69,7 @@ def test_a_killed_commit_counts_from_the_rename_on(tmp_path, monkeypatch, step):
         real = commits.names.CLEAN_SHUTDOWN_FILE
         if place == "half moved":
             (path / real).unlink()
-            committed_dir = path / commits.APPEND_JOURNAL_FILE
+            committed_dir = path / commits.APPEND_DIRECTORY
             shutil.move(next((committed_dir / "t-0").glob("*.log")), path / "t-0")
         else:
             finish(path)

@@ -10,7 +10,7 @@ import pytest
 import kafkaframes
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetState, WriteSettings
-from kafkaframes.jobs.restore.writing.commit import APPEND_JOURNAL_FILE
+from kafkaframes.jobs.restore.writing.commit import APPEND_DIRECTORY
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.batch import read_batches
 from kafkaframes.records.scan import scan_all
@@ -158,7 +158,7 @@ def test_a_killed_append_is_completed_by_the_next(tmp_path, monkeypatch, failing
     replace = Path.replace
 
     def kill(self, target):
-        if APPEND_JOURNAL_FILE in str(self):
+        if APPEND_DIRECTORY in str(self):
             moves[0] += 1
             if moves[0] == failing + 1:
                 raise OSError(28, "No space left on device")
@@ -170,7 +170,7 @@ def test_a_killed_append_is_completed_by_the_next(tmp_path, monkeypatch, failing
     except LogDirError:
         assert moves[0] == failing + 1
         assert snapshot(path).items() >= {n: b for n, b in old.items() if n.endswith(".log")}.items()
-        if not (path / APPEND_JOURNAL_FILE).exists():  # not committed
+        if not (path / APPEND_DIRECTORY).exists():  # not committed
             assert snapshot(path) == old
             return
         assert not (path / names.CLEAN_SHUTDOWN_FILE).exists()

@@ -45,7 +45,7 @@ from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.producer_state import load_producer_states
 from kafkaframes.storage.log.segment_writer import WrittenPartition
 
-APPEND_JOURNAL_FILE = ".kafkaframes-append"
+APPEND_DIRECTORY = ".kafkaframes-append"  # directory of the files that an append has prepared
 _NEW_DIRECTORY_SUFFIX, _OLD_SUFFIX = ".kafkaframes-new", ".kafkaframes-old"
 _UNLIMITED_RETENTION = {"retention.ms": "-1"}  # otherwise a broker deletes records older than a week on startup
 
@@ -90,7 +90,7 @@ def _check_directory(top: Path) -> LogDirectory:
     if not top.is_dir() or not (top / names.RECOVERY_POINT_CHECKPOINT).exists():
         reason = f"exists, and is not a log directory (it does not have {names.RECOVERY_POINT_CHECKPOINT})"
         raise LogDirError(reason, file=str(top))
-    if not (top / names.CLEAN_SHUTDOWN_FILE).exists() and not (top / APPEND_JOURNAL_FILE).exists():
+    if not (top / names.CLEAN_SHUTDOWN_FILE).exists() and not (top / APPEND_DIRECTORY).exists():
         reason = (
             "the broker did not shut down cleanly (.kafka_cleanshutdown is missing); start and stop the broker, "
             "or recover the log"
@@ -145,7 +145,7 @@ class RunCommitter:
         """
         if self.batch is None or self.overwrite:
             return False
-        if (top / APPEND_JOURNAL_FILE).exists():
+        if (top / APPEND_DIRECTORY).exists():
             with hold_broker_lock(top):
                 finish_append(top)
         return is_committed(top, self.batch)
@@ -265,7 +265,7 @@ class RunCommitter:
                 for partition in log.partitions
                 if partition.is_live and partition.metadata is not None
             }
-            with _prepare_directory(top / APPEND_JOURNAL_FILE) as directory:
+            with _prepare_directory(top / APPEND_DIRECTORY) as directory:
                 tasks = list(self._make_tasks(directory, runs, existing_partitions, ids))
                 written_partitions = self._write_partitions(tasks)
                 write_files(directory, _move_checkpoints(log, written_partitions))
@@ -386,7 +386,7 @@ def finish_append(top: Path) -> None:
     Raises:
         LogDirError: a file cannot be moved. The next call continues.
     """
-    committed_path = top / APPEND_JOURNAL_FILE
+    committed_path = top / APPEND_DIRECTORY
     if not committed_path.exists():
         return
     with atomic.name_path_in_errors(top):

@@ -15,7 +15,7 @@ from typing import Final
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.micro_batch import StreamBatch, explain_conflict, find_mark, list_starting_offsets
 
-STREAM_MARKS_FILE: Final = ".kafkaframes-streams"
+STREAM_MARKS_FILE: Final = ".kafkaframes-streams"  # file with the newest micro-batch of each streaming query
 
 
 def read_marks(top: Path) -> dict[str, StreamBatch]:

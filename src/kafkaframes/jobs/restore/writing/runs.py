@@ -74,7 +74,7 @@ class RunWriter:
         self._rows = 0
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
-        """Add rows.
+        """Add rows, and write the pending rows if they exceed ``MAX_PENDING_BYTES``.
 
         Raises:
             EncodeError: a row cannot be written. The message has the numbers of the row and the task.
