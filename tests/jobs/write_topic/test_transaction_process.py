@@ -361,7 +361,7 @@ def test_a_process_that_fails_to_start_reports_the_reason(control, broker, monke
     with pytest.raises(KafkaframesError, match=r"did not start: the driver cannot listen on 127\.0\.0\.1:\d+"):
         process.announce_tasks("one")
     monkeypatch.setattr(process_control, "_PROCESS_MODULE", "kafkaframes.no_such_module")
-    with pytest.raises(KafkaframesError, match="it printed no error; see the log of Spark's driver"):
+    with pytest.raises(KafkaframesError, match="the process printed no error; see the log of Spark's driver"):
         control.announce_tasks("one")
 
 

@@ -103,7 +103,9 @@ def _format_file_header(dump: TextDump) -> Iterator[str]:
 
 
 def encode_like_java(raw: bytes) -> bytes:
-    """Return text as Java prints it in UTF-8. It can be converted at once, because ASCII characters surround values."""
+    """Return text as Java prints it in UTF-8. All values can be converted together, because ASCII characters surround
+    them.
+    """
     try:
         raw.decode()
     except UnicodeDecodeError:

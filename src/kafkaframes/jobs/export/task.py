@@ -133,7 +133,7 @@ class ExportTaskSettings:
         on_damage, verify_crc: as in ``scan_log``.
         headers: whether the output has the column ``headers``.
         base64: for CSV: whether keys, values and header values are written in base64, which preserves every byte.
-        isolation: isolation level. It is the same in every run into a destination.
+        isolation: isolation level, which is the same in every run into a destination.
         storage: options of the source's store, and the key files of encrypted tiered segments.
     """
 

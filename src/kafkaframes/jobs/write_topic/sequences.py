@@ -75,7 +75,7 @@ class LeaseLedger:
         self._tasks[task] = _LEASE_WRITING
 
     def lease_partitions(self, task: int, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Lease a task the free ones of these partitions, perhaps none.
+        """Lease those of these partitions that are free to a task. The result is empty if none is free.
 
         Args:
             counts: number of the task's records for each partition.

@@ -1,12 +1,12 @@
 """Write each micro-batch of a sink in one Kafka transaction, together with its marker. No pyspark.
 
-1. ``InitProducerId`` with a transactional id that contains the query's id returns the producer id and a new epoch. It
-   fences an earlier writer of this query and aborts its open transaction.
+1. ``InitProducerId`` with a transactional id that contains the query's id returns the producer id and a new epoch. This
+   request fences an earlier writer of the query, and aborts the open transaction of that writer.
 2. The newest marker of this sink is read from the compacted topic ``MARKER_TOPIC`` (``markers.py``). If it describes
-   this batch and has the same offsets as the checkpoint, the batch was committed before the query could note it. It is
-   not written again. If the batch does not fit the marker, the checkpoint has changed, which is an error. A sink that
-   committed the previous batch itself and got the next epoch has the marker already, because no other writer can have
-   committed in the meantime.
+   this batch and has the same offsets as the checkpoint, the batch was committed before the query could note it. The
+   batch is not written again. If the batch does not fit the marker, the checkpoint has changed, which is an error. A
+   sink that committed the previous batch itself and got the next epoch has the marker already, because no other writer
+   can have committed in the meantime.
 3. The rows are sent. Several tasks can share the transaction (``sequences.py``).
 4. The marker is written in the same transaction, which is then committed. Rows and marker are committed together or not
    at all.
@@ -65,7 +65,7 @@ def current_time_ms() -> int:
 
 
 class SentRecords(NamedTuple):
-    """The number of records in a transaction, and its start."""
+    """The number of records in a transaction, and the time at which it began."""
 
     records: int
     since_ms: int  # time of the first lease, in milliseconds since 1970
@@ -186,7 +186,7 @@ class TopicSink:
         return self.transactional_id if batch is None else f"micro-batch {batch.batch_id}"
 
     def _fetch_topic_id(self, producer: Producer, newest_marker: Marker | None) -> str:
-        """Return the topic's id; "" if it has no id yet, or if the rows specify their topics.
+        """Return the topic's id; "" if the topic has no id yet, or if the rows specify their topics.
 
         Raises:
             KafkaframesError: the newest marker belongs to an earlier topic of this name.
