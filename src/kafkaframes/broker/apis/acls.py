@@ -247,7 +247,7 @@ def _matches_components(
 def _reject_changes(request: _AlterClientQuotas, code: int) -> Answer:
     """Return a response that rejects all quota changes with the same error code."""
     return request.response(
-        entries=[_build_quota_row(request, _entity(entry), code, None) for entry in request.body.entries]
+        entries=[_build_quota_row(request, _build_entity(entry), code, None) for entry in request.body.entries]
     )
 
 
@@ -276,12 +276,12 @@ def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> An
         if not quota_changes:
             quota_changes.append(
                 {
-                    _key(stored_quota["entity"]): stored_quota
+                    _build_key(stored_quota["entity"]): stored_quota
                     for stored_quota in broker.metadata.entities.get("quotas", ())
                 }
             )
-        entity = _entity(entry)
-        key = _key(entity)
+        entity = _build_entity(entry)
+        key = _build_key(entity)
         repetition_error = (ErrorCode.INVALID_REQUEST, "an entity is repeated")
         results[key] = _build_quota_row(
             request,
@@ -300,11 +300,11 @@ def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> An
     return broker.changes.answer_rows(request.body.entries, alter_row, build_response, is_change=True)
 
 
-def _entity(entry: kafka.AlterClientQuotasRequest.EntryData) -> Entity:
+def _build_entity(entry: kafka.AlterClientQuotasRequest.EntryData) -> Entity:
     return {component.entity_type: component.entity_name for component in entry.entity}
 
 
-def _key(entity: Mapping[str, str | None]) -> _Key:
+def _build_key(entity: Mapping[str, str | None]) -> _Key:
     return frozenset(entity.items())
 
 
@@ -325,14 +325,14 @@ def _change_quotas(
         return ErrorCode.INVALID_REQUEST, quota_error
     if request.body.validate_only:
         return ErrorCode.NONE, None
-    stored_quota = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
+    stored_quota = quotas.setdefault(_build_key(entity), {"entity": entity, "values": {}})
     for operation in entry.ops:
         if operation.remove:
             stored_quota["values"].pop(operation.key, None)
         else:
             stored_quota["values"][operation.key] = operation.value
     if not stored_quota["values"]:
-        del quotas[_key(entity)]
+        del quotas[_build_key(entity)]
     return ErrorCode.NONE, None
 
 

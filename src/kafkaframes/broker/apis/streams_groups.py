@@ -251,11 +251,11 @@ def _handle_streams_group_describe(request: _Describe, broker: BrokerState) -> A
                 process_id=member.process_id,
                 user_endpoint=None if endpoint is None else types.Endpoint(host=endpoint[0], port=endpoint[1]),
                 client_tags=[types.KeyValue(key=key, value=value) for key, value in member.client_tags],
-                assignment=assignment(member.assignment),
-                target_assignment=assignment(group.targets.get(member.member_id, NO_TASKS)),
+                assignment=build_assignment(member.assignment),
+                target_assignment=build_assignment(group.targets.get(member.member_id, NO_TASKS)),
             )
 
-    def assignment(tasks: Tasks) -> Any:
+    def build_assignment(tasks: Tasks) -> Any:
         return types.Assignment(
             **{name: build_task_rows(types, tasks, role) for role, name in TASK_FIELDS_BY_ROLE.items()}
         )

@@ -89,11 +89,11 @@ def _create_topics_in_steps(
 
 
 def _create_topic_row_in_steps(
-    request: _CreateTopics, broker: BrokerState, request_topic: Any, times: int, batch: _TopicCreations
+    request: _CreateTopics, broker: BrokerState, request_topic: Any, listing_count: int, batch: _TopicCreations
 ) -> Steps[Any]:
     row = request.response.CreatableTopicResult(name=request_topic.name, error_message=None)
     try:
-        if times > 1:
+        if listing_count > 1:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is listed twice")
         yield from _create_requested_topic(request, broker, request_topic, row, batch)
     except KafkaframesError as error:
@@ -293,11 +293,11 @@ def _add_partitions_in_steps(
 
 
 def _add_topic_partitions_in_steps(
-    request: _CreatePartitions, broker: BrokerState, request_topic: Any, times: int
+    request: _CreatePartitions, broker: BrokerState, request_topic: Any, listing_count: int
 ) -> Steps[Any]:
     code: int = ErrorCode.INVALID_REQUEST
     message: str | None = "named twice"
-    if times == 1:
+    if listing_count == 1:
         try:
             code, message = yield from _add_topic_partitions(request, broker, request_topic)
         except RefusedError as error:
@@ -382,8 +382,8 @@ def _delete_topics_in_steps(
 ) -> Steps[Answer]:
     topics_to_delete: dict[UUID, Topic] = {}
     rows = []
-    for (name, topic_id), times in Counter(requested_topics).items():
-        if times == 1:
+    for (name, topic_id), listing_count in Counter(requested_topics).items():
+        if listing_count == 1:
             rows.append(_build_deletion_row(request, broker, name, topic_id, topics_to_delete))
         else:  # a topic that is listed twice is not deleted
             types, code = request.response, ErrorCode.INVALID_REQUEST

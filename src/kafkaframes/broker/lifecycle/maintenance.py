@@ -122,11 +122,11 @@ class LogCleaner:
         A running broker uses ``run_in_thread`` as ``run_work``.
         """
 
-        async def run_steps() -> None:
+        async def run_work() -> None:
             await asyncio.get_running_loop().run_in_executor(None, work)
             finish()
 
-        self._task = asyncio.get_running_loop().create_task(run_steps())
+        self._task = asyncio.get_running_loop().create_task(run_work())
 
     async def stop(self) -> None:
         """Stop compactions, and wait for the current one."""

@@ -48,10 +48,10 @@ _LOST_DATA_PREFIX = "lost "
 
 def build_metrics_text(state: BrokerState, connections: int) -> str:
     """Return all metrics of a broker."""
-    return "".join(f"{line}\n" for line in _build_lines(state, connections))
+    return "".join(f"{line}\n" for line in _build_metric_lines(state, connections))
 
 
-def _build_lines(state: BrokerState, connections: int) -> Iterator[str]:
+def _build_metric_lines(state: BrokerState, connections: int) -> Iterator[str]:
     partitions = list(state.partitions())
     gauges = {
         "kafka_server_replicamanager_partitioncount": ("partitions", len(partitions)),

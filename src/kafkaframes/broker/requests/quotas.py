@@ -105,7 +105,9 @@ class Quotas:
         self.limits.clear()
         for entity_quotas in stored_quotas:
             for key, value in entity_quotas["values"].items():
-                self.limits.setdefault(key, {})[_entity(entity_quotas["entity"])] = min(float(value), _UNLIMITED_RATE)
+                self.limits.setdefault(key, {})[_build_entity(entity_quotas["entity"])] = min(
+                    float(value), _UNLIMITED_RATE
+                )
         if not self.limits:
             self._rates.clear()
             self._buckets.clear()
@@ -190,7 +192,7 @@ def _get_or_create(
     return samples_by_payer[payer]
 
 
-def _entity(names: Mapping[str, str | None]) -> _Entity:
+def _build_entity(names: Mapping[str, str | None]) -> _Entity:
     return frozenset(
         (kind, _canonical_address(name) if kind == "ip" and name else name) for kind, name in names.items()
     )

@@ -61,11 +61,11 @@ class InvalidRequestError(OptionError):
 def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
     """Answer AlterConfigs or IncrementalAlterConfigs: change each resource, after earlier requests have finished."""
     resources = request.body.resources
-    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    counts_by_resource = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     fails = any(
         _has_unknown_operation(resource)
         for resource in resources
-        if times[resource.resource_type, resource.resource_name] == 1
+        if counts_by_resource[resource.resource_type, resource.resource_name] == 1
     )
 
     def alter_row(resource: Any) -> Any:
@@ -73,7 +73,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         kind, name = resource.resource_type, resource.resource_name
         code: int = ErrorCode.INVALID_REQUEST
         message: str | None = "the request has an unknown operation"
-        if times[kind, name] > 1:
+        if counts_by_resource[kind, name] > 1:
             message = f"{name} is listed repeated_names"
         # An unknown operation prevents all changes. Kafka's controller then fails and returns error code -1 for all
         # resources.
@@ -339,7 +339,7 @@ def alter_configs(operations: list[Any]) -> Change:
 
 def _check_rows(rows: list[Any]) -> list[Any]:
     """Return the rows; raise an ``InvalidRequestError`` if a name is repeated or a value is missing."""
-    repeated_names = [name for name, times in Counter(row.name for row in rows).items() if times > 1]
+    repeated_names = [name for name, count in Counter(row.name for row in rows).items() if count > 1]
     if repeated_names:
         raise InvalidRequestError(f"{repeated_names[0]} is listed repeated_names")
     for row in rows:

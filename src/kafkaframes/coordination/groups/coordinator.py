@@ -265,7 +265,7 @@ class GroupCoordinator:
         if group is None and request.epoch == 0:
             group = ShareGroup(request.group_id)
         if not isinstance(group, ShareGroup):
-            raise _not_found_error(request.group_id, group, ShareGroup)
+            raise _create_not_found_error(request.group_id, group, ShareGroup)
         if request.epoch < 0:
             return self.share.leave(group, request.member_id)
         answer = self.share.heartbeat(group, request)
@@ -308,7 +308,7 @@ class GroupCoordinator:
         if not isinstance(group, StreamsGroup):
             if group is None and request.epoch > 0:
                 raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {request.group_id} not found.")
-            raise _not_found_error(request.group_id, group, StreamsGroup)
+            raise _create_not_found_error(request.group_id, group, StreamsGroup)
         if request.epoch < 0:
             return self.streams.leave(group, request.member_id)
         answer = self.streams.heartbeat(group, request)
@@ -352,7 +352,7 @@ class GroupCoordinator:
         """Return a group of this type. Raise GROUP_ID_NOT_FOUND for another type."""
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
-            raise _not_found_error(group_id, group, kind)
+            raise _create_not_found_error(group_id, group, kind)
         return group
 
     def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Group]:
@@ -417,7 +417,7 @@ class GroupCoordinator:
             protocols[group.type].start_member_timers(group)
 
 
-def _not_found_error(group_id: str, group: Group | None, kind: type[Group]) -> RefusedError:
+def _create_not_found_error(group_id: str, group: Group | None, kind: type[Group]) -> RefusedError:
     problem = "not found" if group is None else f"is not a {kind.type} group"
     return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
 

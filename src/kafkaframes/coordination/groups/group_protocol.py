@@ -105,10 +105,10 @@ class GroupProtocol(Generic[GroupT, MemberT]):
             return
 
         def expire_rebalance_timeout() -> None:
-            current = group.members.get(key)
-            if current is None or current.epoch != epoch:
+            current_member = group.members.get(key)
+            if current_member is None or current_member.epoch != epoch:
                 return
-            if current.state is MemberState.UNREVOKED_PARTITIONS:
+            if current_member.state is MemberState.UNREVOKED_PARTITIONS:
                 self.expire(group, key)
 
         if member.state is not MemberState.UNREVOKED_PARTITIONS:

@@ -201,12 +201,12 @@ class _PartialAssignment:
         members = self.previous_standbys.get(task_id)
         if not members or not is_free(self.process_by_member[members[0]]):
             return None
-        best, load, count = members[0], self.process_by_member[members[0]].task_load, self.count(members[0])
+        best_member_id, load, count = members[0], self.process_by_member[members[0]].task_load, self.count(members[0])
         for member_id in members[1:]:
             process = self.process_by_member[member_id]
             if process.task_load < load and is_free(process) and self.count(member_id) < count:
-                best, load, count = member_id, process.task_load, self.count(member_id)
-        return best
+                best_member_id, load, count = member_id, process.task_load, self.count(member_id)
+        return best_member_id
 
 
 def assign_sticky(
@@ -228,9 +228,9 @@ def assign_sticky(
     """
     if not process_by_member:
         return {}
-    with_state = frozenset(stateful)
+    stateful_ids = frozenset(stateful)
     task_ids = sorted((partition, subtopology) for subtopology, count in tasks.items() for partition in range(count))
-    standby_ids = [task_id for task_id in task_ids if task_id[1] in with_state] if standby_count > 0 else []
+    standby_ids = [task_id for task_id in task_ids if task_id[1] in stateful_ids] if standby_count > 0 else []
     total = len(task_ids) + len(standby_ids) * standby_count
     partial_assignment = _start_assignment(
         process_by_member,
@@ -246,7 +246,10 @@ def assign_sticky(
 
 
 def _start_assignment(
-    process_by_member: Mapping[str, str], current: Mapping[str, Tasks], active_quota: _TaskQuota, quota: _TaskQuota
+    process_by_member: Mapping[str, str],
+    current_assignment: Mapping[str, Tasks],
+    active_quota: _TaskQuota,
+    quota: _TaskQuota,
 ) -> _PartialAssignment:
     """Return an empty assignment with the members' previous tasks, in the iteration order of Kafka's hash map."""
     processes: dict[str, _Process] = {}
@@ -254,7 +257,7 @@ def _start_assignment(
     previous_standbys: dict[TaskId, list[str]] = {}
     for member_id in sort_in_hash_order(process_by_member):
         processes.setdefault(process_by_member[member_id], _Process()).counts[member_id] = 0
-        for role, subtopology, partition in current.get(member_id, NO_TASKS):
+        for role, subtopology, partition in current_assignment.get(member_id, NO_TASKS):
             if role is TaskRole.ACTIVE:
                 previous_active[partition, subtopology] = member_id
             elif role is TaskRole.STANDBY:

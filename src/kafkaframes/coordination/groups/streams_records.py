@@ -224,7 +224,7 @@ def build_subtopology_fields(
         counts: number of partitions of each internal topic; None for the numbers that the topology declares.
     """
 
-    def build_topics(internal: Iterable[InternalTopic]) -> list[Any]:
+    def build_topics(internal_topics: Iterable[InternalTopic]) -> list[Any]:
         return [
             topic_type(
                 name=topic.name,
@@ -232,7 +232,7 @@ def build_subtopology_fields(
                 replication_factor=topic.replication_factor,
                 topic_configs=[config_type(key=key, value=text) for key, text in topic.configs],
             )
-            for topic in internal
+            for topic in internal_topics
         ]
 
     return {
