@@ -638,7 +638,7 @@ class Broker:
         """
 
         def stop_in_loop(state: BrokerState) -> None:
-            """Stop one node, and close its listeners. Runs in the event loop."""
+            """Stop one node, and close its listeners. ``stop_in_loop`` runs in the event loop."""
             stop_node(state, controls.get_node(state, node_id).node_id)
             assert self._server is not None
             self._server.stop_listening(node_id)

@@ -2,9 +2,9 @@
 thread.
 
 ``RequestGuard`` protects the server from web pages in a local browser: it checks Host, Origin, token and content type
-before a route is selected. A page can send requests to the local host. However, a page cannot choose the Host except
-with DNS rebinding, cannot hide its Origin, and cannot send JSON or a token without a preflight request, which this
-server never allows. Connections, header bytes, body bytes and the time for a request are limited.
+before a route is selected. A web page can send requests to the local host. However, a page cannot choose the Host
+except with DNS rebinding, cannot hide its Origin, and cannot send JSON or a token without a preflight request, which
+this server never allows. Connections, header bytes, body bytes and the time for a request are limited.
 """
 
 from __future__ import annotations

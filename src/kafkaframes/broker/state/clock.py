@@ -78,7 +78,7 @@ class Clock:
 
     @property
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary moment, which never decrease."""
+        """A number of milliseconds since an arbitrary moment, which never decreases."""
         return (self._frozen_ms[1] if self.is_frozen else self._monotonic()) + self._moved_ms
 
     def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:
