@@ -31,7 +31,7 @@ from kafkaframes.client.group_requests import (
 from kafkaframes.client.metadata import Cluster, Node, PartitionMetadata, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.positions import Ownership, PartitionFetchResponse, PartitionStep
-from kafkaframes.errors import ErrorCode, NetworkError, broker_error
+from kafkaframes.errors import AuthorizationError, ErrorCode, NetworkError, broker_error
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -53,8 +53,12 @@ def machine_of(kind: str, instance: str | None = None, reset: str = "earliest") 
 
 
 def answer(machine: ConsumerMachine, kind: type, value: object, now: float = 0.0) -> object:
-    """Answer the pending request of a kind. Return the request."""
-    (request,) = [one for one in machine.next_requests(now) if isinstance(one, kind)]
+    """Answer the pending request of a kind, and a simultaneous lookup of the subscribed topics. Return the request."""
+    requests = machine.next_requests(now)
+    (request,) = [one for one in requests if isinstance(one, kind)]
+    for lookup in requests:
+        if isinstance(lookup, FetchMetadata) and lookup is not request:
+            machine.process_response(lookup, None, now)
     machine.process_response(request, value, now)
     return request
 
@@ -307,6 +311,31 @@ def check_that_stale_topics_are_refreshed_before_metadata_max_age() -> None:
     assert [one.topics for one in requests_of_kind(machine, FetchMetadata, 1.5)] == [frozenset({"t"})]
 
 
+def check_that_a_rejected_topic_raises_after_each_lookup_until_access_is_allowed() -> None:
+    """confluent-kafka-python #1461: only the first poll had an error. Lookups continue, with a backoff."""
+    machine = machine_of("consumer")
+    (request,) = requests_of_kind(machine, FetchMetadata, 0.0)
+    assert request.topics == frozenset({"t"})
+    for now in (0.0, 1.0, 2.0):
+        machine.cluster.topics["t"] = TopicMetadata("t", UUID(int=0), False, {}, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        machine.process_response(request, None, now)
+        error = machine.take_error()
+        assert isinstance(error, AuthorizationError)
+        assert machine.take_error() is None
+        machine.process_metadata(now)  # metadata of another request
+        assert machine.take_error() is None
+        assert not requests_of_kind(machine, FetchMetadata, now)
+        next_time = machine.next_time(now)
+        assert next_time is not None
+        assert next_time <= now + 1.0
+        (request,) = requests_of_kind(machine, FetchMetadata, now + 1.0)
+        assert request.topics == frozenset({"t"})
+    add_topic(machine.cluster, 2)
+    machine.process_response(request, None, 3.0)
+    assert machine.take_error() is None
+    assert not requests_of_kind(machine, FetchMetadata, 5.0)
+
+
 def check_that_no_buffer_is_returned_outside_ownership() -> None:
     """The caller gets records only of partitions that it owns and whose on_revoke has not begun."""
     machine = owner_of("range")
@@ -461,6 +490,7 @@ CASES: dict[str, Callable[[], None]] = {
         check_that_a_partition_is_owned_until_on_revoke_has_returned,
         check_that_a_recreated_topic_is_a_new_topic_in_the_consumer_protocol,
         check_that_stale_topics_are_refreshed_before_metadata_max_age,
+        check_that_a_rejected_topic_raises_after_each_lookup_until_access_is_allowed,
         check_that_no_buffer_is_returned_outside_ownership,
         check_that_partitions_are_fetched_only_while_they_are_owned,
         check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek,

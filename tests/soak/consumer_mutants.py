@@ -202,8 +202,18 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "patterns are matched once": (MACHINE, "if topics != self.topics and self.member is not None:", "if False:"),
     "metadata is refreshed once": (
         MACHINE,
-        "return max(self._metadata_at + self._metadata_age_s, self._metadata_not_before)",
-        "return None",
+        "        time = self._metadata_at + self._metadata_age_s\n",
+        "        time = self._metadata_at + 1e12\n",
+    ),
+    "a rejected topic is looked up once": (
+        MACHINE,
+        "            time = min(time, self._rejected_refresh_at)\n",
+        "            pass\n",
+    ),
+    "a rejected topic is not reported": (
+        MACHINE,
+        '                self.queue_error(broker_error(topic.error, f"topic {topic.name}"))\n',
+        "                pass\n",
     ),
     "stale topics are not refreshed": (
         MACHINE,
@@ -343,6 +353,8 @@ FOUND_BY_CASE = (
     "keeps an old committed offset after a lost response",
     "reports a partition as given up too early",
     "a recreated topic is the same",
+    "a rejected topic is looked up once",
+    "a rejected topic is not reported",
     "stale topics are not refreshed",
     "partitions are handed out before they are owned",
     "a partition is fetched before it is owned",

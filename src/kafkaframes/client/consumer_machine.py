@@ -40,12 +40,14 @@ from kafkaframes.client.group_requests import (
     SyncGroup,
     TopicPartitionsById,
 )
-from kafkaframes.client.metadata import Cluster, TopicPartition
+from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.positions import Ownership, PartitionState, PartitionStep, Positions
 from kafkaframes.client.settings import ConsumerSettings
+from kafkaframes.errors import ErrorCode, broker_error
 from kafkaframes.wire.integers import MAX_INT32
 
 _GROUP_REQUESTS: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerHeartbeat, FetchMetadata)
+_REJECTED_TOPIC_ERRORS: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 class CallbackKind(Enum):
@@ -122,6 +124,8 @@ class ConsumerMachine:
         self._metadata_at: float | None = None  # time of the last refresh of all topics of interest
         self._metadata_not_before = 0.0
         self._metadata_failures = 0
+        self._rejected_refresh_at: float | None = None  # time of the next lookup of topics that brokers reject
+        self._rejection_count = 0  # consecutive lookups after which brokers rejected a subscribed topic
         self._leaving: list[Request] = []
         self._lost_while_revoking: set[TopicPartition] = set()
 
@@ -135,7 +139,11 @@ class ConsumerMachine:
         self.member = ClassicMember(self, settings) if is_classic else ConsumerMember(self, settings, self._new_id)
         self.positions.is_subscribed = True
         self._target, self._is_ending = None, False
-        self._metadata_at = now if pattern is not None else None
+        # The caller has just looked up the topics of a pattern. Named topics are looked up at once, so that polls
+        # report those that brokers reject: a member that does not lead its group needs no metadata before its
+        # assignment.
+        self._metadata_at = now if pattern is not None else now - self._metadata_age_s
+        self._rejected_refresh_at, self._rejection_count = None, 0
         self._polled_at = now
 
     def prepare_end(self) -> None:
@@ -400,7 +408,10 @@ class ConsumerMachine:
             return self._metadata_not_before
         if self._metadata_at is None or not (self.member is not None or self.positions.states):
             return None
-        return max(self._metadata_at + self._metadata_age_s, self._metadata_not_before)
+        time = self._metadata_at + self._metadata_age_s
+        if self._rejected_refresh_at is not None:
+            time = min(time, self._rejected_refresh_at)
+        return max(time, self._metadata_not_before)
 
     def _next_metadata_requests(self, now: float) -> list[Request]:
         if self._metadata_at is None:
@@ -415,6 +426,8 @@ class ConsumerMachine:
             topics = self._find_topics_of_interest | self.positions.stale_topics
         else:
             topics = frozenset(self.positions.stale_topics)
+            if self._rejected_refresh_at is not None:
+                topics = topics.union(topic.name for topic in self._rejected_topics())
         self._metadata_request = FetchMetadata(topics)
         return [self._metadata_request]
 
@@ -478,3 +491,25 @@ class ConsumerMachine:
         if self.member is not None:
             self.member.process_metadata(now)
         self.positions.process_metadata(self.cluster, now)
+        self._report_rejected_topics(now)
+
+    def _rejected_topics(self) -> list[TopicMetadata]:
+        """Return the subscribed topics that this client is not authorized to describe, or that have invalid names."""
+        if self.member is None or self._pattern is not None:
+            return []
+        topics = (self.cluster.topics.get(name) for name in self.topics)
+        return [topic for topic in topics if topic is not None and topic.error in _REJECTED_TOPIC_ERRORS]
+
+    def _report_rejected_topics(self, now: float) -> None:
+        """Raise an error in the next poll for each rejected topic, and look it up again: an operator may allow access.
+
+        A group assigns no partition of such a topic, so no request for a partition fails.
+        """
+        rejected_topics = self._rejected_topics()
+        if not rejected_topics:
+            self._rejected_refresh_at, self._rejection_count = None, 0
+        elif self._rejected_refresh_at is None or now >= self._rejected_refresh_at:
+            for topic in rejected_topics:
+                self.queue_error(broker_error(topic.error, f"topic {topic.name}"))
+            self._rejected_refresh_at = now + self.backoff_s(self._rejection_count)
+            self._rejection_count += 1
