@@ -39,7 +39,7 @@ WHOLE = [
     for api in collect_apis().values()
     for version in range(api.range[0], api.range[1] + 1)
     if any(
-        not one.field or one.field.endswith(("group_id", "al_id")) for one in api.permissions_at(version, whole=True)
+        not one.field or one.field.endswith(("group_id", "al_id")) for one in api.list_permissions(version, whole=True)
     )
 ]
 
@@ -80,7 +80,7 @@ def test_a_request_without_the_right_does_not_reach_its_handler(pair, api, versi
 
     both = pair()
     both.alice.dispatcher.apis = {api.key: replace(api, handle=handle)}
-    fields = {one.field: "x" for one in api.permissions_at(version, whole=True) if one.field}
+    fields = {one.field: "x" for one in api.list_permissions(version, whole=True) if one.field}
     body = message(f"{api.name}Request")(**fields)
     if api.name == "OffsetCommit":
         body.topics = [message("OffsetCommitRequest").OffsetCommitRequestTopic(name="t")]

@@ -400,7 +400,7 @@ def _describe_tokens(request: _Describe, broker: BrokerState) -> Answer:
     types, owners = request.response, request.body.owners
     try:
         _check_connection(request)
-        tokens = broker.credentials.tokens.current_tokens(broker.clock.now_ms)
+        tokens = broker.credentials.tokens.list_tokens(broker.clock.now_ms)
     except RefusedError as error:
         return request.response(error_code=error.code)
     if owners is not None:

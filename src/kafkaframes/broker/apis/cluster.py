@@ -41,7 +41,7 @@ def _answer_unknown_version(request: _ApiVersions, broker: BrokerState) -> Answe
     """Answer an ApiVersions request of an unknown version, at version 0."""
     low, high = broker.advertised.get(request.api.key, request.api.range)
     return request.response(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range_row(request, request.api.key, low, high)]
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_build_range_row(request, request.api.key, low, high)]
     )
 
 
@@ -70,7 +70,7 @@ def _handle_api_versions(request: _ApiVersions, broker: BrokerState) -> Answer:
     return request.response(
         error_code=ErrorCode.NONE,
         api_keys=[
-            _range_row(request, key, low, high)
+            _build_range_row(request, key, low, high)
             for key, (low, high) in sorted(broker.advertised.items())
             if has_subscriptions or key not in _TELEMETRY_API_KEYS
         ],
@@ -88,7 +88,7 @@ def _handle_api_versions(request: _ApiVersions, broker: BrokerState) -> Answer:
     )
 
 
-def _range_row(request: _ApiVersions, key: int, low: int, high: int) -> kafka.ApiVersionsResponse.ApiVersion:
+def _build_range_row(request: _ApiVersions, key: int, low: int, high: int) -> kafka.ApiVersionsResponse.ApiVersion:
     return request.response.ApiVersion(api_key=key, min_version=low, max_version=high)
 
 

@@ -11,7 +11,7 @@ from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.settings.config_values import PASSWORD, UNKNOWN
 from kafkaframes.broker.settings.settings import SETTING_DESCRIPTIONS
-from kafkaframes.broker.state.config_changes import alter_configs, alter_resources, replace_configs
+from kafkaframes.broker.state.config_changes import alter_resources, create_alteration, create_replacement
 from kafkaframes.broker.state.configs import (
     BROKER,
     BROKER_LOGGER,
@@ -126,7 +126,7 @@ def _build_config_row(
     ),
 )
 def _alter_configs(request: _AlterConfigs, broker: BrokerState) -> Answer:
-    return alter_resources(request, broker, replace_configs)
+    return alter_resources(request, broker, create_replacement)
 
 
 @Api(
@@ -140,7 +140,7 @@ def _alter_configs(request: _AlterConfigs, broker: BrokerState) -> Answer:
     ),
 )
 def _incremental_alter_configs(request: _IncrementalAlterConfigs, broker: BrokerState) -> Answer:
-    return alter_resources(request, broker, alter_configs)
+    return alter_resources(request, broker, create_alteration)
 
 
 @Api(

@@ -84,7 +84,7 @@ class PendingFetch:
         self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
         has_limit = version >= _FIRST_VERSION_WITH_MAX_BYTES
         max_bytes = min(body.max_bytes if has_limit else MAX_INT32, broker.settings.get_number("fetch.max.bytes"))
-        max_bytes = int(min(max_bytes, broker.quotas.max_response_bytes(request)))
+        max_bytes = int(min(max_bytes, broker.quotas.get_max_response_bytes(request)))
         replica = max(body.replica_id, body.replica_state.replica_id)
         self._needs = "TOPIC" if replica < 0 else "CLUSTER"
         self._may_follow = replica < 0 and version >= _FIRST_VERSION_WITH_RACK and broker.nodes.has_racks
@@ -189,7 +189,7 @@ class PendingFetch:
         if partition is None:
             return PartitionRead(code), unverified_partition
         self.partitions.append(partition)
-        limits = self._limits.remaining_limits(size, held_bytes)
+        limits = self._limits.get_remaining_limits(size, held_bytes)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
             # As in Kafka, only the first partition can fail because of a negative limit: later partitions have the
             # limit 0.
@@ -323,7 +323,7 @@ def _handle_fetch(request: _Fetch, broker: BrokerState) -> Answer:
     reading continues after them. Kafka 3.9 returns twelve bytes without a batch (``LazyDownConversionRecords``), so
     that an old consumer never advances.
     """
-    session_size = broker.fetch_sessions.partition_count(request.body.session_id)
+    session_size = broker.fetch_sessions.count_partitions(request.body.session_id)
     if broker.store is None and (request.may_be_long or session_size > _PARTITIONS_PER_TURN):
         request.has_long_answer = True
         return broker.changes.run_concurrently(_answer_in_steps(request, broker))

@@ -242,7 +242,7 @@ def _build_epoch_row(
         )
     row = request.response.EpochEndOffset(error_code=code, partition=request_row.partition)
     if partition is not None:
-        end = partition.epoch_end_offset(request_row.leader_epoch)
+        end = partition.find_epoch_end_offset(request_row.leader_epoch)
         row.error_code, row.leader_epoch, row.end_offset = ErrorCode.NONE, end.leader_epoch, end.end_offset
     return row
 

@@ -78,7 +78,7 @@ def _find_topics_to_create(request: _Metadata, broker: BrokerState) -> tuple[lis
         code = check_denied(request, broker.access, "TOPIC", name, "CREATE")
         if code != ErrorCode.NONE:
             failures[name] = code
-        elif _code_for(name) != ErrorCode.INVALID_TOPIC_EXCEPTION:
+        elif _find_code(name) != ErrorCode.INVALID_TOPIC_EXCEPTION:
             names[name] = None
     return list(names), failures
 
@@ -184,11 +184,11 @@ def _find_topic_by_name(request: _Metadata, broker: BrokerState, name: str, fail
     if name in failures:
         return _build_missing_topic_row(request, name, failures[name])
     if topic is None:
-        return _build_missing_topic_row(request, name, _code_for(name))
+        return _build_missing_topic_row(request, name, _find_code(name))
     return build_topic_row(request, broker, topic)
 
 
-def _code_for(name: str) -> int:
+def _find_code(name: str) -> int:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
 
 

@@ -241,7 +241,7 @@ def _describe_log_dirs(request: _DescribeLogDirs, broker: BrokerState) -> Answer
         ]
         if rows:
             topics.append(types.DescribeLogDirsTopic(name=topic.name, partitions=rows))
-    total_bytes, usable = broker.disk_space()
+    total_bytes, usable = broker.get_disk_space()
     result = types.DescribeLogDirsResult(
         error_code=ErrorCode.KAFKA_STORAGE_ERROR if broker.logs.is_offline else ErrorCode.NONE,
         log_dir=broker.logs.path,

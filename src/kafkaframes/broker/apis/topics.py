@@ -75,7 +75,7 @@ def _create_topics_in_steps(
     distinct_topics = {
         request_topic.name: request_topic for request_topic in topics
     }.values()  # a name that is listed twice gets one row
-    batch = _TopicCreations({_metrics_name(name): name for name in broker.topics})
+    batch = _TopicCreations({_to_metrics_name(name): name for name in broker.topics})
     rows = yield from run_each(
         _create_topic_row_in_steps(request, broker, request_topic, names[request_topic.name], batch)
         for request_topic in distinct_topics
@@ -217,7 +217,7 @@ def _check_new_topic(request: _CreateTopics, broker: BrokerState, name: str, bat
         raise RefusedError(ErrorCode.POLICY_VIOLATION, "the broker serves a directory read-only")
     if name in broker.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
-    colliding_topic = batch.metrics_names.get(_metrics_name(name))
+    colliding_topic = batch.metrics_names.get(_to_metrics_name(name))
     if colliding_topic is not None:
         raise RefusedError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -225,7 +225,7 @@ def _check_new_topic(request: _CreateTopics, broker: BrokerState, name: str, bat
         )
 
 
-def _metrics_name(name: str) -> str:
+def _to_metrics_name(name: str) -> str:
     return name.replace(".", "_")
 
 

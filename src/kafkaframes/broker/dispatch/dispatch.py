@@ -17,7 +17,7 @@ from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, DeferredResponse, EncodedResponse, Handler
 from kafkaframes.broker.requests.failures import shorten_texts
 from kafkaframes.broker.requests.quotas import FETCH, PRODUCE, REQUEST, is_counted
-from kafkaframes.broker.requests.request import ClassOf, Request, Session, TypedRequest, class_in_catalog
+from kafkaframes.broker.requests.request import ClassOf, Request, Session, TypedRequest, find_catalog_class
 from kafkaframes.broker.security.access import check_access
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import DecodeError, EncodeError, ErrorCode
@@ -54,7 +54,7 @@ class Dispatcher:
     broker: BrokerState
     apis: Mapping[int, Api] = field(default_factory=collect_apis)
     hooks: list[Hook] = field(default_factory=list)
-    class_of: ClassOf = class_in_catalog
+    class_of: ClassOf = find_catalog_class
 
     def decode_request(self, frame: bytes, session: Session) -> Request:
         """Decode a request header. As in Kafka, an unknown API or invalid header raises ``CloseConnection``."""

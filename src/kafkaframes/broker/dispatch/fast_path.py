@@ -178,7 +178,7 @@ class _FetchResponse:
             raise GeneralPathRequiredError
         if check_leader_epoch(partition, request_partition.current_leader_epoch):
             raise GeneralPathRequiredError
-        limits_left = self._limits.remaining_limits(self.size, self._held_bytes)
+        limits_left = self._limits.get_remaining_limits(self.size, self._held_bytes)
         read_result = read_partition(self._broker, partition, request_partition, limits_left, first=not self.size)
         if read_result.error_code != ErrorCode.NONE or read_result.aborted or read_result.diverging is not None:
             raise GeneralPathRequiredError

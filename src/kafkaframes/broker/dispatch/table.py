@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kafkaframes.broker import apis
 from kafkaframes.broker.requests.api import Api
-from kafkaframes.broker.requests.request import ClassOf, class_in_catalog
+from kafkaframes.broker.requests.request import ClassOf, find_catalog_class
 from kafkaframes.broker.settings.features import build_release_features
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.errors import ErrorCode, OptionError
@@ -35,7 +35,7 @@ class ServedApis(NamedTuple):
 
     apis: Mapping[int, Api]
     advertised: dict[int, tuple[int, int]]
-    class_of: ClassOf = class_in_catalog
+    class_of: ClassOf = find_catalog_class
 
 
 @cache

@@ -184,7 +184,7 @@ class FaultyFile:
     def fsync(self) -> None:
         """Flush all written data to disk."""
         self._faults.before("fsync", self._path)
-        size = self._unflushed_files.size_of(self._path)
+        size = self._unflushed_files.read_size(self._path)
         self._file.fsync()
         self._unflushed_files.after_flush(self._path, size)
 
@@ -245,7 +245,7 @@ class FaultyDisk(DelegatingFileSystem):
         for effect, paths in (("fsync", files), ("sync_directory", directories)):
             for path in paths:
                 self._faults.before(effect, path)
-        sizes = {path: self.unflushed.size_of(path) for path in files}
+        sizes = {path: self.unflushed.read_size(path) for path in files}
         self.inner.flush_all(files, directories)
         for path, size in sizes.items():
             self.unflushed.after_flush(path, size)

@@ -187,7 +187,7 @@ class Rule(RuleBase):
         """Return whether the request has a topic partition that the rule selects."""
         return any(
             (self.topic is None or topic == self.topic) and (self.partition is None or index == self.partition)
-            for topic, index in topic_partitions(request.body, self.state())
+            for topic, index in iterate_topic_partitions(request.body, self.state())
         )
 
     def match(self, request: Request) -> Callable[[Handler], Answer] | None:
@@ -284,7 +284,7 @@ class Faults:
         """Do nothing: faults change the response before this hook is called."""
 
 
-def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tuple[str | None, int | None]]:
+def iterate_topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tuple[str | None, int | None]]:
     """Yield (topic, partition) for each partition in a request of any API.
 
     Names of topics that are listed by id, and the partitions of a fetch session (KIP-227), require ``state``.
@@ -298,7 +298,7 @@ def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tu
             for row in rows:
                 yield name, _get_partition_index(row)
     if state is not None and getattr(body, "session_epoch", -1) > INITIAL_EPOCH and hasattr(body, "session_id"):
-        for (topic_name, topic_id, index), fetched_partition in state.fetch_sessions.partitions(body.session_id):
+        for (topic_name, topic_id, index), fetched_partition in state.fetch_sessions.list_partitions(body.session_id):
             yield fetched_partition.name or topic_name or _find_name_by_id(topic_id, state), index
 
 

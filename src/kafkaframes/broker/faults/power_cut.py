@@ -32,13 +32,13 @@ class UnflushedFiles:
         """Record that content is about to be written, or that the file is about to be truncated at ``end``."""
         size = self._flushed_sizes.get(path)
         if size is None:
-            size = self.size_of(path)
+            size = self.read_size(path)
         elif end is None:
             return
         with self._lock:
             self._flushed_sizes[path] = size if end is None else min(size, end)
 
-    def size_of(self, path: str) -> int:
+    def read_size(self, path: str) -> int:
         """Return the current size of a file; -1 if it does not exist."""
         info = self._disk.stat(path)
         return _NEVER_FLUSHED if info is None else info.size_bytes
@@ -47,7 +47,7 @@ class UnflushedFiles:
         """Record that a file was flushed. Bytes after its first ``size`` bytes, which were appended during the flush,
         may be lost.
         """
-        has_grown = self.size_of(path) > size
+        has_grown = self.read_size(path) > size
         with self._lock:
             if has_grown:
                 self._flushed_sizes[path] = size

@@ -44,7 +44,7 @@ from kafkaframes.broker.lifecycle.opening import (
 from kafkaframes.broker.network.metrics import PROMETHEUS_CONTENT_TYPE, build_metrics_text
 from kafkaframes.broker.network.ports import Ports, check_listeners
 from kafkaframes.broker.network.server import Connection, Server
-from kafkaframes.broker.requests.request import class_in_catalog
+from kafkaframes.broker.requests.request import find_catalog_class
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.broker.settings.settings import KAFKA_DEFAULTS, BrokerSettings
@@ -329,7 +329,7 @@ class Broker:
             max_idle_seconds=settings.get_number("connections.max.idle.ms") / 1000,
         )
         dispatcher = self._server.dispatcher
-        if not dispatcher.hooks and dispatcher.class_of is class_in_catalog and self._state.store is None:
+        if not dispatcher.hooks and dispatcher.class_of is find_catalog_class and self._state.store is None:
             self._server.fast = FastPath(dispatcher)
         self._state.changes.next_turn = self._server.loop.call_soon
         self._state.changes.in_thread = change_threads = WorkerThreads(self._server.loop)

@@ -208,7 +208,7 @@ class Api:
         """The API's definition in the catalog, or in user-supplied specs."""
         return self.rewritten or _in_catalog(self.name)
 
-    def permissions_at(self, version: int, *, whole: bool) -> Iterator[RequiredPermission]:
+    def list_permissions(self, version: int, *, whole: bool) -> Iterator[RequiredPermission]:
         """Yield the permissions that a version requires: for the whole request, or for its parts."""
         for right in self.rights:
             if right.first_version <= version <= right.last_version and whole is not bool(right.each):

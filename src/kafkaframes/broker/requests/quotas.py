@@ -119,7 +119,7 @@ class Quotas:
         limits = self.limits.get(CONNECTION_RATE_KEY)
         if not limits:
             return 0
-        address = _canonical_address(address)
+        address = _normalize_address(address)
         limit = limits.get(frozenset({("ip", address)}), limits.get(frozenset({("ip", None)})))
         if limit is None:
             return 0
@@ -130,7 +130,7 @@ class Quotas:
             rate.add(-1, now_ms)
         return over_ms
 
-    def max_response_bytes(self, request: Request) -> float:
+    def get_max_response_bytes(self, request: Request) -> float:
         """Return the largest size of a Fetch response: the bytes that the client's quota allows in a window."""
         quota = self._find_payer_and_limit(FETCH, request)
         return float("inf") if quota is None else quota[1] * (_SAMPLES - 1)
@@ -194,14 +194,14 @@ def _get_or_create(
 
 def _build_entity(names: Mapping[str, str | None]) -> _Entity:
     return frozenset(
-        (kind, _canonical_address(name) if kind == "ip" and name else name) for kind, name in names.items()
+        (kind, _normalize_address(name) if kind == "ip" and name else name) for kind, name in names.items()
     )
 
 
-def _canonical_address(address: str) -> str:
+def _normalize_address(address: str) -> str:
     """Return the canonical form of an IP address; an IPv4-mapped IPv6 address as IPv4.
 
-    >>> _canonical_address("0:0::1"), _canonical_address("::ffff:10.0.0.1"), _canonical_address("fe80::1%eth0")
+    >>> _normalize_address("0:0::1"), _normalize_address("::ffff:10.0.0.1"), _normalize_address("fe80::1%eth0")
     ('::1', '10.0.0.1', 'fe80::1')
     """
     ip_or_network = ip_address(address.partition("%")[0])

@@ -27,7 +27,7 @@ ClassOf: TypeAlias = Callable[[int, str], type[Message]]  # arguments: an API ke
 
 
 @cache
-def class_in_catalog(key: int, kind: str) -> type[Message]:
+def find_catalog_class(key: int, kind: str) -> type[Message]:
     """Return the catalog's class of a request or response. The class is cached, because each request needs it."""
     return body_class(key, kind)
 
@@ -95,7 +95,7 @@ class TypedRequest(Generic[RequestT, ResponseT]):
     answer_tags: list[tuple[int, bytes]] = field(default_factory=list)
     received_ms: int = 0
     began_ms: int = 0
-    class_of: ClassOf = class_in_catalog
+    class_of: ClassOf = find_catalog_class
     decoded: RequestT | None = None
     throttle_ms: int = 0
     has_long_answer: bool = False

@@ -114,7 +114,7 @@ def create_member_identity(session: Session, access: Authorizer) -> MemberIdenti
 
 def check_access(request: Request, access: Authorizer) -> int:
     """Return the error code if the client lacks a permission for the whole request, else 0."""
-    for right in request.api.permissions_at(request.version, whole=True):
+    for right in request.api.list_permissions(request.version, whole=True):
         name = getattr(request.body, right.field) if right.field else CLUSTER_RESOURCE_NAME
         if name is not None and not _is_granted(request, access, right, name):
             return right.error
@@ -149,7 +149,7 @@ def find_first_denied_code(request: Request, access: Authorizer, resource: str, 
 
 def _find_permission(request: Request, resource: str, operation: str | None) -> RequiredPermission:
     """Return the permission that an API declares for a resource type and operation."""
-    for right in request.api.permissions_at(request.version, whole=False):
+    for right in request.api.list_permissions(request.version, whole=False):
         if right.resource == resource and operation in (None, right.operation):
             return right
     raise LookupError(f"{request.api.name} {request.version} does not declare the permission {operation} on {resource}")

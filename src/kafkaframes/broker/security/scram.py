@@ -275,7 +275,7 @@ class DelegationTokens:
         token.expires_ms = min(token.ends_ms, now_ms + period_ms)
         return token.expires_ms
 
-    def current_tokens(self, now_ms: int) -> list[DelegationToken]:
+    def list_tokens(self, now_ms: int) -> list[DelegationToken]:
         """Return all tokens.
 
         Raises:

@@ -316,8 +316,8 @@ _CHANGE_FUNCTIONS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple
 # ---------------------------------------------------------------------------------------------- what is changed
 
 
-def replace_configs(rows: list[Any]) -> Change:
-    """Return the change of AlterConfigs, which replaces all settings (KIP-133)."""
+def create_replacement(rows: list[Any]) -> Change:
+    """Return a function that replaces all settings, as AlterConfigs does (KIP-133)."""
 
     def replace(old: dict[str, str]) -> dict[str, str]:
         return {row.name: row.value for row in _check_rows(rows)}
@@ -325,8 +325,8 @@ def replace_configs(rows: list[Any]) -> Change:
     return replace
 
 
-def alter_configs(operations: list[Any]) -> Change:
-    """Return the change of IncrementalAlterConfigs (KIP-339)."""
+def create_alteration(operations: list[Any]) -> Change:
+    """Return a function that applies single operations to the settings, as IncrementalAlterConfigs does (KIP-339)."""
 
     def apply_operations(configs: dict[str, str]) -> dict[str, str]:
         """Return the settings after all operations."""

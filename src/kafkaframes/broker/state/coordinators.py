@@ -31,7 +31,7 @@ class TopicLog:
     @property
     def partitions(self) -> int:
         """The number of partitions that the topic has, or will have when it is created."""
-        return self.state.internal_partition_count(self.topic)
+        return self.state.get_internal_partition_count(self.topic)
 
     def append(
         self, partition: int, records: Sequence[Record], *, producer_id: int = -1, producer_epoch: int = -1

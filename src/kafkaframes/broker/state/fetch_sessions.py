@@ -70,12 +70,12 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def partition_count(self, session_id: int) -> int:
+    def count_partitions(self, session_id: int) -> int:
         """Return the number of partitions of a session; 0 if the session does not exist."""
         session = self._by_id.get(session_id)
         return 0 if session is None else len(session.partitions)
 
-    def partitions(self, session_id: int) -> list[tuple[Key, FetchedPartition]]:
+    def list_partitions(self, session_id: int) -> list[tuple[Key, FetchedPartition]]:
         """Return the partitions of a session; an empty list if the session does not exist."""
         session = self._by_id.get(session_id)
         return [] if session is None else list(session.partitions.items())

@@ -31,7 +31,7 @@ class FieldError(KafkaframesError):
     """Raised if a field has an invalid value."""
 
 
-def _field_error(path: str, expectation: str, value: Any) -> FieldError:
+def _create_field_error(path: str, expectation: str, value: Any) -> FieldError:
     """Return the error for a field with an invalid value."""
     value_text = repr(value)
     return FieldError(
@@ -46,14 +46,14 @@ def _create_number_check(min_value: int, max_value: int) -> Form:
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is an integer in the range."""
         if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
-            raise _field_error(path, f"a whole number from {min_value} to {max_value}", value)
+            raise _create_field_error(path, f"a whole number from {min_value} to {max_value}", value)
 
     return check
 
 
 def _check_text(value: Any, path: str) -> None:
     if not isinstance(value, str):
-        raise _field_error(path, "a text", value)
+        raise _create_field_error(path, "a text", value)
 
 
 def _check_text_or_null(value: Any, path: str) -> None:
@@ -63,21 +63,21 @@ def _check_text_or_null(value: Any, path: str) -> None:
 
 def _check_any_number(value: Any, path: str) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _field_error(path, "a number", value)
+        raise _create_field_error(path, "a number", value)
 
 
 def _check_base64(value: Any, path: str) -> None:
     try:
         base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):
-        raise _field_error(path, "base64", value) from None
+        raise _create_field_error(path, "base64", value) from None
 
 
 def _check_hex(value: Any, path: str) -> None:
     try:
         bytes.fromhex(value)
     except (TypeError, ValueError):
-        raise _field_error(path, "hexadecimal digits", value) from None
+        raise _create_field_error(path, "hexadecimal digits", value) from None
 
 
 def _check_topic_id(value: Any, path: str) -> None:
@@ -86,19 +86,19 @@ def _check_topic_id(value: Any, path: str) -> None:
     except (TypeError, ValueError, binascii.Error):
         is_id = False
     if not is_id:
-        raise _field_error(path, f"an id of {_ID_LENGTH} characters", value)
+        raise _create_field_error(path, f"an id of {_ID_LENGTH} characters", value)
 
 
 def _check_topic_name(value: str, path: str) -> None:
     try:
         check_topic_name(value)
     except OptionError:
-        raise _field_error(path, "a topic name", value) from None
+        raise _create_field_error(path, "a topic name", value) from None
 
 
 def _check_node_id(value: str, path: str) -> None:
     if not (value.isascii() and value.isdecimal() and str(int(value)) == value):
-        raise _field_error(path, "a node id", value)
+        raise _create_field_error(path, "a node id", value)
 
 
 def _create_map_check(value_form: Form, *, name: Form = _check_text) -> Form:
@@ -107,7 +107,7 @@ def _create_map_check(value_form: Form, *, name: Form = _check_text) -> Form:
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is an object of the given form."""
         if not isinstance(value, dict):
-            raise _field_error(path, "an object", value)
+            raise _create_field_error(path, "an object", value)
         for key, item in value.items():
             name(key, f"a name in {path}")
             value_form(item, f"{path}.{key}")
@@ -124,7 +124,7 @@ def _create_object_check(
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is an object with these fields."""
         if not isinstance(value, dict):
-            raise _field_error(path, "an object", value)
+            raise _create_field_error(path, "an object", value)
         for key in fields:
             if key not in value:
                 raise FieldError(f"{path or 'it'} has no field {key!r}")
@@ -143,7 +143,7 @@ def _create_list_check(item_form: Form) -> Form:
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is a list of the given form."""
         if not isinstance(value, list):
-            raise _field_error(path, "a list", value)
+            raise _create_field_error(path, "a list", value)
         for number, item in enumerate(value):
             item_form(item, f"{path}[{number}]")
 
@@ -156,7 +156,7 @@ def _create_row_check(*forms: Form) -> Form:
     def check(value: Any, path: str) -> None:
         """Raise FieldError unless the value is a list of the given items."""
         if not isinstance(value, list) or len(value) != len(forms):
-            raise _field_error(path, f"a list of {len(forms)} items", value)
+            raise _create_field_error(path, f"a list of {len(forms)} items", value)
         for number, (form, item) in enumerate(zip(forms, value, strict=True)):
             form(item, f"{path}[{number}]")
 

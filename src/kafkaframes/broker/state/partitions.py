@@ -138,7 +138,7 @@ class FetchLimits(NamedTuple):
     magic: int = _LATEST_MAGIC
     stretch_bytes: int | None = None
 
-    def remaining_limits(self, size: int, held_bytes: int) -> FetchLimits:
+    def get_remaining_limits(self, size: int, held_bytes: int) -> FetchLimits:
         """Return the limits after ``size`` bytes of records were read, of which ``held_bytes`` bytes are in memory."""
         bytes_left = self.max_bytes - size
         if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
@@ -248,7 +248,7 @@ def _find_diverging_epoch(partition: Partition, request: Any) -> PartitionRead |
     """Return the diverging epoch if the client's last record is not in this log (KIP-595, KIP-392); otherwise None."""
     if request.last_fetched_epoch < 0:
         return None
-    log, end = partition.log, partition.epoch_end_offset(request.last_fetched_epoch)
+    log, end = partition.log, partition.find_epoch_end_offset(request.last_fetched_epoch)
     if end.leader_epoch < 0 or end.end_offset < 0 or request.fetch_offset < log.log_start_offset:
         return PartitionRead(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.leader_epoch < request.last_fetched_epoch or end.end_offset < request.fetch_offset:

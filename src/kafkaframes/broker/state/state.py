@@ -329,9 +329,9 @@ class BrokerState:
         setting, configs = _INTERNAL_TOPICS[name]
         if name != SHARE_GROUP_STATE:
             configs = {**configs, "segment.bytes": self.settings.get_text(f"{setting}.segment.bytes")}
-        return self.create_topic(name, self.internal_partition_count(name), configs)
+        return self.create_topic(name, self.get_internal_partition_count(name), configs)
 
-    def internal_partition_count(self, name: str) -> int:
+    def get_internal_partition_count(self, name: str) -> int:
         """Return the number of partitions that an internal topic has, or will have when it is created."""
         if name in self.topics:
             return len(self.topics[name].partitions)
@@ -349,7 +349,7 @@ class BrokerState:
         partition.leader_epoch += 1
         partition.notify()
 
-    def disk_space(self) -> tuple[int, int]:
+    def get_disk_space(self) -> tuple[int, int]:
         """Return the total and free bytes of the log directory's disk; (-1, -1) in memory."""
         if self.durability == MEMORY:
             return -1, -1

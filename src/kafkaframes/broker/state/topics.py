@@ -77,7 +77,7 @@ class Partition:
         """The partition's number in its topic."""
         return self.topic_partition.partition
 
-    def epoch_end_offset(self, leader_epoch: int) -> EpochEnd:
+    def find_epoch_end_offset(self, leader_epoch: int) -> EpochEnd:
         """Return the end offset of a leader epoch. The current epoch is included even if it has no records."""
         epochs, end = self.log.epochs, self.log.log_end_offset
         if not epochs.entries and UNDEFINED_OFFSET != leader_epoch <= self.leader_epoch:
