@@ -8,7 +8,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
-from kafkaframes.errors import NetworkError
+from kafkaframes.errors import AuthenticationError
 from kafkaframes.jobs.export.live_planning import make_topic_planner
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.scan.topic.options import TopicOptions
@@ -57,5 +57,5 @@ def test_plans_of_a_table_use_the_certificate(encrypted_broker):
 def test_without_the_certificate_no_client_connects(encrypted_broker):
     broker, _ = encrypted_broker
     options = {"security_protocol": "SSL", "default_api_timeout_ms": 300}
-    with Admin(broker.bootstrap_servers, **options) as admin, pytest.raises(NetworkError, match="certificate"):
+    with Admin(broker.bootstrap_servers, **options) as admin, pytest.raises(AuthenticationError, match="certificate"):
         admin.list_topics()
