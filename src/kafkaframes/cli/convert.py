@@ -257,7 +257,7 @@ def compact_command(
                 report = compaction.compact(
                     choose_source(sources),
                     to,
-                    settings.cleaner(time.time_ns() // 1_000_000),
+                    settings.make_cleaner_settings(time.time_ns() // 1_000_000),
                     topics=settings.topics,
                     partitions=settings.partitions,
                     run=run,

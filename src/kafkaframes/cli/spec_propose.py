@@ -144,7 +144,7 @@ def _print_outcome(outcome: SizeComparison, settings: ProposalSettings, by: tupl
             {name for size_totals in totals_by_group.values() for name in size_totals.counts} - _HIDDEN_COUNTS
         )
         rows = [
-            [f"{settings.api_name(key)} {version} {direction}", *_format_totals(size_totals, names)]
+            [f"{settings.find_api_name(key)} {version} {direction}", *_format_totals(size_totals, names)]
             for (key, version, direction), size_totals in sorted(totals_by_group.items())
             if kind != SAME
         ]
@@ -247,7 +247,7 @@ def _print_scaled(rows: Sequence[ByteRate], settings: ProposalSettings) -> None:
             continue
         cells = [
             [
-                f"{settings.api_name(row.api_key)} {row.api_version} {row.direction}",
+                f"{settings.find_api_name(row.api_key)} {row.api_version} {row.direction}",
                 f"{row.calls_per_second:g}",
                 *(f"{size:,.0f}" for size in (row.before, row.after, row.saved_bytes_per_s * SECONDS_PER_DAY)),
                 row.basis,

@@ -882,7 +882,7 @@ def compact_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    target, cleaner = None if to is None else LocalPath(to), settings.cleaner(_now_ms())
+    target, cleaner = None if to is None else LocalPath(to), settings.make_cleaner_settings(_now_ms())
     report = compact(
         _unwrap_single_path(source),
         target,

@@ -53,7 +53,7 @@ class _Writer:
             job = plan_log_export(read, log_settings.make_file_settings(to), **output)
             with limit_budget(read.budget_bytes):
                 return summarize_outcome(job.write_files(), part=job.part)
-        read_topics = replace(_topic_source(scan).options, row_filter=scan.conditions)
+        read_topics = replace(_find_topic_source(scan).options, row_filter=scan.conditions)
         job = plan_topic_export(read_topics, TopicExportSettings(**values).make_file_settings(to), **output)
         return summarize_outcome(job.write_files(), part=job.part)
 
@@ -73,7 +73,7 @@ class _Writer:
         values |= {"mode": LATEST, "value": mode} if is_latest else {"mode": mode}
         if isinstance(scan.source, LogSource):
             return self._write_log_table(scan, scan.source, to, values, decoding)
-        read = replace(_topic_source(scan).options, row_filter=scan.conditions)
+        read = replace(_find_topic_source(scan).options, row_filter=scan.conditions)
         settings = TopicTableSettings(**values)
         job = plan_topic_table(lambda: read, (), to, settings, _DecodedValues.from_decoding(settings, decoding))
         return run_table(job)
@@ -166,6 +166,6 @@ def _has_headers(columns: Sequence[str], default_columns: Sequence[str]) -> bool
     return _HEADERS_COLUMN in selected
 
 
-def _topic_source(scan: Scan) -> TopicSource:
+def _find_topic_source(scan: Scan) -> TopicSource:
     assert isinstance(scan.source, TopicSource)  # checked by _make_common_settings
     return scan.source

@@ -410,7 +410,7 @@ class CompactSettings(PartitionSettings):
     delete_retention_ms: int = setting(86_400_000, "Value of the topic setting delete.retention.ms.", minimum=0)
     min_compaction_lag_ms: int = setting(0, "Value of the topic setting min.compaction.lag.ms.", minimum=0)
 
-    def cleaner(self, now_ms: int) -> CleanerSettings:
+    def make_cleaner_settings(self, now_ms: int) -> CleanerSettings:
         """Return the cleaner settings for one cleaning run."""
         from kafkaframes.storage.cleaner.plan import CleanerSettings
 

@@ -275,7 +275,7 @@ class ProposalSettings:
         """The message specs for decoding the traffic."""
         return CATALOG if self.before is None else ApiRegistry(self.before)
 
-    def api_name(self, key: int) -> str:
+    def find_api_name(self, key: int) -> str:
         """Return an API's name, or its key as text if the specs do not have it."""
         return self.apis.name_of(key) or f"API {key}"
 

@@ -194,7 +194,7 @@ class _LayoutPairComparer:
         if self.layout.has_lengths:
             self._count_lengths()
 
-    def _totals_by_label(self) -> Iterator[tuple[int, SizeTotals]]:
+    def _iterate_totals_by_label(self) -> Iterator[tuple[int, SizeTotals]]:
         """Yield (label, totals) for each label of the messages."""
         for label in np.unique(self.messages.labels).tolist():
             yield label, self.comparer.get_group_totals(self.messages, self.layout.kind, label)
@@ -203,7 +203,7 @@ class _LayoutPairComparer:
         """Add message sizes and counts of fields to the totals of each label."""
         labels, messages = self.messages.labels, np.bincount(self.messages.labels)
         sums = [np.bincount(labels, weights=sizes) for sizes in (before, after)]
-        for label, size_totals in self._totals_by_label():
+        for label, size_totals in self._iterate_totals_by_label():
             size_totals.messages += int(messages[label])
             size_totals.before += int(sums[0][label])
             size_totals.after += int(sums[1][label])
@@ -216,7 +216,7 @@ class _LayoutPairComparer:
             sent_sizes = sent_sizes + self._compute_header_sizes()
         mismatches = np.bincount(self.messages.labels, weights=sent_sizes != self.messages.wire_sizes)
         messages = np.bincount(self.messages.labels)
-        for label, size_totals in self._totals_by_label():
+        for label, size_totals in self._iterate_totals_by_label():
             size_totals.checked += int(messages[label])
             size_totals.mismatched += int(mismatches[label])
 
@@ -228,7 +228,7 @@ class _LayoutPairComparer:
     def _add_count(self, name: str, rows: Ints, numbers: Ints) -> None:
         """Add numbers to the count ``name`` in the totals of each label. ``rows`` are their messages."""
         sums = np.bincount(self.messages.labels[rows], weights=numbers, minlength=1)
-        for label, size_totals in self._totals_by_label():
+        for label, size_totals in self._iterate_totals_by_label():
             if label < len(sums) and sums[label]:
                 size_totals.counts[name] += int(sums[label])
 
@@ -243,7 +243,7 @@ class _LayoutPairComparer:
     def _add_lengths(self, kind: str, lengths: Ints, rows: Ints) -> None:
         """Count the lengths of one kind of field in the totals of each label. ``rows`` are their messages."""
         labels = self.messages.labels[rows]
-        for label, size_totals in self._totals_by_label():
+        for label, size_totals in self._iterate_totals_by_label():
             values, counts = np.unique(lengths[labels == label], return_counts=True)
             for value, count in zip(values.tolist(), counts.tolist(), strict=True):
                 size_totals.lengths[kind, value] += count

@@ -252,7 +252,7 @@ def _make_tasks(
             log.filesystem,
             partition,
             settings,
-            str(log.output_directory_of(directory, partition)) if directory else None,
+            str(log.get_output_directory(directory, partition)) if directory else None,
             directory=str(directory or ""),
         )
         for partition in selected_partitions
@@ -270,7 +270,7 @@ def _compact_into(
     """Compact the selected partitions into a new directory, and copy everything else."""
     if log.kind != "partition":  # a single partition has no other partitions to copy
         for unselected in (partition for partition in log.rewritten_partitions if partition not in selected_partitions):
-            atomic.copy_tree(log.filesystem, unselected.directory, log.output_directory_of(directory, unselected))
+            atomic.copy_tree(log.filesystem, unselected.directory, log.get_output_directory(directory, unselected))
         log.copy_other_entries(directory)
     report.partitions = compact_all(_make_tasks(log, selected_partitions, settings, directory))
     if log.kind == "directory":

@@ -247,7 +247,7 @@ class StagedCompaction:
     def _select_remaining_entries(self, first_pass_results: list[FirstPassResult]) -> Steps[Verdicts]:
         """Decide which entries remain, a task for each range of buckets, and track the partition's transactions."""
         entries = tuple(
-            (str(chunk.path_of("entries")), chunk_result.runs)
+            (str(chunk.make_path("entries")), chunk_result.runs)
             for chunk, chunk_result in zip(self._chunks, first_pass_results, strict=True)
         )
         total = sum(sum(runs) for _, runs in entries)

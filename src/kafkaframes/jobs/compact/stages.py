@@ -88,7 +88,7 @@ class LogChunk:
         """The number of bytes to read."""
         return sum(source.size_bytes for source in self.sources)
 
-    def path_of(self, kind: str) -> Path:
+    def make_path(self, kind: str) -> Path:
         """Return the path of one of the chunk's intermediate files."""
         return Path(self.scratch) / f"{kind}-{self.number:06}"
 
@@ -182,7 +182,7 @@ class CollectTransactionsTask(_ChunkTask):
         headers = TransactionHeaders()
         for index, _, window in self.chunk.read_windows():
             headers.add_window(index, window)
-        return headers.write(self.chunk.path_of("headers"))
+        return headers.write(self.chunk.make_path("headers"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class TrackTransactionsTask:
         for chunk, has_transactions in zip(self.chunks, self.has_transactions, strict=True):
             states.append(transactions.snapshot(chunk.end_offset))
             headers = (
-                np.load(chunk.path_of("headers"))
+                np.load(chunk.make_path("headers"))
                 if has_transactions
                 else np.empty((len(BATCH_COLUMNS) + 2, 0), np.int64)
             )
@@ -276,8 +276,8 @@ class FirstPassTask(_ChunkTask):
         first_offset = last_offset = -1
         rises = True
         with (
-            atomic.new_file(chunk.path_of("entries"), durable=False) as entries,
-            atomic.new_file(chunk.path_of("ledger"), durable=False) as ledger,
+            atomic.new_file(chunk.make_path("entries"), durable=False) as entries,
+            atomic.new_file(chunk.make_path("ledger"), durable=False) as ledger,
         ):
             writer = EntriesWriter(
                 entries, ledger, secret=self.secret, buckets=self.buckets, run_entries=self.run_entries
@@ -294,7 +294,7 @@ class FirstPassTask(_ChunkTask):
                     last_offset = max(int(offsets[-1]), ends)
             writer.finish_run()
         return FirstPassResult(
-            tuple(writer.runs), first_offset, last_offset, rises, headers.write(chunk.path_of("headers"))
+            tuple(writer.runs), first_offset, last_offset, rises, headers.write(chunk.make_path("headers"))
         )
 
     def _mask_selected_records(self, source: SourceSegment, window: DecodedBatches) -> npt.NDArray[np.bool_]:
@@ -393,9 +393,9 @@ class SecondPassTask(_ChunkTask):
         verdicts = [(Path(path), first, end) for path, first, end in self.verdicts]
         verdict_reader = VerdictReader(
             chunk.number,
-            chunk.path_of("entries"),
+            chunk.make_path("entries"),
             self.runs,
-            chunk.path_of("ledger"),
+            chunk.make_path("ledger"),
             verdicts,
             buckets=self.buckets,
         )
@@ -403,7 +403,7 @@ class SecondPassTask(_ChunkTask):
 
     def _write_part(self, result: SecondPassResult, base: int, chunks: Iterator[bytes | memoryview]) -> None:
         """Write the chunk's part of the new segment with base offset ``base``, and its index columns."""
-        path = self.chunk.path_of(f"part-{base:020}")
+        path = self.chunk.make_path(f"part-{base:020}")
         with atomic.new_file(path, durable=False) as out:
             out.writelines(chunks)
         columns = read_indexed_columns(path)

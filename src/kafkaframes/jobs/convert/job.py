@@ -135,7 +135,7 @@ def write_converted_log(
     for result in selected_partitions:
         offsets = ranges[result.directory]
         filesystem, partition = split_partition(log.filesystem, result)
-        target = log.output_directory_of(directory, partition)
+        target = log.get_output_directory(directory, partition)
         with atomic.name_path_in_errors(target):
             target.mkdir(exist_ok=True)
         transactions = read_transactions(filesystem, partition)
@@ -186,7 +186,7 @@ def _limit_range(
     log: SourceLog, source: Partition, directory: Path, entry: ConvertedPartition, offsets: OffsetRange
 ) -> None:
     """Limit the checkpoints of a partition to its range, and report transactions that the range leaves open."""
-    target = log.output_directory_of(directory, source)
+    target = log.get_output_directory(directory, source)
     (target_directory,) = discover([str(target)])
     (partition,) = target_directory.partitions
     start, end = partition.log_start_offset, log_end_offset(target_directory.filesystem, partition)
@@ -279,7 +279,7 @@ class SourceLog:
         ]
         return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
-    def output_directory_of(self, directory: Path, partition: Partition) -> Path:
+    def get_output_directory(self, directory: Path, partition: Partition) -> Path:
         """Return the output directory of a partition."""
         return directory / split_path(partition.directory)[1] if self.kind == "directory" else directory
 

@@ -46,7 +46,7 @@ class IndexWithSegment:
     log_size: int
     max_timestamp: MaxTimestamp
 
-    def sibling_path(self, kind: str) -> str:
+    def make_sibling_path(self, kind: str) -> str:
         """Return the path of another file of the same segment."""
         return join(split_path(self.path)[0], segment_file_name(self.base_offset, kind))
 
@@ -126,9 +126,9 @@ def format_time_index(index: IndexWithSegment, options: TextOptions, findings: F
         _check_entries(index, entries, "timestamp", "timestamp", indexes.TIME_ENTRY)
         yield f"{findings.file} passed sanity check."
         return
-    if index.filesystem.stat(index.sibling_path("index")) is None:
-        findings.faults.append(LogDirError("the offset index is missing", file=index.sibling_path("index")))
-    positions = _read_entries(index, index.sibling_path("index"), indexes.OFFSET_ENTRY)
+    if index.filesystem.stat(index.make_sibling_path("index")) is None:
+        findings.faults.append(LogDirError("the offset index is missing", file=index.make_sibling_path("index")))
+    positions = _read_entries(index, index.make_sibling_path("index"), indexes.OFFSET_ENTRY)
     if find_style(options.style).walks_to_the_end and len(entries):
         _check_remaining_batches(
             index, _find_entry_at_or_before(positions, int(entries["relative_offset"][-1])), findings

@@ -127,6 +127,7 @@ class _LineSuffix:
 
     @classmethod
     def for_path(cls, path: str) -> _LineSuffix:
+        """Compile the lines for the segment at a path."""
         origin = SegmentOrigin.parse_path(path)
         fields = {"topic": origin.topic, "partition": origin.partition}
         fields |= {"directory": origin.directory, "segment": origin.segment}

@@ -93,7 +93,7 @@ class BytesSlices:
         return BytesSlices(self.data, self.starts, np.where(is_kept, self.sizes, -1).astype(np.int32))
 
     def value_at(self, row: int) -> bytes | None:
-        """Return one value."""
+        """Return the value of a row; None for null."""
         start, size = int(self.starts[row]), int(self.sizes[row])
         return bytes(self.data[start : start + size]) if size >= 0 else None
 

@@ -124,14 +124,14 @@ def _render_index(dump: TextDump, lines: Callable[..., Iterator[str]]) -> Iterat
 def _make_timestamp_reader(filesystem: FileSystem, path: str) -> Callable[[int, int], int]:
     """Return a function that returns the largest record timestamp of a batch in ``path``."""
 
-    def largest(position: int, size: int) -> int:
+    def find_largest_timestamp(position: int, size: int) -> int:
         chunk = next(iter(ChunkReader(DumpFile(filesystem, path, "log", position + size), bytes_read=position)))
         error = chunk.to_error(0)
         if error is not None:
             raise error
         return int(np.max(chunk.index.timestamps, initial=index_text.NO_TIMESTAMP))
 
-    return largest
+    return find_largest_timestamp
 
 
 def _render_small_file(

@@ -137,7 +137,7 @@ class _MirrorRun:
         if is_directory(self.source):
             self.configs = read_directory_configs(self.source)
         selected_topics = await self._select_topics(admin)
-        partitions = self._partitions_of(selected_topics)
+        partitions = self._list_partitions(selected_topics)
         check_partition_numbers(settings.selection.partition_numbers, partitions)
         self.ranges = await resolve_ranges(admin, settings.selection, partitions)
         target = None  # created after the source's topics were found, so that a wrong source leaves no target
@@ -192,7 +192,7 @@ class _MirrorRun:
         numbers = self.settings.selection.partition_numbers
         return [number for number in topic.partitions if numbers is None or number in numbers]
 
-    def _partitions_of(self, topics: list[MirroredTopic]) -> list[TopicPartition]:
+    def _list_partitions(self, topics: list[MirroredTopic]) -> list[TopicPartition]:
         return [
             TopicPartition(topic.name, number) for topic in topics for number in self._select_partition_numbers(topic)
         ]
@@ -206,10 +206,10 @@ class _MirrorRun:
         """Return whether copies keep the source's offsets, by the settings and the target's broker."""
         if self.settings.offsets == REASSIGN:
             return False
-        can = target_admin is None or await can_keep_offsets(target_admin)
-        if self.settings.offsets == KEEP_OFFSETS and not can:
+        has_support = target_admin is None or await can_keep_offsets(target_admin)
+        if self.settings.offsets == KEEP_OFFSETS and not has_support:
             raise OptionError(f"{self.target} assigns its own offsets, so `offsets`=keep is not possible")
-        return can
+        return has_support
 
     def _make_writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps_offsets: bool) -> Writer:
         """Return the writer to the target, which keeps offsets or stores them in a mapping."""
@@ -256,7 +256,7 @@ class _MirrorRun:
                 )
             self.copied_topics.append(topic)
         ids = await self._read_target_ids(selected_topics, target_admin)
-        partitions = self._partitions_of(selected_topics)
+        partitions = self._list_partitions(selected_topics)
         starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
         if isinstance(writer, OffsetMappingWriter):
             stable = {

@@ -63,7 +63,7 @@ class BatchParcel:
         """Return the position of a batch in ``data``."""
         return self.ends[index - 1] if index else 0
 
-    def expected_base_offset(self, index: int) -> int | None:
+    def get_expected_base_offset(self, index: int) -> int | None:
         """Return the base offset that the broker will assign to a batch; None if batches keep their offsets."""
         if self.expected_offset is None:
             return None
@@ -173,7 +173,7 @@ async def _send_request(
     stop = parcel.find_request_end(index, request_bytes)
     part = parcel.data[parcel.get_position(index) : parcel.ends[stop - 1]]
     base = await produce_raw(cluster, partition, part, as_set=parcel.as_set)
-    _check_base_offset(partition, base, parcel.expected_base_offset(index))
+    _check_base_offset(partition, base, parcel.get_expected_base_offset(index))
     return stop
 
 
@@ -184,7 +184,7 @@ async def _find_first_missing_batch(
     end = await read_end_offset(cluster, partition)
     next_index = max(bisect_right(parcel.target_ends, end), index)
     if next_index < len(parcel.ends):
-        _check_base_offset(partition, end, parcel.expected_base_offset(next_index))
+        _check_base_offset(partition, end, parcel.get_expected_base_offset(next_index))
     return next_index
 
 

@@ -182,7 +182,7 @@ def measure_segment(task: MeasureTask) -> Measured:
         return verify_segment(task.filesystem, task.segment), SegmentMeasurement()
     watcher = _WindowMeasurer(task)
     facts = verify_segment(task.filesystem, task.segment, observe=watcher.measure_window)
-    return facts, watcher.result()
+    return facts, watcher.collect_counts()
 
 
 class _WindowMeasurer:
@@ -204,7 +204,7 @@ class _WindowMeasurer:
         for chunk in split_chunk(window_chunk, self._ratio, _MAX_PART_BYTES):
             self._measure_chunk(chunk)
 
-    def result(self) -> SegmentMeasurement:
+    def collect_counts(self) -> SegmentMeasurement:
         """Return the counts of all windows."""
         if self._transactional:
             self._segment.transactional = np.concatenate(self._transactional, axis=1)

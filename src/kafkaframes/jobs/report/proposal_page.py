@@ -78,10 +78,13 @@ def build_json_rows(
     groups = sorted(outcome.totals_by_group.items(), key=lambda item: str(item[0]))
     return [
         *(
-            {"api": settings.api_name(group.api_key), **group._asdict(), **totals_to_json(size_totals)}
+            {"api": settings.find_api_name(group.api_key), **group._asdict(), **totals_to_json(size_totals)}
             for group, size_totals in groups
         ),
-        *({"api": settings.api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"} for row in mix_rows),
+        *(
+            {"api": settings.find_api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"}
+            for row in mix_rows
+        ),
     ]
 
 
@@ -146,7 +149,7 @@ def _build_cost_cards(settings: ProposalSettings, outcome: SizeComparison) -> It
     for kind, title in settings.proposal.kinds.items():
         totals_by_group = sorted(outcome.sum_totals_by("api_key", "api_version", "direction", kind=kind).items())
         rows = [
-            _TotalsRow(f"{settings.api_name(message_kind[0])} {message_kind[1]} {message_kind[2]}", size_totals)
+            _TotalsRow(f"{settings.find_api_name(message_kind[0])} {message_kind[1]} {message_kind[2]}", size_totals)
             for message_kind, size_totals in totals_by_group
         ]
         rows = [row for row in rows if row.size_totals.messages]
@@ -238,7 +241,7 @@ def _build_scale_card(settings: ProposalSettings, rows: Sequence[ByteRate]) -> d
         return {}
     fields: list[Any] = [
         TableColumn(
-            "Message", lambda row: f"{settings.api_name(row.api_key)} {row.api_version} {row.direction}", wide=True
+            "Message", lambda row: f"{settings.find_api_name(row.api_key)} {row.api_version} {row.direction}", wide=True
         ),
         TableColumn("What", lambda row: row.kind),
         TableColumn("Calls/s", lambda row: f"{row.calls_per_second:g}", lambda row: row.calls_per_second),

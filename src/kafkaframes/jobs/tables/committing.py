@@ -265,8 +265,8 @@ def select_latest_by_key(commit: TableCommit) -> pa.Table:
     schema = commit.columns.append(pa.field(TOMBSTONE_COLUMN, pa.bool_()))
     tables = [_fit_columns(_read_parquet(file.path), schema) for file in commit.files]
     changes = pa.concat_tables(tables) if tables else schema.empty_table()
-    return _last_row_of_groups(
-        _last_row_of_groups(changes, ["topic", "key", "partition"], "offset"), ["topic", "key"], "timestamp"
+    return _select_last_row_of_groups(
+        _select_last_row_of_groups(changes, ["topic", "key", "partition"], "offset"), ["topic", "key"], "timestamp"
     )
 
 
@@ -278,7 +278,7 @@ def _fit_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.select(schema.names).cast(schema)
 
 
-def _last_row_of_groups(rows: pa.Table, by: list[str], order: str) -> pa.Table:
+def _select_last_row_of_groups(rows: pa.Table, by: list[str], order: str) -> pa.Table:
     """Return the row with the largest ``order`` of each group. Among equal rows the last one is returned."""
     sorted_rows = rows.sort_by([(order, "ascending")])
     numbered_rows = sorted_rows.select(by).append_column("row", pa.array(np.arange(sorted_rows.num_rows)))
@@ -339,10 +339,10 @@ class DeadLetters:
             self._committer.check_settings(state)
         return state
 
-    def directory_for_partition(self, name: TopicPartition) -> DeadLetterDirectory:
+    def make_directory_for_partition(self, name: TopicPartition) -> DeadLetterDirectory:
         """Return the directory for a task's bad records of a topic partition, and the first offset that is new."""
         end = None if self._state is None else self._state.find_end(name)
-        return DeadLetterDirectory(self._table.data_directory(name), end or 0, self._table.names_inside)
+        return DeadLetterDirectory(self._table.get_data_directory(name), end or 0, self._table.names_inside)
 
     def commit_dead_letters(self, of_table: TableCommit, files: Iterable[DataFile]) -> None:
         """Commit the bad records of a commit to the table, if there are any, before that commit."""

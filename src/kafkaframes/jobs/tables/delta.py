@@ -172,7 +172,7 @@ class DeltaTable:
         )
         return [schema_after.field(name) for name in names]
 
-    def data_directory(self, name: TopicPartition) -> str:
+    def get_data_directory(self, name: TopicPartition) -> str:
         """Return the directory for data files: ``topic=T/partition=P``."""
         return join(self.root, make_partition_path(name))
 

@@ -191,7 +191,7 @@ class IcebergTable:
         check_partitioning(partition_fields, where=self.shown)
         return find_column_changes(schema.as_arrow(), columns, where=self.shown)
 
-    def data_directory(self, name: TopicPartition) -> str:
+    def get_data_directory(self, name: TopicPartition) -> str:
         """Return the directory for data files."""
         return join(self.root, f"data/{make_partition_path(name)}")
 

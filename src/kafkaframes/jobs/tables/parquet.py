@@ -86,7 +86,7 @@ class ParquetTable:
         if self._columns is not None:
             find_column_changes(self._columns, columns, where=self.shown, widening=_NO_WIDENING_REASON)
 
-    def data_directory(self, name: TopicPartition) -> str:
+    def get_data_directory(self, name: TopicPartition) -> str:
         """Return the staging directory for data files, in which they remain until the commit."""
         return make_staging_path(self.root, name)
 

@@ -171,10 +171,10 @@ class TableRun:
     def _make_job(self, run: str, group: tuple[ExportTask, ...]) -> DataFileJob:
         """Return the job that writes a group of segments to one data file."""
         table, name = self._table, (group[0].topic, group[0].partition)
-        job = DataFileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
+        job = DataFileJob(table.get_data_directory(name), run, group, self._settings, table.names_inside, self._content)
         if self._content.latest:
             job = replace(job, directory=make_staging_path(table.root, name), names_inside=True)
-        return job if self._dead is None else replace(job, dead=self._dead.directory_for_partition(name))
+        return job if self._dead is None else replace(job, dead=self._dead.make_directory_for_partition(name))
 
     def _build_commit(
         self,

@@ -219,7 +219,7 @@ class Table(Protocol):
             OptionError: the columns do not match. The message contains a remedy.
         """
 
-    def data_directory(self, name: TopicPartition) -> str:
+    def get_data_directory(self, name: TopicPartition) -> str:
         """Return the directory for a topic partition's data files."""
 
     def commit_files(self, commit: TableCommit, state: TableState | None) -> None:
