@@ -97,22 +97,22 @@ def setting(
         stored_as: name and values in the job's report, if they differ from those of the setting.
         secret: whether the value may contain a password. Secret values are omitted from ``repr``.
     """
-    facts: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "meaning": meaning,
         "choices": tuple(choices),
         "least": minimum,
         "flag": flag,
         "shown": default_text,
     }
-    facts |= {"recorded": is_recorded, "stored": stored_as}
-    dict_field: Any = field(default_factory=dict, repr=False, metadata=facts) if default == {} else None
-    return cast(Default, dict_field or field(default=default, repr=not secret, metadata=facts))
+    metadata |= {"recorded": is_recorded, "stored": stored_as}
+    dict_field: Any = field(default_factory=dict, repr=False, metadata=metadata) if default == {} else None
+    return cast(Default, dict_field or field(default=default, repr=not secret, metadata=metadata))
 
 
 def required_setting(meaning: str, *, flag: str | None = None) -> Any:
     """Return the dataclass field of a setting without a default. ``meaning`` and ``flag`` are as in ``setting``."""
-    facts = {"meaning": meaning, "choices": (), "least": None, "flag": flag, "shown": None, "recorded": True}
-    return field(metadata=facts | {"stored": None})
+    metadata = {"meaning": meaning, "choices": (), "least": None, "flag": flag, "shown": None, "recorded": True}
+    return field(metadata=metadata | {"stored": None})
 
 
 def check_values(settings: Any) -> None:

@@ -107,8 +107,8 @@ def _match_headers(column: Any, pattern: Pattern) -> Flags:
         return flags
     owners = pc.list_parent_indices(column).to_numpy()
     names, values = entries.flatten()
-    hit = pattern.match_rows(names.cast(pa.binary())) | pattern.match_rows(values)
-    flags[owners[hit]] = True
+    is_match = pattern.match_rows(names.cast(pa.binary())) | pattern.match_rows(values)
+    flags[owners[is_match]] = True
     return flags
 
 

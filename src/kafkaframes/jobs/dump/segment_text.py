@@ -162,8 +162,8 @@ def find_nonconsecutive_offsets(
     if len(offsets) == 0:
         return [], last_offset
     previous_offsets = np.concatenate([np.array([last_offset]), offsets[:-1]])
-    apart = offsets != previous_offsets + 1
+    is_gap = offsets != previous_offsets + 1
     if not from_zero:
-        apart &= previous_offsets != -1
-    batches = np.flatnonzero(apart)
+        is_gap &= previous_offsets != -1
+    batches = np.flatnonzero(is_gap)
     return list(zip(previous_offsets[batches].tolist(), offsets[batches].tolist(), strict=True)), int(offsets[-1])

@@ -115,7 +115,7 @@ def _resolve_start_offsets(
     offsets of other partitions may have advanced beyond the destination's end, which is not a loss.
     """
     options, partitions = lookups.options, list(requested)
-    firsts = lookups.find_earliest_offsets(partitions)
+    log_starts = lookups.find_earliest_offsets(partitions)
     known_ends = {
         partition: None if positions is None else positions.find_end((partition.topic, partition.partition))
         for partition in partitions
@@ -124,7 +124,7 @@ def _resolve_start_offsets(
         requested |= {partition: end for partition, end in known_ends.items() if end is not None}
     if options.start != EARLIEST:
         requested |= lookups.check_retained_offsets(
-            {partition: at for partition, at in requested.items() if known_ends[partition] is None}, ends
+            {partition: offset for partition, offset in requested.items() if known_ends[partition] is None}, ends
         )
     expected = {
         partition: (0 if options.start == EARLIEST else requested[partition])
@@ -132,13 +132,15 @@ def _resolve_start_offsets(
         else end
         for partition, end in known_ends.items()
     }
-    begins = {partition: max(firsts[partition], requested[partition]) for partition in partitions}
+    read_starts = {partition: max(log_starts[partition], requested[partition]) for partition in partitions}
     gaps = tuple(
-        _find_gaps(expected, begins, firsts, ends, allow_loss=not options.fail_on_data_loss, destination=destination)
+        _find_gaps(
+            expected, read_starts, log_starts, ends, allow_loss=not options.fail_on_data_loss, destination=destination
+        )
     )
     row_filter = options.row_filter
     return {
-        partition: row_filter.limit_range(max(begins[partition], known_ends[partition] or 0), ends[partition])[0]
+        partition: row_filter.limit_range(max(read_starts[partition], known_ends[partition] or 0), ends[partition])[0]
         for partition in partitions
     }, gaps
 
@@ -162,12 +164,12 @@ def _resolve_end_offsets(
         bounds = lookups.limit_to_stable(
             {partition: (start, requested[partition]) for partition, start in starts.items()}
         )
-    stops = {}
+    plan_ends = {}
     for partition, (start, end) in bounds.items():
         if end > ends[partition]:
             report_loss(describe_offset_beyond_end(partition, end, ends[partition]), fail=options.fail_on_data_loss)
-        stops[partition] = options.row_filter.limit_range(start, min(end, ends[partition]))[1]
-    return stops
+        plan_ends[partition] = options.row_filter.limit_range(start, min(end, ends[partition]))[1]
+    return plan_ends
 
 
 def _describe_open_transactions(
@@ -194,13 +196,13 @@ def _read_topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[st
     """Return topic ids in the form of log directories, without those of brokers before 2.8, which have none."""
     with Admin(**select_client_options(client)) as admin:
         result = admin.describe_topics(topics)
-    return {name: uuid_to_text(one.topic_id) for name, one in result.items() if one.topic_id.int}
+    return {name: uuid_to_text(topic.topic_id) for name, topic in result.items() if topic.topic_id.int}
 
 
 def _find_gaps(
     known_ends: Mapping[TopicPartition, int | None],
-    begins: Mapping[TopicPartition, int],
-    firsts: Mapping[TopicPartition, int],
+    read_starts: Mapping[TopicPartition, int],
+    log_starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     *,
     allow_loss: bool,
@@ -210,8 +212,8 @@ def _find_gaps(
 
     Args:
         known_ends: first offset that each partition has to add; None to accept any.
-        begins: first offsets of the read.
-        firsts: first offsets that the topics have.
+        read_starts: first offsets of the read.
+        log_starts: first offsets that the topics have.
         ends: end offsets of the topics.
         allow_loss: whether gaps are accepted.
         destination: the names of the destination in messages.
@@ -227,12 +229,12 @@ def _find_gaps(
                 f"{partition} ends at offset {ends[partition]}, but {destination.name} has its records up to "
                 f"{end - 1}: the topic was truncated or replaced. {destination.new}"
             )
-        if begins[partition] > end:
-            gap = Gap(partition.topic, partition.partition, end, begins[partition])
+        if read_starts[partition] > end:
+            gap = Gap(partition.topic, partition.partition, end, read_starts[partition])
             if not allow_loss:
                 problem = (
                     "the topic has deleted them"
-                    if firsts[partition] >= gap.end
+                    if log_starts[partition] >= gap.end
                     else "they are before this run's `start`"
                 )
                 raise OptionError(
@@ -248,18 +250,18 @@ def _make_tasks(
     """Yield the tasks of a partition: offset ranges of about ``TARGET_FILE_BYTES`` each."""
     if first >= end:
         return
-    each = (
+    bytes_per_offset = (
         _ASSUMED_RECORD_BYTES
         if end - first <= _MIN_SAMPLED_OFFSETS
         else _estimate_bytes_per_offset(consumer, partition, first)
     )
-    step = max(int(TARGET_FILE_BYTES / each), 1)
+    step = max(int(TARGET_FILE_BYTES / bytes_per_offset), 1)
     path = f"{partition.topic}-{partition.partition} of {client['bootstrap.servers']}"
     for begin in range(first, end, step):
         stop = min(begin + step, end)
         yield TopicTask(
             path,
-            max(int((stop - begin) * each), 1),
+            max(int((stop - begin) * bytes_per_offset), 1),
             begin,
             partition.topic,
             partition.partition,

@@ -200,7 +200,9 @@ def export_segments(
 
     def find_work() -> RemainingWork:
         # The file of an error is a segment or, if the partition cannot be listed, the directory itself.
-        unreadable_directories = {path for one in notes.unreadable for path in (one.file, split_path(one.file)[0])}
+        unreadable_directories = {
+            path for finding in notes.unreadable for path in (finding.file, split_path(finding.file)[0])
+        }
         recorded_results = read_newest_results(settings.to)
         current_tasks = select_tasks_of_readable_logs(tasks, recorded_results, unreadable_directories)
         finished = find_finished_segments(settings, current_tasks, recorded_results, unreadable_directories)

@@ -368,8 +368,8 @@ def _build_metadata(tasks: FileTasks) -> dict[str, str]:
     """Return metadata about the source, for file formats that can store it."""
     first = tasks[0]
     paths = [escape_unprintable(task.path) for task in tasks]
-    facts = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}
-    return facts if len(tasks) == 1 else facts | {"segments": json.dumps(paths)}
+    metadata = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}
+    return metadata if len(tasks) == 1 else metadata | {"segments": json.dumps(paths)}
 
 
 def read_fingerprints(

@@ -190,7 +190,9 @@ def _select_new_facts(plan: IncrementPlan, contents: DestinationContents) -> dic
     all.
     """
     starts = {name: start for name, start in plan.starts.items() if name not in contents.starts}
-    topic_ids = {name: one for name, one in plan.topic_ids.items() if name not in contents.topic_ids}
+    topic_ids = {
+        name: topic_partition for name, topic_partition in plan.topic_ids.items() if name not in contents.topic_ids
+    }
     if not (starts or topic_ids or plan.gaps):
         return None
     gaps = [[gap.topic, gap.partition, gap.first, gap.end] for gap in plan.gaps]

@@ -242,7 +242,7 @@ class CsvOutput:
         return [
             None
             if pairs is None
-            else json.dumps([[h["key"], _format_unless_null(format_bytes, h["value"])] for h in pairs])
+            else json.dumps([[header["key"], _format_unless_null(format_bytes, header["value"])] for header in pairs])
             for pairs in headers.to_pylist()
         ]
 

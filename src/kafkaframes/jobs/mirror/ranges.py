@@ -45,7 +45,7 @@ async def resolve_ranges(
     start, end = selection.live_range
     if (start, end) == (ranges.EARLIEST, ranges.LATEST):
         return dict.fromkeys(partitions, ALL_OFFSETS)
-    firsts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    log_starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
     ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
     if isinstance(start, GroupBound):
         commits = await admin.group_offsets(start.group_id, partitions)
@@ -64,11 +64,15 @@ async def resolve_ranges(
     result = {}
     for partition in partitions:
         # One offset applies to all partitions, and this one is empty: it has lost no records.
-        if is_shared and firsts[partition] == ends[partition]:
+        if is_shared and log_starts[partition] == ends[partition]:
             result[partition] = ALL_OFFSETS
             continue
         _check_loss(
-            _name_of(partition), first_offsets[partition], end_offsets[partition], firsts[partition], ends[partition]
+            _name_of(partition),
+            first_offsets[partition],
+            end_offsets[partition],
+            log_starts[partition],
+            ends[partition],
         )
         result[partition] = OffsetRange(first_offsets[partition], end_offsets[partition])
     return result
@@ -89,12 +93,12 @@ async def _resolve_offsets(
     )
 
     def find(_: Mapping[Name, int]) -> dict[Name, int | None]:
-        return {name: None if (at := found_offsets[TopicPartition(*name)]) < 0 else at for name in names}
+        return {name: None if (offset := found_offsets[TopicPartition(*name)]) < 0 else offset for name in names}
 
     offsets = ranges.resolve_bound(setting, bound, names, find=find)
     return {
-        TopicPartition(*name): latest[TopicPartition(*name)] if at == ranges.LATEST else at
-        for name, at in offsets.items()
+        TopicPartition(*name): latest[TopicPartition(*name)] if offset == ranges.LATEST else offset
+        for name, offset in offsets.items()
     }
 
 

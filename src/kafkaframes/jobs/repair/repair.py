@@ -300,7 +300,7 @@ def _rebuild_derived_files(repair: PartitionRepair, settings: RecoverySettings, 
     recovered_log = compute_files(log_directory, plan, settings)
     write_files(
         log_directory.filesystem,
-        {n: end_offset for n, end_offset in recovered_log.files.items() if isinstance(end_offset, bytes)},
+        {file_name: content for file_name, content in recovered_log.files.items() if isinstance(content, bytes)},
         path,
     )
 

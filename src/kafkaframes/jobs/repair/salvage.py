@@ -136,13 +136,13 @@ def check_batches(data: Bytes, batches: BatchHeaders, base_offset: int, end_offs
     return is_valid
 
 
-def _count_trusted_batches(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
+def _count_trusted_batches(is_valid: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
     """Return the number of batches before the first invalid one that no valid batch follows. The size in the header of
     that batch may be wrong.
     """
-    is_followed = np.append(good[1:], ends_well)
-    is_doubtful = np.flatnonzero(~good & ~is_followed)
-    return int(is_doubtful[0]) if len(is_doubtful) else len(good)
+    is_followed = np.append(is_valid[1:], ends_well)
+    is_doubtful = np.flatnonzero(~is_valid & ~is_followed)
+    return int(is_doubtful[0]) if len(is_doubtful) else len(is_valid)
 
 
 def _iterate_batch_ranges(batches: BatchHeaders, rows: Ints) -> Iterator[ValidRange]:
@@ -193,12 +193,12 @@ def _read_big_endian(data: Bytes, positions: Ints, width: int) -> Ints:
     return value
 
 
-def _find_longest_ascending_chain(good: list[ValidRange]) -> list[int]:
+def _find_longest_ascending_chain(batches: list[ValidRange]) -> list[int]:
     """Return the longest subsequence of batches in which each begins at or after the end of the previous one."""
     ends: list[int] = []
     tails: list[int] = []
-    predecessors = [-1] * len(good)
-    for index, batch in enumerate(good):
+    predecessors = [-1] * len(batches)
+    for index, batch in enumerate(batches):
         length = bisect_left(ends, batch.base_offset + 1)
         predecessors[index] = tails[length - 1] if length else -1
         if length == len(ends):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.jobs.report.histograms import DistinctCounter, SizeHistogram, TimeHistogram, hash_keys
-from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
+from kafkaframes.jobs.verify.verify_segment import VerifiedSegment, verify_segment
 from kafkaframes.records import decode
 from kafkaframes.records.decoded import DecodedBatches, RecordIndex
 from kafkaframes.records.layout import (
@@ -162,7 +162,7 @@ _COUNT_NAMES = ("control_records", "keyed", "tombstones", "with_headers", "appen
 
 @dataclass(slots=True)
 class SegmentMeasurement:
-    """The counts of one segment's records, which complement ``SegmentFacts``.
+    """The counts of one segment's records, which complement ``VerifiedSegment``.
 
     Attributes:
         transactional: a row for each of ``TRANSACTION_COLUMNS``, and a column for each transactional batch or marker.
@@ -173,7 +173,7 @@ class SegmentMeasurement:
     transactional: Ints = field(default_factory=lambda: np.empty((len(TRANSACTION_COLUMNS), 0), np.int64))
 
 
-Measured = tuple[SegmentFacts, SegmentMeasurement]
+Measured = tuple[VerifiedSegment, SegmentMeasurement]
 
 
 def measure_segment(task: MeasureTask) -> Measured:
@@ -181,8 +181,8 @@ def measure_segment(task: MeasureTask) -> Measured:
     if not task.measure:
         return verify_segment(task.filesystem, task.segment), SegmentMeasurement()
     watcher = _WindowMeasurer(task)
-    facts = verify_segment(task.filesystem, task.segment, observe=watcher.measure_window)
-    return facts, watcher.collect_counts()
+    verified_segment = verify_segment(task.filesystem, task.segment, observe=watcher.measure_window)
+    return verified_segment, watcher.collect_counts()
 
 
 class _WindowMeasurer:
@@ -210,9 +210,9 @@ class _WindowMeasurer:
             self._segment.transactional = np.concatenate(self._transactional, axis=1)
         return self._segment
 
-    def _measure_chunk(self, whole: Chunk) -> None:
+    def _measure_chunk(self, chunk: Chunk) -> None:
         """Decode and measure a chunk of batches, in parts of limited size."""
-        for part in decode.decode_steps(whole.data, whole.batches, allocate=self._memory.new_array, base=whole.base):
+        for part in decode.decode_steps(chunk.data, chunk.batches, allocate=self._memory.new_array, base=chunk.base):
             self._measure_part(part)
 
     def _measure_part(self, part: DecodedBatches) -> None:

@@ -148,8 +148,8 @@ def measure_transactions(partition: Partition, segments: Iterable[Measured]) -> 
     """Return the transactions of a partition. The segments must be in offset order."""
     result, durations = TransactionCounts(), []
     open_transactions: dict[int, OpenTransaction] = {}
-    for facts, measured_segment in segments:
-        kinds = {offset: kind for offset, _, kind in facts.markers}
+    for verified_segment, measured_segment in segments:
+        kinds = {offset: kind for offset, _, kind in verified_segment.markers}
         for row in _select_turning_points(measured_segment.transactional).T.tolist():
             producer, offset = row[_PRODUCER], row[_OFFSET]
             if not row[_ATTRIBUTES] & CONTROL:

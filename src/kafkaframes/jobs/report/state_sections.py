@@ -133,9 +133,9 @@ def _draw_transaction_bar(topic: TopicReport, kinds: Sequence[tuple[str, str]]) 
     return Bar(topic.name, "", parts, f"{result.count:,}")
 
 
-def _format_shown_rows(row_count: int, whole: int) -> str:
+def _format_shown_rows(row_count: int, total_count: int) -> str:
     """Return the number of shown rows of a truncated table, "" if all rows are shown."""
-    return f" ({row_count:,} of {whole:,} shown)" if row_count < whole else ""
+    return f" ({row_count:,} of {total_count:,} shown)" if row_count < total_count else ""
 
 
 def draw_keys(report: LogReport) -> Markup:

@@ -49,7 +49,7 @@ from kafkaframes.jobs.report.model import (
     UnreadFile,
 )
 from kafkaframes.jobs.verify import verify
-from kafkaframes.jobs.verify.verify_segment import SegmentFacts
+from kafkaframes.jobs.verify.verify_segment import VerifiedSegment
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.filesystem import plain_path
@@ -61,11 +61,13 @@ OTHER_PRODUCERS = -2  # producer id for all producers that are not listed
 Topics = Mapping[str, TopicTotals]
 
 
-def report_partition(measured_log: MeasuredLog, totals: RecordCounts, facts: list[SegmentFacts]) -> PartitionReport:
+def report_partition(
+    measured_log: MeasuredLog, totals: RecordCounts, verified_segments: list[VerifiedSegment]
+) -> PartitionReport:
     """Return the report of a partition."""
     partition, total = measured_log.partition, totals.total
-    firsts = [measurement.first_offset for measurement in facts if measurement.first_offset >= 0]
-    lasts = [measurement.last_offset for measurement in facts if measurement.last_offset >= 0]
+    firsts = [measurement.first_offset for measurement in verified_segments if measurement.first_offset >= 0]
+    lasts = [measurement.last_offset for measurement in verified_segments if measurement.last_offset >= 0]
     start = partition.log_start_offset
     end = max(start, max(lasts, default=-1) + 1, *(measurement.base_offset for measurement in partition.segments), 0)
     # The span is too small if the log begins with a wrapper of format 1, whose first offset is unknown.
@@ -82,7 +84,7 @@ def report_partition(measured_log: MeasuredLog, totals: RecordCounts, facts: lis
         batches=total.batches,
         records=total.records,
         missing_offsets=max(span - totals.offsets_seen, 0),
-        leader_epochs=len({epoch for measurement in facts for epoch, _, _ in measurement.epochs}),
+        leader_epochs=len({epoch for measurement in verified_segments for epoch, _, _ in measurement.epochs}),
         first=totals.times.first,
         last=totals.times.last,
         errors=0,
@@ -297,7 +299,7 @@ def _survey_segments(directories: list[LogDirectory], measured_logs: list[Measur
     merged_tasks = [MeasureTask(item.filesystem, segment) for item in views for segment in item.partition.segments]
     results: Iterator[Measured] = iter(())
 
-    def measure_tasks(_: object, verify_tasks: Iterable[verify.VerifyTask]) -> Iterator[SegmentFacts]:
+    def measure_tasks(_: object, verify_tasks: Iterable[verify.VerifyTask]) -> Iterator[VerifiedSegment]:
         nonlocal results
         is_measured = (
             item.directory in single_logs and index < len(item.segments)
@@ -313,7 +315,7 @@ def _survey_segments(directories: list[LogDirectory], measured_logs: list[Measur
             result = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
             if partition.directory in single_logs:
                 _add_result(survey, single_logs[partition.directory], result[: len(partition.segments)])
-            yield from (facts for facts, _ in result)
+            yield from (verified_segment for verified_segment, _ in result)
 
     survey.findings = verify.verify(directories, run=measure_tasks).findings
     positions = {(item.file, item.position) for item in survey.findings}
@@ -341,7 +343,7 @@ def _add_result(survey: SurveyResult, entry: MeasuredLog, result: list[Measured]
     state.disk_bytes += entry.disk_bytes
     state.copies += len(entry.copies)
     state.directories += [copy.partition.directory for copy in entry.copies]
-    state.partitions.append(report_partition(entry, totals, [facts for facts, _ in result]))
+    state.partitions.append(report_partition(entry, totals, [verified_segment for verified_segment, _ in result]))
     transactions = measure_transactions(entry.partition, result)
     if transactions.count or transactions.empty_markers:
         state.transactions.append(transactions)

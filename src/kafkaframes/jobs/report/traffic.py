@@ -107,16 +107,16 @@ class TrafficReport:
             "calls": self.calls,
             "apis": [
                 {
-                    "api": one.api,
-                    "version": one.version,
-                    "calls": one.calls,
-                    "requestBytes": one.request_bytes,
-                    "responseBytes": one.response_bytes,
-                    "errors": one.errors,
-                    "latencyMsMedian": one.find_latency_quantile(0.5),
-                    "latencyMsP99": one.find_latency_quantile(0.99),
+                    "api": api_traffic.api,
+                    "version": api_traffic.version,
+                    "calls": api_traffic.calls,
+                    "requestBytes": api_traffic.request_bytes,
+                    "responseBytes": api_traffic.response_bytes,
+                    "errors": api_traffic.errors,
+                    "latencyMsMedian": api_traffic.find_latency_quantile(0.5),
+                    "latencyMsP99": api_traffic.find_latency_quantile(0.99),
                 }
-                for one in self.apis.values()
+                for api_traffic in self.apis.values()
             ],
             "errorCodes": [
                 {"api": api, "code": code, "name": ErrorCode(code).name, "count": count}

@@ -345,14 +345,14 @@ def _add_settings_to_schema(commit: TableCommit) -> pa.Schema:
 
 def _build_statistics(file: DataFile) -> dict[str, Any]:
     """Return Delta's statistics of a file, by which readers skip it."""
-    facts: dict[str, Any] = {"numRecords": file.records, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    statistics: dict[str, Any] = {"numRecords": file.records, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name, (min_values, max_values, null_counts) in file.bounds.items():
         convert_value = _format_instant if name == "timestamp" else int
         pair = convert_value(min_values), convert_value(max_values)
         if None not in pair:
-            facts["minValues"][name], facts["maxValues"][name] = pair
-        facts["nullCount"][name] = null_counts
-    return facts
+            statistics["minValues"][name], statistics["maxValues"][name] = pair
+        statistics["nullCount"][name] = null_counts
+    return statistics
 
 
 def _format_instant(microseconds: int) -> str | None:

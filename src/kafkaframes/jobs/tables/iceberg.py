@@ -286,13 +286,13 @@ class IcebergTable:
 
     def describe(self) -> dict[str, Any]:
         """Return properties of the table that are reported after a run."""
-        facts: dict[str, Any] = {"format": "iceberg", "table": self._name}
+        properties: dict[str, Any] = {"format": "iceberg", "table": self._name}
         if self._table is not None:
             snapshot = self._table.current_snapshot()
-            facts["location"] = self.root
-            facts["metadata"] = self._table.metadata_location
-            facts["snapshot"] = None if snapshot is None else snapshot.snapshot_id
-        return facts
+            properties["location"] = self.root
+            properties["metadata"] = self._table.metadata_location
+            properties["snapshot"] = None if snapshot is None else snapshot.snapshot_id
+        return properties
 
 
 def _read_run_name(snapshot: Any) -> str | None:

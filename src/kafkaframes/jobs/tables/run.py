@@ -222,7 +222,7 @@ class TableRun:
         results = tuple(result for file in self._files for result in file.results)
         state = self._table.read_state()
         summary = sum_results(results, table_plan.internal_topics, self._settings.to, seconds)
-        facts = {
+        table_properties = {
             **self._table.describe(),
             "commits": self._committer.commits,
             "offsets": nest_by_topic(state.ends) if state is not None else {},
@@ -231,7 +231,7 @@ class TableRun:
             "doubtful_files": list(self.orphans.doubtful),
         } | ({} if self._dead is None else {"dead_letters": self._dead.describe()})
         written_bytes = sum(file.size_bytes for file in self._files)
-        return Outcome(summary, len(results), 0, written_bytes, results, table=facts, notes=table_plan.notes)
+        return Outcome(summary, len(results), 0, written_bytes, results, table=table_properties, notes=table_plan.notes)
 
 
 def find_reached_ends(

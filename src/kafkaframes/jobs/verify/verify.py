@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kafkaframes.errors import LogDirError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.job import Runner, run_here
-from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
+from kafkaframes.jobs.verify.verify_segment import VerifiedSegment, verify_segment
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange, select_segments_in_range
 from kafkaframes.scan.ranges import NO_END
@@ -154,7 +154,7 @@ def _map_ranges_by_partition(
     return result
 
 
-def run_task(task: VerifyTask) -> SegmentFacts:
+def run_task(task: VerifyTask) -> VerifiedSegment:
     """Verify one segment."""
     return verify_segment(task.filesystem, task.segment, deep=task.deep, offsets=task.offsets)
 
@@ -198,25 +198,27 @@ def verify(
     for directory in directory_list:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
         report.findings += [_make_problem_finding(problem, is_tiered=is_tiered) for problem in directory.problems]
-        report.findings += [one.as_finding() for one in directory.unreadable_partitions]
+        report.findings += [partition.as_finding() for partition in directory.unreadable_partitions]
         report.findings += [] if is_tiered else find_foreign_files(directory)
         for partition in directory.partitions:
             offsets = ranges.get(partition.directory, ALL_OFFSETS)
             segments = _select_segments(partition, offsets)
-            facts = [next(results) for _ in segments]
-            _add_counts(report, facts)
+            verified_segments = [next(results) for _ in segments]
+            _add_counts(report, verified_segments)
             count = min(len(segments), len(partition.segments))
             verified_partition = replace(partition, segments=segments[:count])
             report.findings += _find_leftover_files(partition)
-            report.findings += _verify_partition(directory.filesystem, verified_partition, facts[:count], offsets)
+            report.findings += _verify_partition(
+                directory.filesystem, verified_partition, verified_segments[:count], offsets
+            )
     return report
 
 
-def _add_counts(report: VerifyReport, facts: list[SegmentFacts]) -> None:
+def _add_counts(report: VerifyReport, verified_segments: list[VerifiedSegment]) -> None:
     """Add the counts and findings of a partition's segments to a report."""
     report.partitions += 1
-    report.segments += len(facts)
-    for entry in facts:
+    report.segments += len(verified_segments)
+    for entry in verified_segments:
         report.batches += entry.batches
         report.records += entry.records
         report.size_bytes += entry.size_bytes
@@ -230,17 +232,17 @@ def _make_problem_finding(problem: LogDirError, *, is_tiered: bool) -> Finding:
 
 
 def _verify_partition(
-    filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts], offsets: OffsetRange
+    filesystem: FileSystem, partition: Partition, verified_segments: list[VerifiedSegment], offsets: OffsetRange
 ) -> Iterator[Finding]:
     """Yield the findings that need all segments of a partition."""
-    yield from _check_segment_order(facts)
-    yield from _check_epochs(partition, facts)
+    yield from _check_segment_order(verified_segments)
+    yield from _check_epochs(partition, verified_segments)
     if partition.topic != GROUP_OFFSETS_TOPIC:
-        yield from _check_sequences(facts)
-    yield from _check_transactions(filesystem, partition, facts, offsets)
+        yield from _check_sequences(verified_segments)
+    yield from _check_transactions(filesystem, partition, verified_segments, offsets)
     yield from _check_snapshots(filesystem, partition)
     if not offsets.is_limited:
-        yield from _check_checkpoint_offsets(partition, facts)
+        yield from _check_checkpoint_offsets(partition, verified_segments)
 
 
 def _find_leftover_files(partition: Partition) -> Iterator[Finding]:
@@ -255,9 +257,9 @@ def _find_leftover_files(partition: Partition) -> Iterator[Finding]:
         yield Finding(Severity.NOTE, "tiered-left-out", reason, path)
 
 
-def _check_segment_order(facts: list[SegmentFacts]) -> Iterator[Finding]:
+def _check_segment_order(verified_segments: list[VerifiedSegment]) -> Iterator[Finding]:
     """Check that segments do not overlap: all offsets of a segment are below the base offset of the next one."""
-    for entry, following in pairwise(facts):
+    for entry, following in pairwise(verified_segments):
         if entry.last_offset >= following.base_offset:
             message = (
                 f"the segment ends with offset {entry.last_offset}, but the next segment begins at "
@@ -266,7 +268,7 @@ def _check_segment_order(facts: list[SegmentFacts]) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, "segment-overlap", message, entry.path, offset=entry.last_offset)
 
 
-def _check_epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
+def _check_epochs(partition: Partition, verified_segments: list[VerifiedSegment]) -> Iterator[Finding]:
     """Check that leader epochs never decrease, and that the checkpoint has the start offset of each.
 
     A broker with message format 0 or 1 clears its checkpoint. After an upgrade, the checkpoint therefore starts later
@@ -274,7 +276,9 @@ def _check_epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[F
     """
     starts = {entry.leader_epoch: entry.start_offset for entry in partition.leader_epochs or ()}
     first_kept = partition.log_start_offset
-    result = [(segment_facts.path, *epoch) for segment_facts in facts for epoch in segment_facts.epochs]
+    result = [
+        (verified_segment.path, *epoch) for verified_segment in verified_segments for epoch in verified_segment.epochs
+    ]
     ends = [offset for _, _, offset, _ in result[1:]] + [first_kept + 1]
     last = -1
     for (path, epoch, offset, position), end in zip(result, ends, strict=False):
@@ -290,17 +294,17 @@ def _check_epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[F
         last = max(last, epoch)
 
 
-def _check_sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
+def _check_sequences(verified_segments: list[VerifiedSegment]) -> Iterator[Finding]:
     """Check that sequence numbers of a producer and epoch have no gaps, if no batch can be missing.
 
     The first batch of a producer may have any number, because earlier batches may have been deleted. In a compacted log
     gaps prove nothing. A broker expires idle producers (``producer.id.expiration.ms``), so an id may be reused, for
     example if a restored log continues in a new cluster.
     """
-    if any(segment_facts.has_holes for segment_facts in facts):
+    if any(verified_segment.has_holes for verified_segment in verified_segments):
         return
     expected_sequences: dict[tuple[int, int], tuple[int, int]] = {}
-    for entry in facts:
+    for entry in verified_segments:
         for producer, epoch, sequence, base, last, attributes, position, timestamp in entry.producers.T.tolist():
             if sequence < 0 or attributes & CONTROL:
                 continue
@@ -313,12 +317,12 @@ def _check_sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
 
 
 def _check_transactions(
-    filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts], offsets: OffsetRange
+    filesystem: FileSystem, partition: Partition, verified_segments: list[VerifiedSegment], offsets: OffsetRange
 ) -> Iterator[Finding]:
     """Compare transaction indexes with the markers in their segments, and find open transactions."""
     transaction_state = OpenTransactions(partition.log_start_offset)
     aborted_transactions: list[AbortedTransaction] = []
-    for segment, item in zip(partition.segments, facts, strict=True):
+    for segment, item in zip(partition.segments, verified_segments, strict=True):
         result = {
             ended_transaction.last_offset: ended_transaction
             for ended_transaction in _replay_aborted(item, transaction_state)
@@ -342,26 +346,28 @@ def _check_transactions(
             continue
         yield from _check_txn_index(file.path, result, {entry.last_offset: entry for entry in entries}, item)
     if offsets.end_offset == NO_END:  # otherwise markers may follow after the range
-        yield from _find_open_transactions(filesystem, partition, facts, aborted_transactions, transaction_state)
+        yield from _find_open_transactions(
+            filesystem, partition, verified_segments, aborted_transactions, transaction_state
+        )
 
 
 def _find_open_transactions(
     filesystem: FileSystem,
     partition: Partition,
-    facts: list[SegmentFacts],
+    verified_segments: list[VerifiedSegment],
     aborted_transactions: list[AbortedTransaction],
     transaction_state: OpenTransactions,
 ) -> Iterator[Finding]:
     """Yield a finding for each transaction without a marker. The first finding names the records that it hides."""
     if not transaction_state.first_offsets:
         return
-    end = max(entry.last_offset for entry in facts) + 1
+    end = max(entry.last_offset for entry in verified_segments) + 1
     try:
         state = TransactionState(tuple(aborted_transactions), dict(transaction_state.first_offsets), end)
         hidden_records = find_hidden_records(filesystem, partition, state)
     except LogDirError:  # the segment is already reported as unreadable
         hidden_records = None
-    paths = [(entry.base_offset, entry.path) for entry in facts]
+    paths = [(entry.base_offset, entry.path) for entry in verified_segments]
     for producer, first in sorted(transaction_state.first_offsets.items(), key=lambda item: item[1]):
         path = max((row for row in paths if row[0] <= first), default=paths[0])[1]
         is_earliest = hidden_records is not None and producer == hidden_records.producer_id
@@ -373,10 +379,12 @@ def _find_open_transactions(
         yield Finding(Severity.WARNING, "open-transaction", message, path, offset=first)
 
 
-def _replay_aborted(facts: SegmentFacts, transaction_state: OpenTransactions) -> Iterator[AbortedTransaction]:
+def _replay_aborted(
+    verified_segment: VerifiedSegment, transaction_state: OpenTransactions
+) -> Iterator[AbortedTransaction]:
     """Replay a segment's transactional batches and markers in offset order, and yield its aborted transactions."""
-    kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
-    for producer, epoch, _, base, last, attributes, *_ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
+    kinds = {offset: (producer, kind) for offset, producer, kind in verified_segment.markers}
+    for producer, epoch, _, base, last, attributes, *_ in verified_segment.producers.T.tolist():  # PRODUCER_COLUMNS
         if not attributes & TRANSACTIONAL:
             continue
         if not attributes & CONTROL:
@@ -390,7 +398,10 @@ def _replay_aborted(facts: SegmentFacts, transaction_state: OpenTransactions) ->
 
 
 def _check_txn_index(
-    path: str, result: dict[int, AbortedTransaction], entries: dict[int, AbortedTransaction], facts: SegmentFacts
+    path: str,
+    result: dict[int, AbortedTransaction],
+    entries: dict[int, AbortedTransaction],
+    verified_segment: VerifiedSegment,
 ) -> Iterator[Finding]:
     """Yield a finding for each difference between a transaction index and the aborts in its segment."""
     for offset, transaction in sorted(result.items()):
@@ -406,7 +417,7 @@ def _check_txn_index(
                 f"{entry.first_offset}; it starts at {transaction.first_offset}"
             )
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
-    aborts = {(offset, producer) for offset, producer, kind in facts.markers if kind == "ABORT"}
+    aborts = {(offset, producer) for offset, producer, kind in verified_segment.markers if kind == "ABORT"}
     for offset in sorted(entries.keys() - result.keys()):
         if (offset, entries[offset].producer_id) not in aborts:
             message = (
@@ -426,11 +437,11 @@ def _check_snapshots(filesystem: FileSystem, partition: Partition) -> Iterator[F
             yield Finding(Severity.WARNING, "snapshot-corrupt", message, file.path, problem.position)
 
 
-def _check_checkpoint_offsets(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
+def _check_checkpoint_offsets(partition: Partition, verified_segments: list[VerifiedSegment]) -> Iterator[Finding]:
     """Check that no checkpoint is above the log end offset."""
-    if not facts:
+    if not verified_segments:
         return
-    end = max(facts[-1].last_offset + 1, facts[-1].base_offset)
+    end = max(verified_segments[-1].last_offset + 1, verified_segments[-1].base_offset)
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT, names.LOG_START_CHECKPOINT):
         offset = partition.checkpointed_offsets.get(name, 0)
         if offset > end:
