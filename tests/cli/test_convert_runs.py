@@ -8,9 +8,9 @@ from kafkaframes.errors import OptionError
 
 
 def test_workers_elsewhere_see_no_temporary_files_of_this_machine():
-    with convert.scratch_directory(None, "spark://host:7077") as directory:
+    with convert.open_scratch_directory(None, "spark://host:7077") as directory:
         assert directory is None
-    with convert.scratch_directory(None, "local[2]") as directory:
+    with convert.open_scratch_directory(None, "local[2]") as directory:
         assert directory.is_dir()
     assert not directory.exists()
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.arrow import SparkConversion, arrow_schema, rebatch, repeat_origin
+from kafkaframes.scan.arrow import SparkConversion, build_arrow_schema, rebatch, repeat_origin
 from kafkaframes.scan.columns import RECORD_COLUMNS, SPARK_COLUMNS, TABLE_COLUMNS, choose_columns, format_ddl
 from kafkaframes.scan.log.planning import Segment
 
@@ -83,7 +83,7 @@ SEGMENT = Segment("/logs/orders-3/0.log", 100, 0, "orders", 3, "/logs/orders-3",
 @pytest.mark.parametrize("table", TABLE_COLUMNS)
 def test_every_column_of_every_table_has_a_type(table):
     names = [column.name for column in TABLE_COLUMNS[table]]
-    schema = arrow_schema(choose_columns(names, table=table))
+    schema = build_arrow_schema(choose_columns(names, table=table))
     assert schema.names == names
     assert not any(pa.types.is_dictionary(one.type) or pa.types.is_large_binary(one.type) for one in schema)
 

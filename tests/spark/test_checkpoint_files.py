@@ -2,13 +2,13 @@
 
 import pytest
 
-from kafkaframes.spark.progress.checkpoint_files import ConnectFiles, checkpoint_files
+from kafkaframes.spark.progress.checkpoint_files import ConnectFiles, get_checkpoint_files
 
 pytestmark = pytest.mark.spark
 
 
 def test_files_are_read_and_written_with_checksums(spark, tmp_path):
-    files = checkpoint_files(spark, f"{tmp_path}/checkpoint/")
+    files = get_checkpoint_files(spark, f"{tmp_path}/checkpoint/")
     assert files.path == f"file:{tmp_path}/checkpoint"
     assert (files.read_text("offsets/3"), files.list_names("offsets")) == (None, [])
     for text in ("first", "v1\n{}\n\u00e9"):

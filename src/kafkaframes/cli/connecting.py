@@ -35,7 +35,9 @@ timeout_option = click.option(
     help="Maximum wait for the first response of a broker.",
 )
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
-_CHARACTER_CLASS = re.compile(r"\[[^]]*\]")  # of a topic pattern, where a colon is allowed; also an IPv6 address
+_CHARACTER_CLASS = re.compile(
+    r"\[[^]]*\]"
+)  # brackets of a topic pattern or an IPv6 address, in which a colon is allowed
 _PROPERTIES_KEY = "kafkaframes.properties"  # key of a context's meta data: the values of -X so far
 
 
@@ -173,7 +175,7 @@ def is_specified(name: str) -> bool:
 def add_confirmation(question: str) -> Callable[[Function], Function]:
     """Let a command ask for confirmation before it deletes. ``--yes`` confirms without a terminal."""
 
-    def ask(context: click.Context, option: click.Parameter, is_confirmed: bool) -> None:
+    def confirm(context: click.Context, option: click.Parameter, is_confirmed: bool) -> None:
         if is_confirmed or context.resilient_parsing:
             return
         try:
@@ -185,7 +187,7 @@ def add_confirmation(question: str) -> Callable[[Function], Function]:
         if not has_agreed:
             raise click.Abort
 
-    return click.option("--yes", is_flag=True, expose_value=False, callback=ask, help="Delete without asking.")
+    return click.option("--yes", is_flag=True, expose_value=False, callback=confirm, help="Delete without asking.")
 
 
 def parse_topic_partition(text: str) -> tuple[str, int]:

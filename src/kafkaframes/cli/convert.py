@@ -77,7 +77,7 @@ def choose_work_split(master: str | None, jobs: int | None) -> SplitSettings:
 
 
 @contextmanager
-def scratch_directory(parent: str | None, master: str | None) -> Iterator[Path | None]:
+def open_scratch_directory(parent: str | None, master: str | None) -> Iterator[Path | None]:
     """Yield a directory for temporary files, in ``parent`` or in this machine's directory for temporary files.
 
     Yield None with Spark, because workers on other machines would not see the directory.
@@ -253,7 +253,7 @@ def compact_command(
     report, proof = None, None
     with workers.open_runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:
-            with scratch_directory(scratch, master) if dry_run else nullcontext() as directory:
+            with open_scratch_directory(scratch, master) if dry_run else nullcontext() as directory:
                 report = compaction.compact(
                     choose_source(sources),
                     to,

@@ -20,10 +20,10 @@ _HEX_CHARACTERS = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")
 def read_bytes(source: str) -> bytes:
     """Return the bytes of an argument: hex digits, a file of hex digits, a binary file, or ``-``."""
     if source == "-":
-        return _maybe_hex(sys.stdin.buffer.read())
+        return _decode_if_hex(sys.stdin.buffer.read())
     try:
         if Path(source).is_file():
-            return _maybe_hex(Path(source).read_bytes())
+            return _decode_if_hex(Path(source).read_bytes())
     except OSError:
         pass  # hex digits can be too long for a file name
     if not set(source.encode()) <= _HEX_CHARACTERS:
@@ -31,7 +31,7 @@ def read_bytes(source: str) -> bytes:
     return _decode_hex(source)
 
 
-def _maybe_hex(raw: bytes) -> bytes:
+def _decode_if_hex(raw: bytes) -> bytes:
     """Return the bytes that hexadecimal digits represent. Other input is returned unchanged."""
     return _decode_hex(raw.decode()) if raw and set(raw) <= _HEX_CHARACTERS else raw
 

@@ -46,7 +46,7 @@ __all__ = [
     "quiet_option",
 ]  # fmt: skip
 _PIPED_TABLE_WIDTH = 200  # width of tables in a pipe, which has no width of its own
-_QUIET_KEY = "kafkaframes.quiet"  # key of the meta data of a context and its subcommands
+_QUIET_KEY = "kafkaframes.quiet"  # key in the metadata of a click context, which its subcommands share
 _TEXT_WITHOUT_LINE_BREAKS_AND_TABS = re.compile(r"[^\n\t]+")
 
 

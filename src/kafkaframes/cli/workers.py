@@ -149,7 +149,7 @@ def _submit_in_turn(
     After a failure no process is left, because its files would interfere with the clean-up. (``Executor.map`` cancels
     waiting tasks, after which the pool of a killed process prints an error from a thread of its own.)
     """
-    with _delay_interrupts():  # new processes start with blocked signals, and unblock them once they can handle them
+    with _delay_interrupts():  # new processes start with blocked signals, and unblock signals after setting handlers
         memory = current_budget()
         futures = [
             pool.submit(_run_all, function, tasks[start : start + size], memory) for start in range(0, len(tasks), size)

@@ -38,7 +38,7 @@ from kafkaframes.errors.codes import ErrorCode
 class KafkaframesError(Exception):
     """Base class of all exceptions that this package raises on purpose."""
 
-    def __reduce__(self) -> tuple[Any, ...]:  # Exception's method would call the class with ``args`` only
+    def __reduce__(self) -> tuple[Any, ...]:  # the method of ``Exception`` would call the class with ``args`` only
         return _restore_error, (type(self), self.args, self.__dict__)
 
 
@@ -79,7 +79,7 @@ class _LocatedError(KafkaframesError):
 
 
 class SpecError(_LocatedError):
-    """A message spec is invalid. Kafka's generator would reject it, too."""
+    """A message spec is invalid. Kafka's generator would reject the spec, too."""
 
 
 class EncodeError(_LocatedError):
@@ -119,7 +119,7 @@ class LogDirError(_LocatedError):
 
 
 class DamagedChunkError(LogDirError):
-    """A chunk of a tiered segment cannot be read. ``lost`` is its byte range in the segment."""
+    """A chunk of a tiered segment cannot be read. ``lost`` is the chunk's byte range in the segment."""
 
     def __init__(self, reason: str, *, lost: tuple[int, int] = (0, 0), **where: Any) -> None:
         super().__init__(reason, **where)

@@ -66,7 +66,7 @@ _ORIGIN_COLUMN_GETTERS: dict[str, Callable[[Origin], Any]] = {
 }
 
 
-def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+def build_arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     """Return the Arrow schema that Spark expects for these columns."""
     return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in columns])
 
@@ -85,7 +85,7 @@ class SparkConversion:
     """
 
     def __init__(self, columns: Sequence[Column], *, timestamp_errors: str = "raise") -> None:
-        self.schema = arrow_schema(columns)
+        self.schema = build_arrow_schema(columns)
         sources = [column.source for column in columns if column.source]
         self._has_strict_times = timestamp_errors == "raise" and "timestamp" in sources
         if (self._has_strict_times or not sources) and "offset" not in sources:

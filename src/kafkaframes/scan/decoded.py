@@ -43,7 +43,7 @@ class ValueDecoding:
 
     def schema(self, plain: pa.Schema, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of decoded rows."""
-        types = {"value": pa.struct(self.decoding.decoder().fields), ERROR_COLUMN: pa.string()}
+        types = {"value": pa.struct(self.decoding.get_decoder().fields), ERROR_COLUMN: pa.string()}
         return pa.schema([pa.field(name, types[name]) if name in types else plain.field(name) for name in columns])
 
     def decode_batch(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
@@ -58,7 +58,7 @@ class ValueDecoding:
         if "value" not in batch.schema.names:
             return batch
         batch_with_ids = prepend_schema_ids(batch) if self.decoding.has_prefix else batch
-        values, reasons = decode_to_struct(batch_with_ids.column("value"), self.decoding.decoder())
+        values, reasons = decode_to_struct(batch_with_ids.column("value"), self.decoding.get_decoder())
         if reasons and self.raises:
             row = min(reasons)
             names = [name for name in ("topic", "partition", "offset") if name in batch.schema.names]
@@ -108,7 +108,7 @@ class SchemaArguments:
             text = _read_schema_text(self.schema)
             text = _infer_schema(sample, mode) if text is None else text
             decoding = DecodingOptions(mode, text, message=self.message or "", other_fields=self.other_fields)
-        decoding.decoder()
+        decoding.get_decoder()
         return decoding
 
 

@@ -12,7 +12,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.client import AclBinding, Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, OptionError
-from kafkaframes.scan.arrow import arrow_schema
+from kafkaframes.scan.arrow import build_arrow_schema
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic.following import TopicFollower
 from kafkaframes.scan.topic.planning import plan_topic
@@ -46,7 +46,7 @@ def read(ranges: list[PartitionRange], servers: str, topic: str, **options: str)
     )
     batches = [batch for part in ranges for batch in read_range(part, COLUMNS, read_options)]
     close_idle_consumers(read_options)
-    return pa.Table.from_batches(batches, arrow_schema(COLUMNS))["value"].to_pylist()
+    return pa.Table.from_batches(batches, build_arrow_schema(COLUMNS))["value"].to_pylist()
 
 
 def read_topic(servers: str, topic: str, **options: str) -> list[bytes]:

@@ -11,7 +11,7 @@ from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartiti
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.jobs.write_topic.markers import MARKER_TOPIC, read_markers
 from kafkaframes.records.build import build_records
-from kafkaframes.scan.arrow import arrow_schema
+from kafkaframes.scan.arrow import build_arrow_schema
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic import reading as topic_reading
 from kafkaframes.scan.topic.reading import read_range
@@ -50,7 +50,7 @@ def options_of(servers, topic="read", **options):
 def read(servers, first, end, *, topic="read", **options):
     read_options = parse_topic_options(options_of(servers, topic, **options), is_stream=False)
     batches = read_range(PartitionRange(topic, 0, first, end), COLUMNS, read_options)
-    return pa.Table.from_batches(batches, arrow_schema(COLUMNS))
+    return pa.Table.from_batches(batches, build_arrow_schema(COLUMNS))
 
 
 def test_a_range_is_read_exactly_and_its_consumer_is_reused(filled_topic):

@@ -77,6 +77,6 @@ def test_both_parsers_give_the_same(other_fields, values):
 
 def test_plain_values_are_parsed_at_once_and_others_one_by_one():
     array = pa.array([b'{"a": 1, "zz": 2}', None], pa.binary())
-    assert JsonDecoder(SCHEMA, other_fields=False).columns(array)["a"].to_pylist() == [1, None]
-    assert JsonDecoder(SCHEMA).columns(array) is None
-    assert JsonDecoder({"type": "object", "properties": {"any": {}}}).columns(array) is None
+    assert JsonDecoder(SCHEMA, other_fields=False).decode_columns(array)["a"].to_pylist() == [1, None]
+    assert JsonDecoder(SCHEMA).decode_columns(array) is None
+    assert JsonDecoder({"type": "object", "properties": {"any": {}}}).decode_columns(array) is None

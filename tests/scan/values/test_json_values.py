@@ -127,7 +127,7 @@ def test_references_to_other_schemas_of_the_registry():
     other = {"type": "object", "properties": {"x": {"$ref": "#/$defs/P"}}, "$defs": {"P": TEXT}}
     registered_schema = RegisteredSchema("JSON", json.dumps(schema), (("in.json", json.dumps(other)),))
     fields = (
-        DecodingOptions("json", registry="http://localhost:1", registered_schema=registered_schema).decoder().fields
+        DecodingOptions("json", registry="http://localhost:1", registered_schema=registered_schema).get_decoder().fields
     )
     assert [str(field.type) for field in fields[:2]] == ["struct<x: string>", "string"]
 

@@ -188,6 +188,6 @@ def test_a_pickled_decoding_creates_one_decoder_per_process():
     import pickle
 
     decoding = DecodingOptions("json", json.dumps(JSON_SCHEMA).encode())
-    assert pickle.loads(pickle.dumps(decoding)).decoder() is decoding.decoder()
+    assert pickle.loads(pickle.dumps(decoding)).get_decoder() is decoding.get_decoder()
     with pytest.raises(OptionError, match="not a JSON Schema"):
-        DecodingOptions("json", b"{").decoder()
+        DecodingOptions("json", b"{").get_decoder()

@@ -261,13 +261,13 @@ class TableContent:
         own_fields = [] if self.latest else [pa.field(TOMBSTONE_COLUMN, pa.bool_())]
         index = result.get_field_index("value")
         fields = [result.field(name) for name in result.names]
-        return pa.schema([*fields[:index], *own_fields, *self.decoding.decoder().fields, *fields[index + 1 :]])
+        return pa.schema([*fields[:index], *own_fields, *self.decoding.get_decoder().fields, *fields[index + 1 :]])
 
     def split_by_validity(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """Convert records to the table's rows. Return other records separately, with a column ``reason``."""
         if self.decoding is None and not self.latest:
             return rows, None
-        decoder = None if self.decoding is None else self.decoding.decoder()
+        decoder = None if self.decoding is None else self.decoding.get_decoder()
         has_prefix = self.decoding is not None and self.decoding.has_prefix
         valid_rows, rejected_rows = separate_rows(rows, decoder, needs_key=self.latest, has_prefix=has_prefix)
         if self.latest and decoder is None:

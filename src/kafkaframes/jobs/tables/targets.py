@@ -177,7 +177,9 @@ class ValueSettings:
         if settings.registry is not None:
             SchemaRegistry(settings.registry)
         elif self.schema is not None:
-            DecodingOptions(settings.decoding_mode, self.schema, self.by_id, message=settings.message or "").decoder()
+            DecodingOptions(
+                settings.decoding_mode, self.schema, self.by_id, message=settings.message or ""
+            ).get_decoder()
 
     def choose_content(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> TableContent:
         """Return the content of the table: how values are decoded, and whether it has one row per key. If necessary,
@@ -193,7 +195,7 @@ class ValueSettings:
         registered_schema = None if registry is None else fetch_subject_schema(registry, self.subject, mode)
         schema = self._infer_schema(state, plan, files) if self.is_inferred else self.schema
         decoding = DecodingOptions(mode, schema, self.by_id, registry, registered_schema, self.settings.message or "")
-        decoding.decoder()
+        decoding.get_decoder()
         return TableContent(decoding, self.settings.is_latest)
 
     def _infer_schema(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> bytes:

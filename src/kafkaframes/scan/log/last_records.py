@@ -31,7 +31,7 @@ from kafkaframes.storage.log.open_segment import open_planned_segment_on
 def find_last_fingerprints(entry: Log, end: int) -> tuple[Fingerprint, ...]:
     """Return fingerprints of the last records before an offset, in offset order.
 
-    The result has at most ``MAX_FINGERPRINTS``. It has fewer, or none, if the batches before the offset have no more
+    The result has at most ``MAX_FINGERPRINTS``, and fewer or none if the batches before the offset have no more
     records, or are damaged or unreadable.
     """
     result: tuple[Fingerprint, ...] = ()

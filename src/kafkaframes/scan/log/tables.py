@@ -43,7 +43,7 @@ from kafkaframes.scan.arrow import (
     ARROW_TYPES,
     MAX_INSTANT_MS,
     TARGET_BATCH_BYTES,
-    arrow_schema,
+    build_arrow_schema,
     check_milliseconds,
     repeat_origin,
     to_instants,
@@ -120,7 +120,7 @@ def read_batch_work(
     Raises:
         LogDirError: A segment cannot be read.
     """
-    schema = arrow_schema(columns)
+    schema = build_arrow_schema(columns)
     for part in work:
         yield from _read_slice(part, columns, schema, options)
 
@@ -232,7 +232,7 @@ def read_segment_work(
     work: Iterable[SegmentSlice], columns: Sequence[Column], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for each segment of the slices."""
-    schema = arrow_schema(columns)
+    schema = build_arrow_schema(columns)
     rows: list[dict[str, Any]] = []
     for part in work:
         rows.append(_to_segment_row(part, options))
@@ -369,7 +369,7 @@ def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage
         else batch.column(column.name)
         for column in columns
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+    return pa.RecordBatch.from_arrays(arrays, schema=build_arrow_schema(columns))
 
 
 def _decode_internal_record(

@@ -69,7 +69,7 @@ class DecimalDigits:
 
 @dataclass(eq=False, slots=True)
 class AvroField:
-    """A field of a record.
+    """A field of an Avro record.
 
     Attributes:
         default: default value as JSON, or ``NO_DEFAULT``.

@@ -88,7 +88,7 @@ class AvroDecoder:
             except AvroSchemaError as error:
                 result = f"its schema is not an Avro schema: {error}"
             except RecursionError:
-                result = "its schema is nested too deeply"
+                result = "the schema is nested too deeply"
             reader = self._readers[id(writer_schema)] = (
                 writer_schema,
                 result,

@@ -67,7 +67,7 @@ class DecodingOptions:
         """Whether each value starts with a schema registry's prefix."""
         return self.registry is not None or bool(self.by_id)
 
-    def decoder(self) -> ValueDecoder:
+    def get_decoder(self) -> ValueDecoder:
         """Return the decoder. In a process, equal options share one decoder.
 
         Raises:
@@ -284,9 +284,9 @@ class _PrefixedValueDecoder:
         """Decode the bytes after the prefix."""
         return self._decoder.decode(self._payload(value))
 
-    def columns(self, values: Any) -> Any:
+    def decode_columns(self, values: Any) -> Any:
         """Decode many values at once; None if values have a prefix and must be decoded one by one."""
-        return None if self._has_prefix else self._decoder.columns(values)
+        return None if self._has_prefix else self._decoder.decode_columns(values)
 
 
 _DECODER_FACTORIES: Final = {JSON: _create_json_decoder, AVRO: _create_avro_decoder, PROTOBUF: _create_protobuf_decoder}

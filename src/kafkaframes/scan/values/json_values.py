@@ -62,7 +62,7 @@ class JsonDecoder:
             (*result, pa.field(OTHER_FIELDS_COLUMN, pa.string())) if other_fields else (*result,)
         )
 
-    def columns(self, values: pa.Array) -> dict[str, pa.Array] | None:
+    def decode_columns(self, values: pa.Array) -> dict[str, pa.Array] | None:
         """Return the columns of many values at once; None if a value does not match the schema exactly."""
         if not self._is_plain:
             return None

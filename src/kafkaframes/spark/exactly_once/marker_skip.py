@@ -29,7 +29,7 @@ _STATEFUL_PATTERN: Final = re.compile(
 
 
 class WritableFiles(CheckpointFiles, Protocol):
-    """The files of a checkpoint that can be written."""
+    """Checkpoint files that can be read and written."""
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file, and replace an existing one."""

@@ -47,11 +47,11 @@ from kafkaframes.spark.options import check_exactly_once, parse_topic_write_opti
 from kafkaframes.spark.progress.checkpoint_files import (
     CheckpointFiles,
     HadoopFiles,
-    checkpoint_files,
     create_query_id_lookup,
+    get_checkpoint_files,
     is_connect,
 )
-from kafkaframes.spark.sinks.columns import column_types
+from kafkaframes.spark.sinks.columns import map_column_types
 from kafkaframes.spark.sinks.topic_writer import find_first_failure, select_columns_to_write
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def write_frame_exactly_once(
     """Write a DataFrame as ``kafkaframes.spark.write_topic`` does."""
     write_options = replace(parse_topic_write_options({**options, "sink": sink}), delivery="exactly-once")
     check_exactly_once(write_options)
-    frame = frame.select(*select_columns_to_write(column_types(frame.schema), write_options))
+    frame = frame.select(*select_columns_to_write(map_column_types(frame.schema), write_options))
     check_speculation(frame.sparkSession.conf.get(SPECULATION_SETTING, "false"))
     if not frame.isStreaming:
         write_in_transaction(
@@ -135,7 +135,7 @@ def _create_batch_writer(
         """Write one micro-batch."""
         spark = batch.sparkSession
         if not queries:
-            queries.append(QueryBatches(options, id_of_query(spark), checkpoint_files(spark, checkpoint)))
+            queries.append(QueryBatches(options, id_of_query(spark), get_checkpoint_files(spark, checkpoint)))
         queries[0].write(batch, batch_id)
 
     return write_batch

@@ -31,8 +31,8 @@ class CheckpointFiles(Protocol):
         """Return a file's text; None if it does not exist."""
 
 
-def checkpoint_files(spark: Any, checkpoint: str) -> CheckpointFiles:
-    """Return the files of a checkpoint."""
+def get_checkpoint_files(spark: Any, checkpoint: str) -> CheckpointFiles:
+    """Return an object that reads and writes the files of a checkpoint, through the JVM or Spark Connect."""
     return ConnectFiles(spark, checkpoint) if is_connect(spark) else HadoopFiles(spark, checkpoint)
 
 

@@ -57,7 +57,7 @@ def run_on_spark(
 
 
 def _count_tasks(spark: SparkSession, count: int, total_bytes: int | None) -> int:
-    """Return the number of Spark tasks."""
+    """Return the number of Spark tasks for a job with ``count`` tasks."""
     if total_bytes is None:
         return min(count, MAX_TASKS)
     cores: int = spark.sparkContext.defaultParallelism

@@ -96,13 +96,13 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
     return search.java
 
 
-def describe_versions(fit: tuple[int, ...]) -> str:
+def describe_versions(versions: tuple[int, ...]) -> str:
     """Return Java versions as text for a message.
 
     >>> describe_versions((17, 21, 25))
     'Java 17, 21 or 25'
     """
-    *earlier_versions, last = [str(version) for version in fit]
+    *earlier_versions, last = [str(version) for version in versions]
     return f"Java {', '.join(earlier_versions)} or {last}" if earlier_versions else f"Java {last}"
 
 

@@ -30,7 +30,7 @@ COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 _IGNORED_COLUMNS = frozenset(column.name for column in RECORD_COLUMNS) - frozenset(COLUMN_TYPES)
 
 
-def column_types(schema: StructType) -> dict[str, str]:
+def map_column_types(schema: StructType) -> dict[str, str]:
     """Return the type of each column in a schema by name, as Spark's ``simpleString``."""
     return {field.name: field.dataType.simpleString() for field in schema}
 

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetState, WriteSettings, WrittenRun
 from kafkaframes.spark.runtime.worker import hide_tracebacks
-from kafkaframes.spark.sinks.columns import COLUMN_TYPES, check_columns, column_types
+from kafkaframes.spark.sinks.columns import COLUMN_TYPES, check_columns, map_column_types
 from kafkaframes.storage.files import atomic
 from kafkaframes.wire.primitives import uuid_to_text
 
@@ -86,7 +86,7 @@ def inspect_target(
     target = TargetState.inspect_target(path)
     counts = {} if overwrite else dict(target.counts)
     settings = WriteSettings(now_ms=time.time_ns() // 1_000_000, partitions=counts, **values)
-    check_columns(column_types(schema), settings)
+    check_columns(map_column_types(schema), settings)
     return target, settings
 
 

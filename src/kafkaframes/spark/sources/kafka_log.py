@@ -49,7 +49,7 @@ from kafkaframes.spark.sources.catalog_tables import (
     resolve_read_options,
 )
 from kafkaframes.spark.sources.rejected_stream import defer_errors
-from kafkaframes.spark.sources.schemas import RowDecoding, check_schema, plain_schema, schema_ddl
+from kafkaframes.spark.sources.schemas import RowDecoding, build_plain_schema, check_schema, format_schema_ddl
 from kafkaframes.spark.sources.tasks import TaskReader, read_table
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class KafkaLogDataSource(DataSource):
         columns = choose_columns(
             options.columns, include_headers=options.include_headers, table=options.layout, source=every_copy
         )
-        return schema_ddl(columns, decoding, format_table_comment(self.name(), self._options))
+        return format_schema_ddl(columns, decoding, format_table_comment(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns in ``schema``, which may come from ``spark.read.schema(...)``."""
@@ -94,7 +94,7 @@ class KafkaLogDataSource(DataSource):
         decoding, source_options = split_decoding(
             resolve_read_options(self.name(), self._options, schema), other_modes=LOG_DECODERS
         )
-        plain, values = plain_schema(schema, decoding)
+        plain, values = build_plain_schema(schema, decoding)
         if is_stream:
             reject_stream_end(source_options)
         options = parse_log_options(source_options, **({"start": LATEST} if is_stream else {}))

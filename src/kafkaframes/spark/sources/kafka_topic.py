@@ -34,14 +34,14 @@ from kafkaframes.spark.options import (
     split_decoding,
 )
 from kafkaframes.spark.runtime.worker import freeze_imports, freeze_objects, hide_tracebacks
-from kafkaframes.spark.sinks.columns import column_types
+from kafkaframes.spark.sinks.columns import map_column_types
 from kafkaframes.spark.sources.catalog_tables import (
     format_table_comment,
     remove_catalog_additions,
     resolve_read_options,
 )
 from kafkaframes.spark.sources.rejected_stream import defer_errors
-from kafkaframes.spark.sources.schemas import RowDecoding, check_schema, plain_schema, schema_ddl
+from kafkaframes.spark.sources.schemas import RowDecoding, build_plain_schema, check_schema, format_schema_ddl
 from kafkaframes.spark.sources.tasks import TaskReader, read_topic
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class KafkaTopicDataSource(DataSource):
         decoding, source_options = split_decoding(remove_catalog_additions(self._options))
         columns = _select_columns(source_options)
         freeze_imports()
-        return schema_ddl(columns, decoding, format_table_comment(self.name(), self._options))
+        return format_schema_ddl(columns, decoding, format_table_comment(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
@@ -94,7 +94,7 @@ class KafkaTopicDataSource(DataSource):
         """Return the arguments of a reader."""
 
         decoding, source_options = split_decoding(resolve_read_options(self.name(), self._options, schema))
-        plain, values = plain_schema(schema, decoding)
+        plain, values = build_plain_schema(schema, decoding)
         return parse_topic_options(source_options, is_stream=is_stream), _check_columns(check_schema(plain)), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -113,7 +113,7 @@ class KafkaTopicDataSource(DataSource):
                 'write with df.write.format("kafka-topic").mode("append") and the options'
             )
         options = parse_topic_write_options(remove_catalog_additions(self._options))
-        return KafkaTopicWriter(options, column_types(schema))
+        return KafkaTopicWriter(options, map_column_types(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream: at-least-once, or exactly-once with ``delivery=exactly-once``."""
@@ -127,8 +127,8 @@ class KafkaTopicDataSource(DataSource):
 
         options = parse_topic_write_options(remove_catalog_additions(self._options))
         if options.delivery == "exactly-once":
-            return ExactlyOnceStreamWriter(options, column_types(schema), get_checkpoint_location(self._options))
-        return KafkaTopicStreamWriter(options, column_types(schema))
+            return ExactlyOnceStreamWriter(options, map_column_types(schema), get_checkpoint_location(self._options))
+        return KafkaTopicStreamWriter(options, map_column_types(schema))
 
 
 @hide_tracebacks
@@ -143,11 +143,11 @@ class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
         from kafkaframes.spark.sources.execution_offsets import defer_offsets
 
         if self.options.has_fixed_offsets:
-            works: Sequence[object] = plan_topic(self.options, report=_warn)
+            tasks: Sequence[object] = plan_topic(self.options, report=_warn)
         else:
-            works = defer_offsets(self.options, plan_shares(self.options, cores=os.cpu_count() or 1, report=_warn))
+            tasks = defer_offsets(self.options, plan_shares(self.options, cores=os.cpu_count() or 1, report=_warn))
         freeze_imports()
-        return [InputPartition(work) for work in works] or [InputPartition(None)]
+        return [InputPartition(task) for task in tasks] or [InputPartition(None)]
 
 
 def _warn(hidden: HiddenRecords) -> None:

@@ -49,13 +49,13 @@ def check_schema(schema: StructType, *, table: str = "records") -> tuple[Column,
     return columns
 
 
-def schema_ddl(columns: tuple[Column, ...], decoding: ValueDecoding | None, comment: str) -> str:
+def format_schema_ddl(columns: tuple[Column, ...], decoding: ValueDecoding | None, comment: str) -> str:
     """Return the schema of a source as Spark DDL, with the struct as the type of ``value``."""
     if decoding is None or VALUE_COLUMN not in [column.name for column in columns]:
         return format_ddl(columns, comment)
     import pyarrow as pa
 
-    kind = _format_ddl_type(pa.struct(decoding.decoding.decoder().fields))
+    kind = _format_ddl_type(pa.struct(decoding.decoding.get_decoder().fields))
     new_columns = [Column(VALUE_COLUMN, kind, "") if column.name == VALUE_COLUMN else column for column in columns]
     return format_ddl([*new_columns, Column(ERROR_COLUMN, "string", "")], comment)
 
@@ -78,7 +78,7 @@ def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def plain_schema(schema: StructType, decoding: ValueDecoding | None) -> tuple[StructType, RowDecoding | None]:
+def build_plain_schema(schema: StructType, decoding: ValueDecoding | None) -> tuple[StructType, RowDecoding | None]:
     """Return the schema that the source reads, with ``value`` as bytes, and the decoding to Spark's schema."""
     if decoding is None:
         return schema, None
