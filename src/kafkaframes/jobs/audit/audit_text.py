@@ -211,7 +211,7 @@ def _format_verdict_counts(audit: Audit) -> str:
 _TEXT_BY_VERDICT: Final = {
     REMOVED: "would break",
     DEPRECATED: "use deprecated versions",
-    UNKNOWN: "cannot be judged",
+    UNKNOWN: "could not be checked",
     FINE: "fine",
 }
 

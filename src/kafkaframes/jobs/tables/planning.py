@@ -33,7 +33,7 @@ from kafkaframes.scan.log.resolve import (
 from kafkaframes.scan.ranges import EARLIEST, NO_END, check_batch_start, expand_bound
 from kafkaframes.storage.log.lookup import log_end_offset
 
-_LOSS_REMEDY = "`fail_on_data_loss`=false accepts that, and records it in the table"
+_LOSS_REMEDY = "`fail_on_data_loss`=false accepts this, and records it in the table"
 
 
 def make_log_planner(options: ReadOptions) -> Plan:
@@ -96,8 +96,10 @@ def _plan_log_tasks(
         if gap is not None:
             if options.fail_on_data_loss:
                 is_lost = entry.partition.log_start_offset >= gap.end
-                problem = "no longer in the log, and not" if is_lost else "before the `start` of this run, and not"
-                raise OptionError(f"{gap} are {problem} in the table: {_LOSS_REMEDY}")
+                problem = "the log has deleted them" if is_lost else "they are before this run's `start`"
+                raise OptionError(
+                    f"{gap} are missing in the table, and cannot be added, because {problem}; {_LOSS_REMEDY}"
+                )
             gaps.append(gap)
     slices, notes = plan_slices(part.segments, replace(options, start=starts), logs, omit_unreadable=True)
     tasks = tuple(make_task(chunk, options) for chunk in slices)

@@ -102,7 +102,9 @@ class TableRun:
         for commit_tasks in [table_plan.tasks] if is_unlimited else tasks_by_commit:
             state = self._write_and_commit(commit_tasks, table_plan, state, replaces=is_unlimited)
         if is_unlimited and not table_plan.tasks:
-            raise OptionError(f"{self._table.shown}: `overwrite` found no records to replace the content with")
+            raise OptionError(
+                f"{self._table.shown}: the source has no records with which `overwrite` could replace the content"
+            )
         return self._build_outcome(table_plan, time.monotonic() - start)
 
     def _open_table(self, incremental: bool, overwrite: bool) -> TableState | None:
