@@ -162,6 +162,23 @@ def test_the_row_is_counted_over_all_chunks(broker):
         producer.send_arrow(pa.table({"value": chunks}), topic="t")
 
 
+@pytest.mark.parametrize("acks", ["all", "0"])
+def test_a_batch_size_of_zero_disables_batches_of_tables_too(broker, acks):
+    """KAFKA-14303, dpkp/kafka-python#556 (a division by zero, as here), and a Spark write with kafka.batch.size=0."""
+    broker.create_topic(f"unbatched-{acks}", 3)
+    values = [b"%d" % number for number in range(7)]
+    with Producer(broker.bootstrap_servers, batch_size=0, acks=acks) as producer:
+        producer.send_arrow(pa.table({"value": values}), topic=f"unbatched-{acks}")
+        producer.flush()
+    with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign(consumer.partitions_for(f"unbatched-{acks}"))
+        rows = []
+        while len(rows) < len(values):
+            rows += consumer.fetch_arrow(500, columns=("partition", "base_offset", "value")).to_pylist()
+    assert sorted(row["value"] for row in rows) == values
+    assert len({(row["partition"], row["base_offset"]) for row in rows}) == len(values)
+
+
 def test_no_request_with_several_batches_is_larger_than_max_request_size(broker):
     broker.journal.clear()
     with Producer(broker.bootstrap_servers, max_request_size=5_000, batch_size=100_000, linger_ms=100) as producer:

@@ -536,10 +536,13 @@ class AsyncProducer(TelemetryMethods):
             await self._cluster.ensure_topic(name, create=True)
 
     def _get_max_batch_bytes(self, topics: list[str]) -> int:
-        """Return the size of the largest batch of these topics, in bytes."""
+        """Return the size of the largest batch of these topics, in bytes.
+
+        ``batch_size=0`` (no batching) counts as 1 byte, so that each batch has one record.
+        """
         now = time.monotonic()
         limits = [limit for name in topics if (limit := self._sender.limits.batch_bytes(name, now)) is not None]
-        return min(self.settings.batch_size, self.settings.max_request_size, *limits)
+        return max(min(self.settings.batch_size, self.settings.max_request_size, *limits), 1)
 
     async def send_batches(self, partition: PartitionLike, data: bytes) -> WrittenBatches:
         """Write format 2 batches unchanged except for new offsets and sequence numbers, and wait for the results.
