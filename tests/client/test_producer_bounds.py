@@ -179,6 +179,29 @@ def test_a_batch_size_of_zero_disables_batches_of_tables_too(broker, acks):
     assert len({(row["partition"], row["base_offset"]) for row in rows}) == len(values)
 
 
+@pytest.mark.parametrize("call", ["send", "send_arrow"])
+def test_metadata_that_expire_at_once_do_not_block_a_producer(broker, call):
+    """Kafka accepts metadata.max.age.ms=0, and KafkaMicroBatchSourceSuite has 1. With 0, ``send`` never returned."""
+    with Producer(broker.bootstrap_servers, metadata_max_age_ms=0) as producer:
+        CALLS[call](producer)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "minimum"),
+    [
+        ("max_in_flight_requests_per_connection", 0, 1),
+        ("batch_size", -1, 0),
+        ("metadata_max_age_ms", -1, 0),
+        ("request_timeout_ms", -1, 0),
+        ("max_block_ms", -1, 0),
+    ],
+)
+def test_values_that_kafka_rejects_are_rejected(name, value, minimum):
+    """The minimum values of ProducerConfig. Some smaller values were accepted, and the producer then never sent."""
+    with pytest.raises(OptionError, match=f"{name} is {value}; expected a number of at least {minimum}"):
+        Producer("a:1", **{name: value})
+
+
 def test_no_request_with_several_batches_is_larger_than_max_request_size(broker):
     broker.journal.clear()
     with Producer(broker.bootstrap_servers, max_request_size=5_000, batch_size=100_000, linger_ms=100) as producer:

@@ -29,6 +29,10 @@ from kafkaframes.errors import NetworkError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.partitioner import partition_of
 
+# With metadata.max.age.ms=0, a record would wait for newer metadata without an end. Java's client requests metadata at
+# most every retry.backoff.ms, 100 by default.
+_MIN_METADATA_AGE_S = 0.1
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -96,7 +100,7 @@ class Accumulator:
         self._batch_size = min(settings.batch_size, settings.max_request_size)
         self._buffer_bytes = settings.buffer_memory
         self._linger_s = settings.linger_ms / 1000
-        self._max_age_s = settings.metadata_max_age_ms / 1000
+        self._max_age_s = max(settings.metadata_max_age_ms / 1000, _MIN_METADATA_AGE_S)
         self._partitioner = partitioner
         self._is_adaptive = settings.partitioner_adaptive_partitioning_enable
         self._lock = threading.Lock()

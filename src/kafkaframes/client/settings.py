@@ -35,6 +35,26 @@ _DURATION_PATTERN: Final = re.compile(
 _BOOLEAN_BY_TEXT: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
 
+# Smallest values of settings, as in ProducerConfig and ConsumerConfig. Below them, a client would wait without an end.
+_MIN_VALUES: Final = {
+    **dict.fromkeys(
+        (
+            *("request_timeout_ms", "default_api_timeout_ms", "metadata_max_age_ms", "retry_backoff_ms"),
+            *("batch_size", "linger_ms", "buffer_memory", "max_request_size", "delivery_timeout_ms", "max_block_ms"),
+            *("fetch_min_bytes", "fetch_max_bytes", "fetch_max_wait_ms", "max_partition_fetch_bytes"),
+        ),
+        0,
+    ),
+    **dict.fromkeys(
+        (
+            *("metrics_num_samples", "metrics_sample_window_ms", "max_in_flight_requests_per_connection"),
+            "max_poll_records",
+        ),
+        1,
+    ),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
     """The settings of every client."""
@@ -113,9 +133,9 @@ class ClientSettings:
         # Java accepts upper and lower case.
         object.__setattr__(self, "security_protocol", self.security_protocol.upper())
         check_choice("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
-        for name in ("metrics_num_samples", "metrics_sample_window_ms"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}; expected a number of at least 1")
+        for name, minimum in _MIN_VALUES.items():
+            if getattr(self, name, minimum) < minimum:
+                raise OptionError(f"{name} is {getattr(self, name)}; expected a number of at least {minimum}")
         if self.enable_metrics_push and self.api_version is not None:
             reason = "only brokers that advertise client telemetry accept it"
             raise OptionError(f"enable_metrics_push does not work with api_version: {reason}; remove `api_version`")
