@@ -39,7 +39,7 @@ def is_member_id(text: str | None) -> bool:
 
 def begin_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
     """Start a session. Records that the member has acquired in an earlier session stay acquired."""
-    key, sessions = _key(request), broker.share_groups.sessions
+    key, sessions = _build_session_key(request), broker.share_groups.sessions
     sessions.pop(key, None)
     if len(sessions) >= broker.settings.get_number("group.share.max.share.sessions"):
         return ErrorCode.SHARE_SESSION_LIMIT_REACHED, None
@@ -50,7 +50,7 @@ def begin_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, Sha
 
 def continue_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
     """Check the epoch of a request that continues a session. Return an error code, and the session if it is valid."""
-    session, epoch = broker.share_groups.sessions.get(_key(request)), request.body.share_session_epoch
+    session, epoch = broker.share_groups.sessions.get(_build_session_key(request)), request.body.share_session_epoch
     if session is None:
         return ErrorCode.SHARE_SESSION_NOT_FOUND, None
     if epoch == FINAL_EPOCH:
@@ -76,7 +76,7 @@ def update_session(request: Request, broker: BrokerState, session: ShareSession)
 
 def end_session(request: Request, broker: BrokerState) -> None:
     """End the session, and release the records that its member has not acknowledged."""
-    _release_session(broker, _key(request))
+    _release_session(broker, _build_session_key(request))
 
 
 def _release_session(broker: BrokerState, key: tuple[int, str, str]) -> None:
@@ -104,7 +104,7 @@ def _end_lost_session(broker: BrokerState, key: tuple[int, str, str], session: S
         share.close_group(key[1])
 
 
-def _key(request: Request) -> tuple[int, str, str]:
+def _build_session_key(request: Request) -> tuple[int, str, str]:
     return request.session.node_id, request.body.group_id or "", request.body.member_id or ""
 
 

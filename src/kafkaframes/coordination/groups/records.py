@@ -228,7 +228,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         elif record.type == target:
             group.targets.pop(key.member_id, None)
             if value is not None:
-                group.targets[key.member_id] = self._target_of(value)
+                group.targets[key.member_id] = self._read_target_assignment(value)
         elif record.type == specific_type:
             self._replay_type_specific_record(group, key, value)
         else:
@@ -275,7 +275,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         """
         return []
 
-    def _target_of(self, value: Any) -> Any:
+    def _read_target_assignment(self, value: Any) -> Any:
         return _read_partitions(value.topic_partitions)
 
     @abstractmethod

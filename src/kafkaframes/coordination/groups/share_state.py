@@ -175,7 +175,7 @@ class ShareStates:
                 for batch in new_state.batches
             ],
         )
-        self.log.append(self._find_state_partition(key), [encode_coordinator_record(_key(key), value, 0)])
+        self.log.append(self._find_state_partition(key), [encode_coordinator_record(_build_record_key(key), value, 0)])
         self.stored_states[key] = new_state
 
     def _find_state_partition(self, key: ShareKey) -> int:
@@ -196,7 +196,9 @@ class ShareStates:
     def delete_state(self, key: ShareKey) -> None:
         """Delete a group's state in a partition."""
         if key in self.stored_states:
-            self.log.append(self._find_state_partition(key), [encode_coordinator_record(_key(key), None, None)])
+            self.log.append(
+                self._find_state_partition(key), [encode_coordinator_record(_build_record_key(key), None, None)]
+            )
             del self.stored_states[key]
         self.partitions.pop(key, None)
 
@@ -237,7 +239,7 @@ class ShareStates:
                 self.stored_states[key] = _apply_update(self.stored_states[key], replayed_states.value)
 
 
-def _key(key: ShareKey) -> Any:
+def _build_record_key(key: ShareKey) -> Any:
     return message("ShareSnapshotKey")(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
 
 

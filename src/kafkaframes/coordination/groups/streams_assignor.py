@@ -152,7 +152,7 @@ class _PartialAssignment:
         active_quota: quota of active tasks only.
         quota: quota of active and standby tasks together.
         previous_active: previous member of each active task; the last member if there are several.
-        previous_standbys: previous members of each standby task, which have its state.
+        previous_standbys: previous members of each standby task; they already have the state of the task.
     """
 
     process_by_member: Mapping[str, _Process]

@@ -76,7 +76,7 @@ class StreamsHeartbeatResult(NamedTuple):
 
     Attributes:
         tasks: the member's tasks; None if they have not changed.
-        endpoint_epoch: epoch of the group's endpoints.
+        endpoint_epoch: current endpoint epoch of the group, which the member repeats in its next heartbeats.
         sends_endpoints: whether the response contains endpoints, because the member's endpoint epoch is out of date.
         missing: internal topics to create.
     """

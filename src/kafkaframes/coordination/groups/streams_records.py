@@ -106,7 +106,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
             rows = record.value.last_assignment_configs
             group.assignment_configs = None if rows is None else tuple((row.key, row.value) for row in rows)
 
-    def _target_of(self, value: Any) -> Tasks:
+    def _read_target_assignment(self, value: Any) -> Tasks:
         return read_tasks(value)
 
     def _replay_type_specific_record(self, group: StreamsGroup, key: Any, value: Any) -> None:

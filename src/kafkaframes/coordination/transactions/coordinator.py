@@ -300,7 +300,7 @@ class TransactionCoordinator:
                     commit=prepared_transaction.state is State.PREPARE_COMMIT,
                     producer_id=prepared_transaction.producer_id,
                     producer_epoch=prepared_transaction.producer_epoch,
-                    coordinator_epoch=self.coordinator_epoch(self._partition(name)),
+                    coordinator_epoch=self.coordinator_epoch(self._find_log_partition(name)),
                 )
                 if number % MARKERS_PER_STEP == 0:
                     yield
@@ -385,15 +385,15 @@ class TransactionCoordinator:
             ) and transaction.updated_ms <= oldest_ms:
                 name = transaction.transactional_id
                 with suppress(KafkaframesError):
-                    self.log.append(self._partition(name), [build_tombstone(name)])
+                    self.log.append(self._find_log_partition(name), [build_tombstone(name)])
                     del self.transactions[name]
 
-    def _partition(self, transactional_id: str) -> int:
+    def _find_log_partition(self, transactional_id: str) -> int:
         return coordinator_partition(transactional_id, self.log.partitions)
 
     def _store_transaction(self, transaction: Transaction) -> Transaction:
         row = build_transaction_record(transaction, transaction_version=self.settings.transaction_version)
-        self.log.append(self._partition(transaction.transactional_id), [row])
+        self.log.append(self._find_log_partition(transaction.transactional_id), [row])
         self._update_deadline(self.transactions.get(transaction.transactional_id), transaction)
         self.transactions[transaction.transactional_id] = transaction
         return transaction

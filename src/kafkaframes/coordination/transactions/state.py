@@ -212,15 +212,15 @@ def build_transaction_record(transaction: Transaction, *, transaction_version: i
         value.previous_producer_id = transaction.previous_producer_id
         value.next_producer_id = transaction.next_producer_id
         value.client_transaction_version = transaction.client_version
-    return encode_coordinator_record(_key(transaction.transactional_id), value, version)
+    return encode_coordinator_record(_build_record_key(transaction.transactional_id), value, version)
 
 
 def build_tombstone(transactional_id: str) -> Record:
     """Return the record that deletes a transactional id."""
-    return encode_coordinator_record(_key(transactional_id), None, None)
+    return encode_coordinator_record(_build_record_key(transactional_id), None, None)
 
 
-def _key(transactional_id: str) -> Any:
+def _build_record_key(transactional_id: str) -> Any:
     return message("TransactionLogKey")(transactional_id=transactional_id)
 
 
