@@ -98,6 +98,7 @@ class ClusterClient:
         self.unreachable = UnreachableBrokers(settings.client_id)
         self._coordinators: dict[tuple[int, str], Node] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[None]] = {}
+        self._missing_topics: set[str] = set()  # subscribed topics that were logged as missing
         self._is_closed = False
         self.last_error: BrokerError | NetworkError | None = None  # last error of a step that is being retried
         self.metrics = ClientMetrics(
@@ -414,6 +415,20 @@ class ClusterClient:
         if unknown:
             await self.refresh_metadata(unknown)
         return {entry: self.cluster.leader(entry) or self._create_leader_error(entry) for entry in partition_list}
+
+    def log_missing_topics(self, topics: Iterable[str]) -> None:
+        """Log each missing topic, once until it exists: a consumer waits for it, perhaps because of a wrong name."""
+        for name in topics:
+            topic = self.cluster.topics.get(name)
+            if topic is None or topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._missing_topics.discard(name)
+            elif name not in self._missing_topics:
+                self._missing_topics.add(name)
+                _LOG.warning(
+                    "client %r: the subscribed topic %s does not exist; it is read once it is created",
+                    self.settings.client_id,
+                    name,
+                )
 
     def _create_leader_error(self, partition: TopicPartition) -> BrokerError:
         """Return the error for a partition without a known leader."""

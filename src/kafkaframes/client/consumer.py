@@ -285,11 +285,13 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             if not unknown_partitions:
                 return
             if remaining_s <= 0:
+                first_state = unknown_partitions[0]
+                topic = self._cluster.cluster.topics.get(first_state.partition.topic)
+                if first_state.error is None and topic is not None and topic.error:
+                    raise broker_error(topic.error, f"topic {topic.name}")
                 names = ", ".join(str(state.partition) for state in unknown_partitions)
                 timeout_s = f"default_api_timeout_ms={self.settings.default_api_timeout_ms}"
-                raise unknown_partitions[0].error or NetworkError(
-                    f"the position of {names} was not found within {timeout_s}"
-                )
+                raise first_state.error or NetworkError(f"the position of {names} was not found within {timeout_s}")
             await wait_for_event(self._task.change_event, remaining_s)
 
     async def subscribe(

@@ -198,6 +198,7 @@ class ConsumerTask:
             return await self._fetch_from_node(request)
         if isinstance(request, FetchMetadata):
             await cluster.refresh_metadata(request.topics)
+            cluster.log_missing_topics(self._machine.topics)
             return None
         if isinstance(request, FetchCommitted):
             assert settings.group_id is not None

@@ -144,8 +144,9 @@ class AsyncShareConsumer(TelemetryMethods):
         if not names:
             raise OptionError("subscribe needs a topic; unsubscribe ends the subscription")
         self._cluster.context.check_context()
-        if self._cluster.cluster.updated_at is None:
+        if self._cluster.cluster.updated_at is None or not self._cluster.cluster.topics.keys() >= set(names):
             await self._cluster.retry_step(lambda: self._cluster.refresh_metadata(names))
+        self._cluster.log_missing_topics(names)
         self._on_acknowledge = on_acknowledge
         self._machine.subscribe(names, time.monotonic())
         self._task.start()
