@@ -17,7 +17,7 @@ from kafkaframes.records.scan import BatchHeaders, Bytes, as_array
 from kafkaframes.scan.log.narrowing import OffsetRange
 
 
-def build_part(
+def build_batch_from_rows(
     batches: BatchHeaders,
     row: int,
     rows: Rows,
@@ -83,7 +83,7 @@ def trim_batch(data: Bytes, batches: BatchHeaders, row: int, offsets: OffsetRang
         return whole, 0
     selected_records = index.take(in_range, content.owners)
     keeps_base = base_offset >= offsets.first_offset or not single.is_v2[0]
-    part = build_part(
+    part = build_batch_from_rows(
         single,
         0,
         make_rows_from_index(content.sections, selected_records, offsets=selected_records.offsets.copy()),

@@ -91,7 +91,7 @@ class JsonLinesOptions:
     keep: RecordSelection = NO_FILTER
 
 
-def _label_part(name: str) -> tuple[Part, ...]:
+def _make_labelled_parts(name: str) -> tuple[Part, ...]:
     """Return the parts of a line that print a field with its name."""
     label = f',"{name}":'.encode()
     if name in _TEXTS_BY_COLUMN:
@@ -109,10 +109,15 @@ def _make_base64_part(name: str) -> Part:
 
 
 _RECORD_LINE = plan_line(
-    *(TextPart(b'{"type":"record"'), *_label_part("offset"), *_label_part("timestamp"), *_label_part("ts_type")),
+    *(
+        TextPart(b'{"type":"record"'),
+        *_make_labelled_parts("offset"),
+        *_make_labelled_parts("timestamp"),
+        *_make_labelled_parts("ts_type"),
+    ),
     *(TextPart(b',"key":'), _make_base64_part("key"), TextPart(b',"value":')),
     NullBranchPart("value_digest", (_make_base64_part("value"),), (BytesPart("value_digest"),)),
-    *(TextPart(b',"headers":['), BytesPart("headers"), TextPart(b"]"), *_label_part("sequence")),
+    *(TextPart(b',"headers":['), BytesPart("headers"), TextPart(b"]"), *_make_labelled_parts("sequence")),
     *(NullBranchPart("control_fields", (), (BytesPart("control_fields"),)), TextPart(b"}\n")),
 )
 
@@ -132,9 +137,14 @@ class _LineSuffix:
         fields = {"topic": origin.topic, "partition": origin.partition}
         fields |= {"directory": origin.directory, "segment": origin.segment}
         text = b"," + _encode_json(fields)[1:-1] + b"}\n"
-        line_start = [TextPart(b'{"type":"batch"'), *(part for name in _BATCH_FIELDS for part in _label_part(name))]
-        line_end = [*_label_part("count"), TextPart(text)]
-        return cls(text, plan_line(*line_start, *_label_part("base_ts"), *line_end), plan_line(*line_start, *line_end))
+        line_start = [
+            TextPart(b'{"type":"batch"'),
+            *(part for name in _BATCH_FIELDS for part in _make_labelled_parts(name)),
+        ]
+        line_end = [*_make_labelled_parts("count"), TextPart(text)]
+        return cls(
+            text, plan_line(*line_start, *_make_labelled_parts("base_ts"), *line_end), plan_line(*line_start, *line_end)
+        )
 
     def line(self, **fields: Any) -> bytes:
         return _encode_json(fields)[:-1] + self.text

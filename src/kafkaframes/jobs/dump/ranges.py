@@ -44,7 +44,7 @@ def select_files_in_range(
     A negative ``from_offset`` counts back from the end of each partition. Times are looked up as ListOffsets does.
 
     Args:
-        files: files of partitions, and other files.
+        files: the files to select from, inside partitions or not.
         conditions: returns the conditions on the records of a file's partition.
         limit: maximum number of records over all files.
     """

@@ -274,7 +274,7 @@ class DroppedTotals:
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """The totals of a job. ``internal_topics`` were not selected."""
+    """The totals of a job. ``internal_topics`` are the internal topics that were not selected."""
 
     topics: tuple[TopicSummary, ...]
     codecs: tuple[CodecSummary, ...]

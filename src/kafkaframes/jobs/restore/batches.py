@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.convert.segment import OUTSIDE_RANGE_REASON
-from kafkaframes.jobs.convert.trim import build_part
+from kafkaframes.jobs.convert.trim import build_batch_from_rows
 from kafkaframes.jobs.restore.settings import Limits, RestoreSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.decode import count_records, decode_batches, decode_steps
@@ -241,7 +241,7 @@ class BatchRewriter:
         self, batches: BatchHeaders, row: int, opened_batch: DecodedRows, *, base_offset: int | None = None
     ) -> bytes:
         """Build a batch of the selected records. If offsets are kept, ``base_offset`` is that of the source batch."""
-        return build_part(
+        return build_batch_from_rows(
             batches,
             row,
             opened_batch.rows,
