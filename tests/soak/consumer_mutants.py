@@ -308,7 +308,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "goes back to the start after a truncation": (
         POSITIONS,
         "            state.move_position(PartitionStep.FETCH, answer.end_offset, answer.epoch)\n",
-        "            self._reset(state, 'truncated')\n",
+        "            self._reset_position(state, 'truncated')\n",
     ),
     "commits forget the epoch": (
         POSITIONS,

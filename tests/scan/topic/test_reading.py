@@ -69,11 +69,11 @@ def test_an_idle_cached_consumer_sends_no_fetches(filled_topic):
     answers.close()  # a LIMIT was reached
     ((_, pooled_consumer),) = topic_reading._pool._idle
     assert not [
-        state for state in pooled_consumer._twin._positions.states.values() if state.is_selected or state.is_requested
+        state for state in pooled_consumer._twin._positions.states.values() if state.should_fetch or state.is_requested
     ]
     assert read(filled_topic, 90, 100).num_rows == 10
     assert not [
-        state for state in pooled_consumer._twin._positions.states.values() if state.is_selected or state.is_requested
+        state for state in pooled_consumer._twin._positions.states.values() if state.should_fetch or state.is_requested
     ]
 
 
