@@ -29,7 +29,7 @@ from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import COMMAND_SECTIONS, analyze, cli, spec
 from kafkaframes.client.metrics import METRICS
 from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
-from kafkaframes.client.properties import SHARE_CONSUMER, JavaProperty, java_properties
+from kafkaframes.client.properties import SHARE_CONSUMER, JavaProperty, list_java_properties
 from kafkaframes.client.settings import (
     ClientSettings,
     ConsumerSettings,
@@ -280,7 +280,7 @@ def java_settings_table() -> str:
             "".join(client[0].upper() for client in _clients_of(known)),
             ": ".join(filter(None, (known.treatment, known.reason))),
         )
-        for known in sorted(java_properties().values(), key=lambda known: known.name)
+        for known in sorted(list_java_properties().values(), key=lambda known: known.name)
     ]
     return rows(("setting", "clients", "here"), body)
 
@@ -303,7 +303,7 @@ def client_settings_table(client: str) -> str:
     settings, declared = CLIENT_SETTINGS[client]
     of_every_client = set(list_setting_names(ClientSettings)) if settings is not ClientSettings else set()
     meanings = meanings_of(declared)
-    java = java_properties()
+    java = list_java_properties()
     body = []
     for entry in fields(settings):
         if entry.name in of_every_client or entry.name == "bootstrap_servers":

@@ -311,11 +311,11 @@ def test_partitions_with_long_queues_get_fewer_records():
     accumulator = gather([1, 1, 1])
     accumulator.built_bytes = 1
     lengths = {0: 0, 1: 0, 2: 9}
-    accumulator.queue_length = lambda target: lengths[target.partition]
+    accumulator.get_queue_length = lambda target: lengths[target.partition]
     counts = choose_partitions(accumulator, 2_000)
     assert 0.03 < counts[2] / counts.total() < 0.07  # 1 in 21
     slow = gather([1, 1, 1], partitioner_adaptive_partitioning_enable=False)
-    slow.built_bytes, slow.queue_length = 1, accumulator.queue_length
+    slow.built_bytes, slow.get_queue_length = 1, accumulator.get_queue_length
     counts = choose_partitions(slow, 2_000)
     assert counts[2] / counts.total() > 0.25
 

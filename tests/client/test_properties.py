@@ -9,7 +9,7 @@ import pytest
 from kafkaframes.client import Admin, AsyncProducer, Consumer, Producer
 from kafkaframes.client import options as option_types
 from kafkaframes.client import properties as module
-from kafkaframes.client.properties import java_properties, to_kafka_name, translate_options, use_kafka_names
+from kafkaframes.client.properties import list_java_properties, to_kafka_name, to_kafka_names, translate_options
 from kafkaframes.client.settings import (
     ClientSettings,
     ConsumerSettings,
@@ -94,9 +94,9 @@ def test_a_level_counts_for_its_codec():
     assert ProducerSettings.from_options(librdkafkas).compression_level == 7
 
 
-@pytest.mark.parametrize("name", sorted(java_properties()))
+@pytest.mark.parametrize("name", sorted(list_java_properties()))
 def test_every_setting_of_java_is_supported_ignored_or_rejected(name):
-    java_property = java_properties()[name]
+    java_property = list_java_properties()[name]
     assert java_property.clients
     for client in java_property.clients:
         names = {field.name for field in fields(SETTINGS[client])}
@@ -205,9 +205,9 @@ def test_each_setting_has_one_kafka_name_whatever_the_name_in_the_options():
     for name, key in module._SETTING_ALIASES.items():
         if not name.endswith(".level"):  # a codec's level is a setting of its own
             assert to_kafka_name(name) == to_kafka_name(key) == to_kafka_name(name.replace(".", "_")), name
-    for name in java_properties():
+    for name in list_java_properties():
         assert to_kafka_name(name) == to_kafka_name(name.replace(".", "_")) == name
     assert to_kafka_name("max.poll.record") == "max.poll.record"
-    assert use_kafka_names({"compression_zstd_level": 3}) == {"compression.zstd.level": 3}
+    assert to_kafka_names({"compression_zstd_level": 3}) == {"compression.zstd.level": 3}
     with pytest.raises(OptionError, match=r"acks and request\.required\.acks are names of one setting"):
-        use_kafka_names({"acks": "all", "request.required.acks": "1"})
+        to_kafka_names({"acks": "all", "request.required.acks": "1"})

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes import Broker
-from kafkaframes.client.properties import _log_ignored_once, java_properties
+from kafkaframes.client.properties import _log_ignored_once, list_java_properties
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import EncodeError, NetworkError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
@@ -19,7 +19,7 @@ from kafkaframes.spark.options import (
 )
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
-SUPPORTED = {name for name, java_property in java_properties().items() if java_property.treatment == "supported"}
+SUPPORTED = {name for name, java_property in list_java_properties().items() if java_property.treatment == "supported"}
 VALUES = {
     "bootstrap.servers": "a:1",
     "security.protocol": "PLAINTEXT",
@@ -106,7 +106,8 @@ def test_writes_accept_only_kafkas_default_partitioner(name):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name, java_property in java_properties().items() if java_property.treatment != "rejected")
+    "name",
+    sorted(name for name, java_property in list_java_properties().items() if java_property.treatment != "rejected"),
 )
 def test_every_java_setting_is_accepted_by_reads_and_writes(name):
     if f"kafka.{name}" in FORBIDDEN_OPTIONS or name in PARTITIONERS or name.startswith("share."):
@@ -120,7 +121,7 @@ def test_every_java_setting_is_accepted_by_reads_and_writes(name):
             else {}
         ),
     }
-    clients = java_properties()[name].clients
+    clients = list_java_properties()[name].clients
     read, write = parse(**option).client, parse_topic_write_options({**BASE, **option}).client
     assert (name in read, name in write) == tuple(
         name in SUPPORTED and (client in clients or "admin" in clients) for client in ("consumer", "producer")

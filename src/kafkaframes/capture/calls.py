@@ -122,7 +122,7 @@ class CallColumns:
     # ------------------------------------------------------------------------------------------------ state
 
     @cached_property
-    def has_known_api(self) -> Any:
+    def known_api_mask(self) -> Any:
         """A mask of calls that have a request whose API is known."""
         return (self.request >= 0) & (self.get_frame_values(REQUEST, layout.F_API) >= 0)
 
@@ -165,7 +165,7 @@ class CallColumns:
     def kind_numbers(self) -> Ints:
         """The API key and version of each call, combined into one number; -1 if the API is unknown."""
         return np.where(
-            self.has_known_api,
+            self.known_api_mask,
             (self.get_frame_values(REQUEST, layout.F_API) << 16) | self.get_frame_values(REQUEST, layout.F_VERSION),
             -1,
         )
@@ -250,7 +250,7 @@ class CallColumns:
         return self.scatter_values(parts, indexes, types.get_type(direction))
 
     @cached_property
-    def decode_all(self) -> list[tuple[MessageKind, Ints, DecodedMessages]]:
+    def decoded_messages(self) -> list[tuple[MessageKind, Ints, DecodedMessages]]:
         """The decoded bodies from which the columns of errors and records are derived."""
         result = []
         for direction in (REQUEST, RESPONSE):
@@ -271,7 +271,7 @@ class CallColumns:
         is_read_by_json = "response" in self.column_names or "responseHeader" in self.column_names
         valid = np.zeros(self.count, bool)
         result = []
-        for kind, rows, bodies in self.decode_all:
+        for kind, rows, bodies in self.decoded_messages:
             if kind.direction != RESPONSE:
                 continue
             bad = rows[bodies.undecodable_rows]
@@ -288,7 +288,7 @@ class CallColumns:
         """The column of record summaries, null if a call carries no records."""
         counts, cuts, valid = [], np.zeros(self.count, np.int64), np.zeros(self.count, bool)
         indexes = []
-        for kind, rows, bodies in self.decode_all:
+        for kind, rows, bodies in self.decoded_messages:
             if kind.has_records:
                 sums, truncations = bodies.summarize_records()
                 good = bodies.errors.is_null().to_numpy(zero_copy_only=False)
@@ -377,7 +377,7 @@ class CallColumns:
         """Return the correlation id of each request, or of the response if the request is missing."""
         request_ids = self.get_frame_values(REQUEST, layout.F_CORRELATION)
         values = np.where(self.request >= 0, request_ids, self.get_frame_values(RESPONSE, layout.F_CORRELATION))
-        has_id = self.has_known_api | ((self.request < 0) & (self.get_frame_values(RESPONSE, layout.F_HAVE) >= 4))
+        has_id = self.known_api_mask | ((self.request < 0) & (self.get_frame_values(RESPONSE, layout.F_HAVE) >= 4))
         return pa.array(values, pa.int64(), mask=~has_id).cast(pa.int32())
 
     def get_file_names(self) -> pa.Array:

@@ -156,7 +156,7 @@ def _find_registration_events(
     frames = traffic.frames
     values, is_later = np.full(len(rows), NO_VALUE), np.zeros(len(rows), bool)
     if version >= 3:
-        is_later = _is_rejected(traffic, rows, version, apis)
+        is_later = _find_rejected_requests(traffic, rows, version, apis)
         kind = MessageKind(API_VERSIONS, version, REQUEST, apis)
         if kind.is_known:
             values = _index_software(DecodedMessages(*traffic.copy_frame_bytes(rows), kind).body, client_values)
@@ -182,7 +182,7 @@ def _index_software(body: pa.StructArray, client_values: ClientValues) -> Ints:
     return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NO_VALUE)
 
 
-def _is_rejected(traffic: WindowResult, rows: Ints, version: int, apis: ApiRegistry) -> Ints:
+def _find_rejected_requests(traffic: WindowResult, rows: Ints, version: int, apis: ApiRegistry) -> Ints:
     """Return a mask of ApiVersions requests that the broker rejected.
 
     If the response is missing, versions above the broker's latest one count as rejected.

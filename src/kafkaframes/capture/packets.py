@@ -310,8 +310,8 @@ class PacketReader:
                 yield from self._read_file(file, path)
         if self._open_window is not None:
             yield self._finish_window(self._open_window)
-        self._count_packets()
-        self._count_fragments()
+        self._report_unread_packets()
+        self._report_incomplete_fragments()
         yield CaptureWindow(self._create_buffer(0), self.carried[1], last=True)
 
     def _read_file(self, file: IO[bytes], path: str) -> Iterator[CaptureWindow]:
@@ -330,7 +330,7 @@ class PacketReader:
             if goes_on or window.end > len(self.carried[0]) + self.window_bytes // 2:
                 self._open_window = None
                 yield self._finish_window(window)
-        self._count_packets()
+        self._report_unread_packets()
 
     def _create_buffer(self, size: int) -> Bytes:
         """Return a buffer that starts with the carried bytes and has space for ``size`` more, plus some spare bytes."""
@@ -440,13 +440,13 @@ class PacketReader:
             self.unread.append(replace(entry, size_bytes=-1, reason="further damage, which is not listed"))
         self._damages += 1
 
-    def _count_packets(self) -> None:
+    def _report_unread_packets(self) -> None:
         """Add entries for the packets without a TCP segment since the last call."""
         kinds = int(self.counters[layout.UNREAD_KINDS])
         self.unread += list_packet_entries(self._unread_packets[:kinds], self.files)
         self.counters[layout.UNREAD_KINDS] = 0
 
-    def _count_fragments(self) -> None:
+    def _report_incomplete_fragments(self) -> None:
         """Add entries for the fragments of incomplete datagrams."""
         self._fragments.finish()
         for (kind, reason), (packets, size) in self._fragments.unread.items():

@@ -72,7 +72,7 @@ class CaptureOptions:
     names_of: str | None = None
     on_damage: str = KEEP
 
-    def body_types(self) -> ApiTypes | None:
+    def get_body_types(self) -> ApiTypes | None:
         """Return the types of the bodies of ``api``, or None if ``api`` is not set.
 
         Raises:
@@ -90,8 +90,10 @@ class CaptureOptions:
         if self.names_of is not None:
             release_names(self.names_of)
             if self.columns is None and self.table == "calls":
-                columns = choose_columns(self.table, [name for column in columns for name in _with_named(column.name)])
-        types = self.body_types()
+                columns = choose_columns(
+                    self.table, [name for column in columns for name in _add_named_column(column.name)]
+                )
+        types = self.get_body_types()
         if types is None:
             return columns
         if self.table != "calls":
@@ -105,7 +107,7 @@ class CaptureOptions:
 _NAMED_COLUMN_SUFFIX = "Named"
 
 
-def _with_named(column: str) -> list[str]:
+def _add_named_column(column: str) -> list[str]:
     return [column, f"{column}{_NAMED_COLUMN_SUFFIX}"] if column in (REQUEST, RESPONSE) else [column]
 
 
@@ -170,7 +172,7 @@ class CaptureBatches:
             self.columns,
             self.files,
             secrets=options.secrets,
-            types=options.body_types(),
+            types=options.get_body_types(),
             span=self._select_span(),
             apis=options.apis,
             names_of=options.names_of,
@@ -341,7 +343,7 @@ def _create_capture_batches(
 
 
 def _read_log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.RecordBatch]:
-    types = options.body_types()
+    types = options.get_body_types()
     if types is not None:
         yield from _build_typed_batches(log, options, types)
         return

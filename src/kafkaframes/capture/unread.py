@@ -165,7 +165,7 @@ def list_connection_entries(table: Ints, files: Sequence[str], *, has_ports: boo
     has_start = (sides[0][:, layout.INITIAL] >= 0) | (sides[1][:, layout.INITIAL] >= 0)
     is_undecided = (protocol == layout.UNDECIDED) | (protocol == layout.UNRECOGNISED)
     is_cut = (cut_packets > 0) & (is_undecided | (is_other & (not has_ports)))
-    is_silent = _is_silent_client(table, sides, packets, sizes)
+    is_silent = _find_silent_clients(table, sides, packets, sizes)
     is_unknown = is_undecided & has_payload & ~is_cut
     file_numbers = table[:, layout.FIRST_NUMBER] >> FILE_NUMBER_SHIFT
     rules = (
@@ -190,7 +190,7 @@ def list_connection_entries(table: Ints, files: Sequence[str], *, has_ports: boo
             )
 
 
-def _is_silent_client(table: Ints, sides: Sequence[Ints], packets: Ints, sizes: Ints) -> npt.NDArray[np.bool_]:
+def _find_silent_clients(table: Ints, sides: Sequence[Ints], packets: Ints, sizes: Ints) -> npt.NDArray[np.bool_]:
     """Return a mask of connections without data from the client although the capture contains the TCP handshake.
 
     A Kafka client sends first, so these connections use other protocols.

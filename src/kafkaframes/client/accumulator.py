@@ -116,7 +116,7 @@ class Accumulator:
         self.get_max_batch_bytes: Callable[[str, float], int | None] = lambda topic, now: (
             None
         )  # largest batch of a topic, bytes
-        self.queue_length: Callable[[TopicPartition], int] = lambda _: 0  # number of a partition's waiting batches
+        self.get_queue_length: Callable[[TopicPartition], int] = lambda _: 0  # number of a partition's waiting batches
         self.is_stalled: Callable[[int], bool] = lambda _: False  # whether a node is too slow for sticky partitions
         self.may_open: Callable[[TopicPartition], bool] = lambda _: True
         self.size_bytes = 0  # size of the open batches
@@ -220,7 +220,7 @@ class Accumulator:
         ]
         candidates = responsive_partitions or candidates
         lengths = [
-            self.queue_length(topic_state.targets[number]) + (number in topic_state.open_batches)
+            self.get_queue_length(topic_state.targets[number]) + (number in topic_state.open_batches)
             for number in candidates
         ]
         return choose_by_queue(candidates, lengths, self._random)

@@ -90,7 +90,7 @@ class MemberHost(Protocol):
         """Refresh the metadata of the subscribed topics."""
 
     def queue_error(self, error: Exception) -> None:
-        """Raise an error in the next poll."""
+        """Queue an error, which the next poll raises."""
 
 
 class ClassicMember:

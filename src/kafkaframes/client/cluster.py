@@ -159,7 +159,7 @@ class ClusterClient:
         if (wait := not_before - time.monotonic()) > 0:
             await asyncio.sleep(wait)
         address = format_address(broker.host, broker.port)
-        if self.unreachable.start_attempt(address):
+        if self.unreachable.record_attempt(address):
             asyncio.get_running_loop().call_later(_FIRST_WARNING_DELAY_S, self.unreachable.log_warning, address)
         try:
             metrics = self._node_metrics.get(broker.node_id)
@@ -576,7 +576,7 @@ class UnreachableBrokers:
         self._client_id = client_id
         self._failures: dict[str, _ConnectionFailure] = {}
 
-    def start_attempt(self, address: str) -> bool:
+    def record_attempt(self, address: str) -> bool:
         """Record a connection attempt.
 
         Return whether this is the first attempt to connect; the caller must then call ``log_warning`` a second later.
@@ -589,7 +589,7 @@ class UnreachableBrokers:
 
     def record_failure(self, address: str, cause: str) -> None:
         """Record the cause of a failed attempt."""
-        self.start_attempt(address)
+        self.record_attempt(address)
         self._failures[address].cause = cause
         self.log_warning(address)
 

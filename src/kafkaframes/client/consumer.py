@@ -250,7 +250,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 states[entry].move_position(PartitionStep.FETCH, starts[entry])
         self._task.start()
         try:
-            await self._find_positions([entry for entry in partition_list if entry not in starts])
+            await self._wait_for_positions([entry for entry in partition_list if entry not in starts])
         except BaseException:
             for state in [state for state in states.values() if state.ownership is Ownership.PENDING]:
                 self._positions.remove(state.partition)
@@ -264,7 +264,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if (error := self._positions.find_stuck_error()) is not None:
             raise error
 
-    async def _find_positions(self, partitions: Sequence[TopicPartition]) -> None:
+    async def _wait_for_positions(self, partitions: Sequence[TopicPartition]) -> None:
         """Wait until the background task has found the start positions.
 
         Raises:
@@ -532,7 +532,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         if self._interceptors is not None:
             self._interceptors.reject_raw_batches("fetch()", "use `poll` or `fetch_arrow`", "on_consume")
-        with self._guard_read("fetch()"):
+        with self._reject_concurrent_reads("fetch()"):
             return await self._fetch_batches(_deadline(timeout_ms))
 
     async def _fetch_batches(self, deadline: float | None) -> FetchedBatches | None:
@@ -549,7 +549,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return fetched_batches
 
     @contextlib.contextmanager
-    def _guard_read(self, method: str) -> Iterator[None]:
+    def _reject_concurrent_reads(self, method: str) -> Iterator[None]:
         """Reject reads of other tasks while this task reads, because each would take records that the other awaits.
 
         A cancelled task does not count: a synchronous consumer may poll again before its interrupted call has ended.
@@ -582,7 +582,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             if deadline is not None and now >= deadline:
                 await asyncio.sleep(0)  # lets the background task run if the caller never waits
                 return None
-            times = [time_s for time_s in (deadline, self._commit_time()) if time_s is not None]
+            times = [time_s for time_s in (deadline, self._next_commit_time()) if time_s is not None]
             self._machine.is_waiting = True
             try:
                 await wait_for_event(self._task.change_event, max(min(times) - now, 0.0) if times else None)
@@ -638,7 +638,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         if self._interceptors is not None:
             self._interceptors.require_table_hooks("fetch_arrow()", "on_consume")
-        with self._guard_read("fetch_arrow()"):
+        with self._reject_concurrent_reads("fetch_arrow()"):
             table = await self._fetch_arrow(_deadline(timeout_ms), columns, max_bytes)
         if self._interceptors is None:
             return table
@@ -693,7 +693,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         max_count = self.settings.max_poll_records if max_records is None else max_records
         consumed_records: list[ConsumerRecord] = []
-        with self._guard_read("poll()"):
+        with self._reject_concurrent_reads("poll()"):
             records = await self._wait_for_records(_deadline(timeout_ms))
             while records is not None:
                 consumed_records += records.take_records(max_count - len(consumed_records))
@@ -753,7 +753,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     async def _next_iterator(self) -> RecordIterator:
         """Wait for records and return their iterator, which ends early if the consumer must process a poll."""
         self._count_iterated_records()
-        with self._guard_read("iteration"):
+        with self._reject_concurrent_reads("iteration"):
             while (records := await self._wait_for_records(None)) is None:
                 pass  # the position has passed control records, and an iteration waits for the next record
         records.resume()
@@ -768,7 +768,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if records.unread_count != unread_count:
             self._iteration = records, records.unread_count
             self._machine.record_progress(now)
-        next_check = self._commit_time()
+        next_check = self._next_commit_time()
         if next_check is not None and next_check <= now:
             records.interrupt()
             return None
@@ -884,7 +884,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 self._machine.process_commit_error(error, time.monotonic())
                 self._task.wake()
                 is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
-                if not is_stale or not await self._has_new_identity(member, deadline):
+                if not is_stale or not await self._wait_for_new_identity(member, deadline):
                     raise
 
     async def _report_commits(self) -> None:
@@ -898,7 +898,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         states = (self._machine.find_state(entry) for entry in offsets)
         return {state.partition.topic: state.topic_id for state in states if state is not None and state.topic_id.int}
 
-    async def _has_new_identity(self, member: GroupMember, deadline: float) -> bool:
+    async def _wait_for_new_identity(self, member: GroupMember, deadline: float) -> bool:
         """Wait for the heartbeat response with the member's epoch. Return whether the consumer is still a member."""
         while self.group_metadata() == member and time.monotonic() < deadline:
             self._task.change_event.clear()
@@ -939,7 +939,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         with measure_ns(self._cluster.metrics.client["committed"]):
             return await group_offsets.fetch_committed_offsets(self._cluster, group_id, partition_list, stable=True)
 
-    def _commit_time(self) -> float | None:
+    def _next_commit_time(self) -> float | None:
         """Return the time of the next automatic commit."""
         is_busy = self._auto_commit is not None and not self._auto_commit.done()
         if not self._commits_by_itself or is_busy or not self._machine.owns_partitions:
@@ -948,7 +948,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     def _commit_if_due(self) -> None:
         """Start to commit the positions before this poll, if an automatic commit is due."""
-        commit_time = self._commit_time()
+        commit_time = self._next_commit_time()
         if commit_time is None or commit_time > (now := time.monotonic()):
             return
         member = self._machine.member

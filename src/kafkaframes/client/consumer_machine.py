@@ -364,7 +364,7 @@ class ConsumerMachine:
                 self.lost_partitions[entry] = state
 
     def queue_error(self, error: Exception) -> None:
-        """Raise an error in the next poll."""
+        """Queue an error, which the next poll raises."""
         self.positions.queue_error(error)
 
     def process_commit_error(self, error: Exception, now: float) -> None:

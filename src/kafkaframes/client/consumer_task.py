@@ -126,7 +126,7 @@ class ConsumerTask:
             while True:
                 self._wake.clear()
                 now = time.monotonic()
-                self._end_reconciliation(now)
+                self._count_reconciliation(now)
                 caller_due = self._notice_caller(now)
                 for request in self._machine.next_requests(now):
                     start_background_task(self._send_request(request), self._requests)
@@ -168,7 +168,7 @@ class ConsumerTask:
         if is_assigned and self._rebalance_start_s is None:
             self._rebalance_start_s = now
         if sensor == "sync":
-            self._end_rebalance(now)
+            self._count_rebalance(now)
 
     def _count_failed_rebalance(self, request: Request, error: Exception) -> None:
         """Count a rebalance that an error of the coordinator has ended."""
@@ -181,13 +181,13 @@ class ConsumerTask:
         if is_reconciliation and not is_retriable(error):
             self._rebalance_start_s = None
 
-    def _end_reconciliation(self, now: float) -> None:
+    def _count_reconciliation(self, now: float) -> None:
         """Count a rebalance of the consumer protocol once the caller owns the assigned partitions."""
         is_consumer_protocol = self._settings.group_protocol == "consumer"
         if is_consumer_protocol and self._rebalance_start_s is not None and self._machine.is_reconciled:
-            self._end_rebalance(now)
+            self._count_rebalance(now)
 
-    def _end_rebalance(self, now: float) -> None:
+    def _count_rebalance(self, now: float) -> None:
         start_s = now if self._rebalance_start_s is None else self._rebalance_start_s
         self._coordination["rebalance"].record((now - start_s) * 1000, now)
         self._rebalance_at, self._rebalance_start_s = now, None

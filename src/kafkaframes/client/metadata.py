@@ -173,13 +173,13 @@ class Cluster:
             requested_topics: names of the requested topics, as for ``update``.
         """
         return [
-            self._read_topic(_to_topic_metadata(topic))
+            self._keep_newer_partitions(_to_topic_metadata(topic))
             for topic in response.topics
             if topic.name is not None and (requested_topics is None or topic.name in requested_topics)
         ]
 
-    def _read_topic(self, new: TopicMetadata) -> TopicUpdate:
-        """Replace partitions that have an older leader epoch than the known ones (KIP-320)."""
+    def _keep_newer_partitions(self, new: TopicMetadata) -> TopicUpdate:
+        """Keep cached partitions that have a newer leader epoch than those in the response (KIP-320)."""
         old = self.topics.get(new.name)
         if old is not None and old.topic_id == new.topic_id:
             for index, partition in old.partitions.items():
@@ -219,7 +219,7 @@ class Cluster:
         for entry in self.read_topics(response, requested_topics) if topics is None else topics:
             name = entry.topic.name
             is_current = entry.previous is self.topics.get(name)
-            self.topics[name] = entry.topic if is_current else self._read_topic(entry.topic).topic
+            self.topics[name] = entry.topic if is_current else self._keep_newer_partitions(entry.topic).topic
             self.expired_topics.discard(name)
             self.refreshed_at[name] = now
         self.updated_at = now

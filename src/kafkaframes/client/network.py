@@ -60,7 +60,7 @@ class _InFlightRequest(NamedTuple):
     deadline: float
 
 
-def _resolve(entry: _InFlightRequest, frame: Frame) -> None:
+def _set_response(entry: _InFlightRequest, frame: Frame) -> None:
     """Set the result of a request's future, unless the caller has cancelled it."""
     if not entry.answer.done():
         entry.answer.set_result(frame)
@@ -111,7 +111,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
                     self._decoding.add(entry)
                     start_background_task(self._decode_in_thread(response, entry))
                 else:
-                    _resolve(entry, frame)
+                    _set_response(entry, frame)
             if self._is_retired:
                 self.retire()
         except Exception as error:
@@ -121,7 +121,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         """Decode a large response in a thread, because decoding would block the event loop for a long time."""
         try:
             frame = await create_objects_in_thread(partial(self.connection.decode_response, response))
-            _resolve(entry, frame)
+            _set_response(entry, frame)
         except Exception as error:
             self._end_after_decode_error(error)
         finally:
@@ -350,7 +350,7 @@ class Connection:
             max_response_bytes=settings.max_response_bytes,
             specs=settings.specs,
             header_tags=settings.header_tags,
-            allocate=_make_allocator(),
+            allocate=_create_allocator(),
         )
         loop = asyncio.get_running_loop()
         sock = await address.connect()
@@ -589,7 +589,7 @@ async def _get_token(settings: ClientSettings) -> str:
     return str(await result if inspect.isawaitable(result) else result)
 
 
-def _make_allocator() -> Callable[[int], memoryview]:
+def _create_allocator() -> Callable[[int], memoryview]:
     """Return an allocator of memory for large responses. The allocator reuses memory to which no records refer."""
     blocks = Recycler(kept_bytes=_MAX_REUSED_BYTES, is_filled=True)
     return lambda size: blocks.new_array(size, np.uint8).data

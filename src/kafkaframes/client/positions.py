@@ -331,7 +331,7 @@ class Positions:
         self.states[partition].move_position(PartitionStep.FETCH, offset)
 
     def queue_error(self, error: Exception) -> None:
-        """Raise an error in the next poll. An error that is already queued is not added again."""
+        """Queue an error for the next poll to raise. An error that is already queued is not added again."""
         if not any(str(entry) == str(error) for entry in self.errors):
             self.errors.append(error)
 

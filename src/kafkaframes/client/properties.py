@@ -1,7 +1,7 @@
 """Maps property names to settings: Java's consumer, producer and admin settings, and the names of other clients.
 
-``java_properties`` has a row for every setting in Kafka 4.3.1's ConfigDefs. A setting is supported, ignored because it
-has no effect here (which is logged once), or rejected with a reason. ``translate_options`` converts the names that
+``list_java_properties`` has a row for every setting in Kafka 4.3.1's ConfigDefs. A setting is supported, ignored because
+it has no effect here (which is logged once), or rejected with a reason. ``translate_options`` converts the names that
 users specify in constructors, on the command line and in Spark options to the names in ``settings``.
 """
 
@@ -244,7 +244,7 @@ def _rows(table: Mapping[str, str]) -> dict[str, str]:
 
 
 @cache
-def java_properties() -> dict[str, JavaProperty]:
+def list_java_properties() -> dict[str, JavaProperty]:
     """Return the description of each setting of Java's clients, by name."""
     ignored_names, rejected_names, rows = _rows(_IGNORED_PROPERTIES), _rows(_REJECTED_PROPERTIES), {}
     for name, letters in _rows(_JAVA_NAMES_BY_CLIENTS).items():
@@ -303,7 +303,7 @@ def _reject_name(name: str, key: str, value: Any, names: Collection[str], client
     spellings = [_to_dotted(name), _to_dotted(key)]  # the given name, and the setting's name
     if any(spelling in _rows(_IGNORED_PROPERTIES) for spelling in spellings):
         return
-    for java_property in filter(None, map(java_properties().get, spellings)):
+    for java_property in filter(None, map(list_java_properties().get, spellings)):
         if java_property.clients == (SHARE_CONSUMER,) and client == "consumer":
             raise OptionError(f"{name} is a setting of ShareConsumer; a consumer does not acknowledge single records")
         # The setting belongs to another client.
@@ -340,10 +340,10 @@ def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def use_kafka_names(options: Mapping[str, Any]) -> dict[str, Any]:
+def to_kafka_names(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options under dotted names: Kafka's name for settings that Kafka has, and one name for each other setting.
 
-    >>> use_kafka_names({"request.required.acks": "1", "ssl.ca.location": "ca.pem", "batch_size": 5})
+    >>> to_kafka_names({"request.required.acks": "1", "ssl.ca.location": "ca.pem", "batch_size": 5})
     {'acks': '1', 'ssl.cafile': 'ca.pem', 'batch.size': 5}
 
     Raises:
@@ -369,7 +369,7 @@ def to_kafka_name(name: str) -> str:
 @cache
 def _list_kafka_names() -> dict[str, str]:
     """Return Kafka's name of each setting, without the compression levels, which share a setting."""
-    return {_to_setting_name(name): name for name in java_properties() if name not in _CODEC_BY_LEVEL_SETTING}
+    return {_to_setting_name(name): name for name in list_java_properties() if name not in _CODEC_BY_LEVEL_SETTING}
 
 
 def log_ignored_settings(names: Collection[str]) -> None:

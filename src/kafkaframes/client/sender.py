@@ -71,7 +71,7 @@ class Sender:
         self.limits = SizeLimits(settings.metadata_max_age_ms / 1000)
         self._accumulator = accumulator
         accumulator.get_max_batch_bytes = self.limits.batch_bytes
-        accumulator.queue_length = self.sequencer.queue_length
+        accumulator.get_queue_length = self.sequencer.get_queue_length
         self._availability_timeout_s = settings.partitioner_availability_timeout_ms / 1000
         # By node id: start of the time in which the node has accepted no batch.
         self._stalled_since: dict[int, float] = {}

@@ -201,7 +201,7 @@ class Sequencer:
         """Return the partitions that have a batch to send, if their leaders' connections are unchanged."""
         return [partition for partition, queue in self._queues.items() if self._next_sendable(queue, now) is not None]
 
-    def queue_length(self, partition: TopicPartition) -> int:
+    def get_queue_length(self, partition: TopicPartition) -> int:
         """Return the number of waiting batches of a partition. Any thread may call this method."""
         queue = self._queues.get(partition)
         return 0 if queue is None else len(queue.waiting)

@@ -587,7 +587,7 @@ class ShareMachine:
                 self._process_node_failure(state, request, error, now)
 
     def queue_error(self, error: Exception) -> None:
-        """Raise an error in the next poll. An error that is already queued is not added again."""
+        """Queue an error for the next poll to raise. An error that is already queued is not added again."""
         if not any(str(entry) == str(error) for entry in self._errors):
             self._errors.append(error)
 

@@ -60,7 +60,7 @@ def _exclusive_method(
 
     @wraps(method)
     def call_exclusively(self: Consumer, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        with self._guard_read(name):
+        with self._reject_concurrent_reads(name):
             result: Result = self._loop.call(getattr(self._twin, name)(*arguments, **options))
             return result
 
@@ -322,7 +322,7 @@ class Consumer(SyncClient):
         self._reader = threading.Lock()
 
     @contextlib.contextmanager
-    def _guard_read(self, method: str) -> Iterator[None]:
+    def _reject_concurrent_reads(self, method: str) -> Iterator[None]:
         """Reject reads of other threads.
 
         Raises:
@@ -391,7 +391,7 @@ class Consumer(SyncClient):
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            with self._guard_read("iteration"):
+            with self._reject_concurrent_reads("iteration"):
                 records = self._loop.call(self._twin._next_iterator())
             if self._twin._interceptors is None:
                 yield from records

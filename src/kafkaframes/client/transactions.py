@@ -249,7 +249,7 @@ class TransactionManager:
         raise BrokerError(f"a batch of this transaction was not written; abort the transaction ({cause})") from cause
 
     async def _send_end_request(self, commit: bool) -> None:
-        body = self._make_request("EndTxnRequest", committed=commit)
+        body = self._create_request("EndTxnRequest", committed=commit)
         in_doubt = False
         action = "committing the transaction" if commit else "aborting the transaction"
 
@@ -290,7 +290,7 @@ class TransactionManager:
         await self._commit_offsets(offsets, group, group_id)
 
     async def _add_group(self, group_id: str) -> None:
-        body = self._make_request("AddOffsetsToTxnRequest", group_id=group_id)
+        body = self._create_request("AddOffsetsToTxnRequest", group_id=group_id)
 
         async def add_once() -> None:
             response = await self._send_to_coordinator(body)
@@ -301,7 +301,7 @@ class TransactionManager:
     async def _commit_offsets(
         self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: GroupMember | str, group_id: str
     ) -> None:
-        body = self._make_request("TxnOffsetCommitRequest", group_id=group_id)
+        body = self._create_request("TxnOffsetCommitRequest", group_id=group_id)
         cls = type(body)
 
         def to_entry(partition: TopicPartition) -> Any:
@@ -330,7 +330,7 @@ class TransactionManager:
 
     # ---------------------------------------------------------------------------------------------------- requests
 
-    def _make_request(self, name: str, **fields: Any) -> Any:
+    def _create_request(self, name: str, **fields: Any) -> Any:
         """Return a request with the transactional id, the producer id and the epoch."""
         producer_id, epoch = self._sender.sequencer.producer
         transactional_id = self._settings.transactional_id

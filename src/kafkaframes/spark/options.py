@@ -983,12 +983,12 @@ def describe_unknown_option(name: str, table: OptionTable, source: str, *, other
 
 def _describe_missing_prefix(name: str) -> str:
     """Return a hint if the name of an unknown option is that of a client setting without ``kafka.``; "" if not."""
-    from kafkaframes.client.properties import java_properties, to_kafka_name
+    from kafkaframes.client.properties import list_java_properties, to_kafka_name
 
     kafka_name = _CLIENT_PREFIX + to_kafka_name(name)
     if kafka_name in FORBIDDEN_OPTIONS:
         return FORBIDDEN_OPTIONS[kafka_name]
-    return f"did you mean {kafka_name}?" if to_kafka_name(name) in java_properties() else ""
+    return f"did you mean {kafka_name}?" if to_kafka_name(name) in list_java_properties() else ""
 
 
 def _get_selection_defaults(source: str) -> dict[str, Any]:
@@ -1019,7 +1019,7 @@ def _select_bounds_by_precedence(values: dict[str, Any], *, warns: bool) -> None
 
 def _separate_client_settings(options: Mapping[str, str], table: OptionTable) -> tuple[dict[str, Any], dict[str, str]]:
     """Separate client settings (``kafka.*``) from the texts of the other options."""
-    from kafkaframes.client.properties import to_kafka_name, use_kafka_names
+    from kafkaframes.client.properties import to_kafka_name, to_kafka_names
 
     client: dict[str, Any] = {}
     others: dict[str, str] = {}
@@ -1033,7 +1033,7 @@ def _separate_client_settings(options: Mapping[str, str], table: OptionTable) ->
         elif lower in table or lower not in {"path", *_SPARK_OPTIONS}:
             others[name] = text
     texts = _select_known_options(others, table, "kafka-topic")
-    client = use_kafka_names(client)
+    client = to_kafka_names(client)
     if "bootstrap.servers" not in client:
         raise OptionError(
             "option kafka.bootstrap.servers is missing; expected host:port, or several separated by commas"
@@ -1068,13 +1068,13 @@ _SETTING_NAME_PATTERN: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 def _rename_to_kafka_names(message: str) -> str:
     """Return a message of the client with Kafka's names of its settings."""
-    from kafkaframes.client.properties import java_properties
+    from kafkaframes.client.properties import list_java_properties
     from kafkaframes.client.settings import ProducerSettings
 
     def format_name(match: re.Match[str]) -> str:
         """Return the setting's name in Kafka's spelling."""
         name = match[0].replace("_", ".")
-        return name if name in java_properties() or match[0] in ProducerSettings.__dataclass_fields__ else match[0]
+        return name if name in list_java_properties() or match[0] in ProducerSettings.__dataclass_fields__ else match[0]
 
     return _SETTING_NAME_PATTERN.sub(format_name, message)
 

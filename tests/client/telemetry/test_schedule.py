@@ -43,7 +43,7 @@ def make_schedule(jitter=1.0):
 
 def make_subscribed_schedule(jitter=1.0, **fields):
     schedule = make_schedule(jitter)
-    schedule.handle_subscription(subscription(**fields), 100.0)
+    schedule.handle_subscription_response(subscription(**fields), 100.0)
     return schedule
 
 
@@ -56,7 +56,7 @@ def test_the_first_request_asks_for_an_id_at_once():
 def test_the_jitter_is_between_half_and_one_and_a_half_intervals():
     bounds = []
     schedule = TelemetrySchedule(lambda low, high: bounds.append((low, high)) or 0.5)
-    schedule.handle_subscription(subscription(), 100.0)
+    schedule.handle_subscription_response(subscription(), 100.0)
     assert bounds == [(0.5, 1.5)]
     assert (schedule.due_s, schedule.needs_subscription, schedule.can_push) == (105.0, False, True)
     assert schedule.client_instance_id == INSTANCE
@@ -64,7 +64,7 @@ def test_the_jitter_is_between_half_and_one_and_a_half_intervals():
 
 def test_later_pushes_follow_after_whole_intervals():
     schedule = make_subscribed_schedule(0.5)
-    assert schedule.handle_push(response(), 10, Codec.ZSTD, 105.0)
+    assert schedule.handle_push_response(response(), 10, Codec.ZSTD, 105.0)
     assert (schedule.due_s, schedule.needs_subscription) == (115.0, False)
 
 
@@ -82,17 +82,17 @@ def test_an_invalid_interval_is_five_minutes(interval_ms):
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE])
 def test_an_old_subscription_is_read_again_at_once_and_its_push_is_not_too_early_for_the_broker(code):
     schedule = make_subscribed_schedule(0.5)
-    assert not schedule.handle_push(response(code), 10, Codec.ZSTD, 105.0)
+    assert not schedule.handle_push_response(response(code), 10, Codec.ZSTD, 105.0)
     assert (schedule.due_s, schedule.needs_subscription) == (105.0, True)
     assert schedule.client_instance_id == INSTANCE
-    schedule.handle_subscription(subscription(subscription_id=8), 105.1)
+    schedule.handle_subscription_response(subscription(subscription_id=8), 105.1)
     assert (schedule.due_s, schedule.needs_subscription) == (115.0, False)  # brokers count the rejected push
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED])
 def test_other_errors_of_a_push_wait_for_an_interval(code):
     schedule = make_subscribed_schedule()
-    assert not schedule.handle_push(response(code), 10, Codec.ZSTD, 110.0)
+    assert not schedule.handle_push_response(response(code), 10, Codec.ZSTD, 110.0)
     assert (schedule.due_s, schedule.needs_subscription, schedule.disabling_error) == (120.0, True, None)
 
 
@@ -107,7 +107,7 @@ def test_other_errors_of_a_push_wait_for_an_interval(code):
 )
 def test_an_error_of_the_subscription_is_never_repeated_at_once(code):
     schedule = make_schedule()
-    schedule.handle_subscription(subscription(error_code=code), 100.0)
+    schedule.handle_subscription_response(subscription(error_code=code), 100.0)
     assert (schedule.due_s, schedule.needs_subscription, schedule.disabling_error) == (400.0, True, None)
 
 
@@ -124,10 +124,10 @@ def test_an_error_of_the_subscription_is_never_repeated_at_once(code):
 )
 def test_errors_that_a_repetition_does_not_change_disable_telemetry(code):
     schedule = make_schedule()
-    schedule.handle_subscription(subscription(error_code=code), 100.0)
+    schedule.handle_subscription_response(subscription(error_code=code), 100.0)
     assert schedule.disabling_error == code
     pushing = make_subscribed_schedule()
-    assert not pushing.handle_push(response(code), 10, Codec.ZSTD, 110.0)
+    assert not pushing.handle_push_response(response(code), 10, Codec.ZSTD, 110.0)
     assert (pushing.disabling_error, pushing.can_push) == (code, False)
 
 
@@ -147,7 +147,7 @@ def test_a_request_without_a_response_is_repeated_after_an_interval():
 def test_throttling_delays_the_next_request():
     schedule = make_subscribed_schedule(throttle_time_ms=60_000)
     assert schedule.due_s == 160.0
-    schedule.handle_push(response(throttle_time_ms=30_000), 10, Codec.ZSTD, 160.0)
+    schedule.handle_push_response(response(throttle_time_ms=30_000), 10, Codec.ZSTD, 160.0)
     assert schedule.due_s == 190.0
 
 
@@ -161,8 +161,8 @@ def test_the_codec_is_the_first_that_both_sides_have(accepted_codecs, codec):
 
 def test_a_rejected_codec_is_not_used_again():
     schedule = make_subscribed_schedule()
-    schedule.handle_push(response(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), 10, Codec.ZSTD, 110.0)
-    schedule.handle_subscription(subscription(), 110.0)
+    schedule.handle_push_response(response(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), 10, Codec.ZSTD, 110.0)
+    schedule.handle_subscription_response(subscription(), 110.0)
     assert schedule.codec == Codec.LZ4
 
 
@@ -171,6 +171,6 @@ def test_a_payload_is_limited_by_the_broker_and_halved_when_it_is_rejected():
     assert make_subscribed_schedule(telemetry_max_bytes=2**31 - 1).max_payload_bytes == MAX_PAYLOAD_BYTES
     schedule = make_subscribed_schedule()
     assert schedule.max_payload_bytes == 1_000
-    schedule.handle_push(response(ErrorCode.TELEMETRY_TOO_LARGE), 900, Codec.ZSTD, 110.0)
-    schedule.handle_subscription(subscription(), 120.0)
+    schedule.handle_push_response(response(ErrorCode.TELEMETRY_TOO_LARGE), 900, Codec.ZSTD, 110.0)
+    schedule.handle_subscription_response(subscription(), 120.0)
     assert schedule.max_payload_bytes == 450

@@ -169,7 +169,7 @@ class TelemetryReporter:
         message = self._cluster.settings.message_class
         body = message("GetTelemetrySubscriptionsRequest")(client_instance_id=self._schedule.client_instance_id)
         response = await connection.request(body)
-        self._schedule.handle_subscription(response, time.monotonic())
+        self._schedule.handle_subscription_response(response, time.monotonic())
         self._warn_if_disabled("GetTelemetrySubscriptions", connection)
         if self._schedule.subscription is not None:
             self._subscribed_event.set()
@@ -197,7 +197,7 @@ class TelemetryReporter:
             metrics=compress(codec, payload.data),
         )
         response = await connection.request(body)
-        if schedule.handle_push(response, len(payload.data), codec, time.monotonic()):
+        if schedule.handle_push_response(response, len(payload.data), codec, time.monotonic()):
             self._payloads.store_accepted_totals(payload)
         self._warn_if_disabled("PushTelemetry", connection)
 

@@ -110,7 +110,7 @@ class TelemetrySchedule:
         max_reported_bytes = 0 if self.subscription is None else self.subscription.max_bytes
         return min(self._max_bytes, max_reported_bytes or self._max_bytes)
 
-    def handle_subscription(self, response: Any, now_s: float) -> None:
+    def handle_subscription_response(self, response: Any, now_s: float) -> None:
         """Process a response of GetTelemetrySubscriptions."""
         code = ErrorCode(response.error_code)
         throttle_s = response.throttle_time_ms / 1000
@@ -130,7 +130,7 @@ class TelemetrySchedule:
         if self._pushed_at_s is not None:
             self.due_s = max(self.due_s, self._pushed_at_s + subscription.interval_s)
 
-    def handle_push(self, response: Any, payload_bytes: int, codec: int, now_s: float) -> bool:
+    def handle_push_response(self, response: Any, payload_bytes: int, codec: int, now_s: float) -> bool:
         """Process a response of PushTelemetry. Return whether the broker has accepted the payload.
 
         Args:
