@@ -1,8 +1,8 @@
 """Maps property names to settings: Java's consumer, producer and admin settings, and the names of other clients.
 
 ``list_java_properties`` has a row for every setting in Kafka 4.3.1's ConfigDefs. A setting is supported, ignored
-because it has no effect here (which is logged once), or rejected with a reason. ``translate_options`` converts the names that
-users specify in constructors, on the command line and in Spark options to the names in ``settings``.
+because it has no effect here (which is logged once), or rejected with a reason. ``translate_options`` converts the
+names that users specify in constructors, on the command line and in Spark options to the names in ``settings``.
 """
 
 from __future__ import annotations
