@@ -203,14 +203,14 @@ def test_parts_hold_the_same_records_under_the_same_headers(codec, record_format
 
 def test_a_limit_is_forgotten_after_its_time_and_when_larger_batches_are_accepted():
     limits = SizeLimits(300.0)
-    assert limits.batch_bytes("t", 0.0) is None
+    assert limits.get_max_batch_bytes("t", 0.0) is None
     assert limits.record_rejection("t", 900, 0.0) == 600
     limits.record_success("t", 500)
     limits.record_success("t", 100)
-    assert limits.batch_bytes("t", 299.0) == 600
+    assert limits.get_max_batch_bytes("t", 299.0) == 600
     assert limits.record_rejection("t", 600, 10.0) == 500
-    assert limits.batch_bytes("other", 10.0) is None
-    assert limits.batch_bytes("t", 310.0) is None
+    assert limits.get_max_batch_bytes("other", 10.0) is None
+    assert limits.get_max_batch_bytes("t", 310.0) is None
     limits.record_rejection("t", 900, 400.0)
     limits.record_success("t", 900)
-    assert limits.batch_bytes("t", 400.0) is None
+    assert limits.get_max_batch_bytes("t", 400.0) is None

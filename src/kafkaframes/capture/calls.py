@@ -232,10 +232,10 @@ class CallColumns:
         """Return a column with the values of ``parts`` at the rows in ``indexes``, and null in all other rows."""
         if not parts:
             return pa.nulls(self.count, kind)
-        which = np.full(self.count, -1, np.int64)
+        value_indexes = np.full(self.count, -1, np.int64)
         rows = np.concatenate(indexes)
-        which[rows] = np.arange(len(rows))
-        return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
+        value_indexes[rows] = np.arange(len(rows))
+        return pa.concat_arrays(parts).take(pa.array(value_indexes, pa.int64(), mask=value_indexes < 0))
 
     def decode_bodies(self, direction: str, types: ApiTypes) -> pa.Array:
         """Return the bodies as structs, with null for bodies that are incomplete or cannot be decoded."""
@@ -310,9 +310,9 @@ class CallColumns:
 
     def get_endpoint_column(self, field: str, kind: pa.DataType) -> pa.Array:
         """Return a field of the connection's endpoints (such as ``client_port``) as a column."""
-        endpoints, which = self.endpoints
+        endpoints, endpoint_indexes = self.endpoints
         values = pa.array([getattr(endpoint, field) for endpoint in endpoints], kind)
-        return values.take(pa.array(which, pa.int64()))
+        return values.take(pa.array(endpoint_indexes, pa.int64()))
 
     @cached_property
     def software(self) -> tuple[pa.Array, pa.Array]:

@@ -88,11 +88,11 @@ class _PartialDatagram:
             self.missing_units += last - len(self.received_units)
             self.received_units.extend(bytes(last - len(self.received_units)))
             self.payload.extend(bytes(last * _FRAGMENT_UNIT_BYTES - len(self.payload)))
-        new = self.received_units.count(0, first, last)
-        self.missing_units -= new
-        if new == last - first:
+        new_units = self.received_units.count(0, first, last)
+        self.missing_units -= new_units
+        if new_units == last - first:
             self.payload[part.offset : end] = part.payload
-        elif new:
+        elif new_units:
             self._fill_units(part, first, last)
         self.received_units[first:last] = b"\1" * (last - first)
 
@@ -298,9 +298,9 @@ class PacketReader:
 
         Every share reads the headers of all files, so only the first share returns entries.
         """
-        new = self.unread[self._returned :] if self.share == 0 else []
+        new_entries = self.unread[self._returned :] if self.share == 0 else []
         self._returned = len(self.unread)
-        return new
+        return new_entries
 
     def __iter__(self) -> Iterator[CaptureWindow]:
         """Yield at least one window. The last window has ``last`` set."""

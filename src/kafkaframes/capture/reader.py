@@ -231,9 +231,9 @@ class CaptureBatches:
             if len(traffic.gaps):
                 rows = list(build_gap_rows(traffic.gaps, traffic.connections, builder.names, self.files, traffic.file))
                 yield build_batch(rows, self.columns)
-        others = list(build_unread_rows(self.coverage.entries_without_gaps))
-        if others:
-            yield build_batch(others, self.columns)
+        unread_rows = list(build_unread_rows(self.coverage.entries_without_gaps))
+        if unread_rows:
+            yield build_batch(unread_rows, self.columns)
 
     def iterate_packets(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of packets."""
@@ -290,8 +290,8 @@ def split_traffic(files: Sequence[str]) -> tuple[list[str], list[str]]:
         OptionError: a file cannot be opened.
     """
     logs = [path for path in files if is_request_log(path)]
-    others = set(logs)
-    return [path for path in files if path not in others], logs
+    log_set = set(logs)
+    return [path for path in files if path not in log_set], logs
 
 
 def read_traffic(
@@ -337,8 +337,8 @@ def _create_capture_batches(
         if captures:
             return
         raise OptionError(f"{logs[0]}: table={options.table} requires captures; a request log only has calls")
-    new = set(files[options.lead_files or 0 :])  # each line of a request log is a complete call
-    for path in [path for path in logs if path in new][options.share :: options.shares]:
+    new_files = set(files[options.lead_files or 0 :])  # each line of a request log is a complete call
+    for path in [path for path in logs if path in new_files][options.share :: options.shares]:
         yield from _read_log_batches(LogReader(path, coverage, is_alone=is_alone), options)
 
 

@@ -223,55 +223,59 @@ class Recorder:
 
     def _serve_client(self, client: socket.socket, broker: Address) -> None:
         """Record one connection."""
-        ends: list[Channel] = [client]
+        sockets: list[Channel] = [client]
         try:
             peer, local_address = (
                 client.getpeername()[:2],
                 client.getsockname()[0],
             )  # fails if the client already disconnected
-            ends[0] = self._secure_client(client)
-            ends.append(self._connect_broker(broker))
-            real = ends[1].getpeername()[:2]
+            sockets[0] = self._secure_client(client)
+            sockets.append(self._connect_broker(broker))
+            server_address = sockets[1].getpeername()[:2]
         # Raised, among others, for an invalid host or port, which a broker may advertise.
         except (OSError, ValueError, OverflowError):
             with self.counts.lock:
                 self.counts.refused += 1
-            _close_connections(ends)
+            _close_connections(sockets)
             return
         with self._listener_lock:
             # The recorder was closed during the set-up of this connection, which ``close`` therefore missed.
             if self._is_closed:
-                _close_connections(ends)
+                _close_connections(sockets)
                 return
-            self._open.update(ends)
-        client_socket, server_socket = ends
+            self._open.update(sockets)
+        client_socket, server_socket = sockets
         with self.counts.lock:
             self.counts.connections += 1
             number = self.counts.connections
-        talk = ConversationWriter((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
+        conversation = ConversationWriter(
+            (peer[0], peer[1]), (server_address[0], server_address[1]), initial=number << 12
+        )
         with contextlib.suppress(OSError):  # ignored here: a persistent error is raised again with the first bytes
-            self._write_packets([talk.build_handshake(time.time_ns())])
+            self._write_packets([conversation.build_handshake(time.time_ns())])
         requests = OutstandingRequests()
-        answers = ResponseRewriter(
+        response_rewriter = ResponseRewriter(
             requests,
             lambda address: self.open_local_address(address, reported_address=local_address),
             addresses=self._addresses,
             on_unknown=self._report_unknown,
         )
-        other = threading.Thread(
-            target=self._forward, args=(server_socket, client_socket, talk, SERVER, answers.feed), daemon=True
+        response_thread = threading.Thread(
+            target=self._forward,
+            args=(server_socket, client_socket, conversation, SERVER, response_rewriter.feed),
+            daemon=True,
         )
-        other.start()
+        response_thread.start()
 
         def forward_request(data: memoryview) -> list[memoryview]:
             requests.feed(data)
             return [data]
 
-        self._forward(client_socket, server_socket, talk, CLIENT, forward_request)
-        other.join()
+        self._forward(client_socket, server_socket, conversation, CLIENT, forward_request)
+        response_thread.join()
         with self._listener_lock:
-            self._open.difference_update(ends)
-        _close_connections(ends)
+            self._open.difference_update(sockets)
+        _close_connections(sockets)
 
     def _report_unknown(self, address: str) -> None:
         """Report an unreplaced address once for each description. With ``strict``, raise to end the connection."""

@@ -187,10 +187,10 @@ class RecordTableBuilder:
         reported_count = 0
         for batch in reader:
             position = batch.column("position").to_numpy()
-            which = np.searchsorted(indexes, position, side="right") - 1
-            errors = _select_first_errors(which, reader.errors[reported_count:], indexes)
+            set_indexes = np.searchsorted(indexes, position, side="right") - 1
+            errors = _select_first_errors(set_indexes, reader.errors[reported_count:], indexes)
             reported_count = len(reader.errors)
-            yield self._build_batch(calls, kind, sets, which, batch, errors)
+            yield self._build_batch(calls, kind, sets, set_indexes, batch, errors)
         for error in reader.errors:  # includes errors of sets without a readable record, which have no row
             reason = f"{_API_NAMES[kind.api_key]} {kind.direction}: records are damaged: {error.reason}"
             self.coverage.add(UnreadData(DAMAGED, reason, file))

@@ -315,13 +315,13 @@ def _find_masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
     message = cls._owner.spec.name
     return tuple(
         _MaskedField(
-            name=info.spec.name,
-            attribute=info.attribute,
-            kind=info.spec.type.name,
-            keeps=re.compile(UNREDACTED_TEXTS.get(f"{message}.{info.spec.name}", "")).fullmatch,
+            name=field.spec.name,
+            attribute=field.attribute,
+            kind=field.spec.type.name,
+            keeps=re.compile(UNREDACTED_TEXTS.get(f"{message}.{field.spec.name}", "")).fullmatch,
         )
-        for info in cls._fields
-        if info.spec.type.is_struct or info.spec.type.name in ("string", "bytes", "records", "uuid")
+        for field in cls._fields
+        if field.spec.type.is_struct or field.spec.type.name in ("string", "bytes", "records", "uuid")
     )
 
 

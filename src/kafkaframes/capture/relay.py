@@ -88,12 +88,12 @@ def replace_addresses(
 
 def _iterate_paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator[Path]:
     """Yield the field paths of the structs that have a host and a port at a version."""
-    fields = [info for info in cls._fields if info.spec.is_present(version) or info.spec.is_tagged(version)]
-    if {"Host", "Port"} <= {info.spec.name for info in fields}:
+    fields = [field for field in cls._fields if field.spec.is_present(version) or field.spec.is_tagged(version)]
+    if {"Host", "Port"} <= {field.spec.name for field in fields}:
         yield path
-    for info in fields:
-        if info.struct is not None and info.spec.name != _STREAMS_ENDPOINT_FIELD:
-            yield from _iterate_paths(info.struct, version, (*path, info.attribute))
+    for field in fields:
+        if field.struct is not None and field.spec.name != _STREAMS_ENDPOINT_FIELD:
+            yield from _iterate_paths(field.struct, version, (*path, field.attribute))
 
 
 def _iterate_structs(value: Any, path: Path) -> Iterator[Any]:

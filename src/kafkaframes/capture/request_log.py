@@ -222,8 +222,8 @@ class LogReader:
     def _iterate_lines(self) -> Iterator[str]:
         """Yield the decompressed lines up to the first damage."""
         with open_bytes(self.path) as file:
-            raw: Any = file
-            text = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", "replace")
+            untyped_file: Any = file
+            text = io.TextIOWrapper(io.BufferedReader(untyped_file), "utf-8", "replace")
             try:
                 while line := text.readline(MAX_LINE_BYTES):
                     yield line
@@ -294,7 +294,7 @@ def _parse_json_line(line: str) -> tuple[str, str] | None:
         return None
     for value in entry.values():
         if isinstance(value, str) and COMPLETED_REQUEST_TEXT in value:
-            other_values = " ".join(str(other) for other in entry.values() if other is not value)
+            other_values = " ".join(str(other_value) for other_value in entry.values() if other_value is not value)
             return other_values, value.split(COMPLETED_REQUEST_TEXT, 1)[1]
     return None
 

@@ -62,9 +62,9 @@ def get_endpoints(row: Ints) -> Endpoints:
 
     If the client is unknown, side A is reported as the client.
     """
-    a = format_address(int(row[A_HIGH]), int(row[A_LOW])), int(row[PORTS]) >> 16
-    b = format_address(int(row[B_HIGH]), int(row[B_LOW])), int(row[PORTS]) & 0xFFFF
-    client, server = (b, a) if row[CLIENT] == 1 else (a, b)
+    first_endpoint = format_address(int(row[A_HIGH]), int(row[A_LOW])), int(row[PORTS]) >> 16
+    second_endpoint = format_address(int(row[B_HIGH]), int(row[B_LOW])), int(row[PORTS]) & 0xFFFF
+    client, server = (second_endpoint, first_endpoint) if row[CLIENT] == 1 else (first_endpoint, second_endpoint)
     number = int(row[FIRST_NUMBER])
     file = number >> FILE_NUMBER_SHIFT
     packet_text = f"{file}.{number & FILE_NUMBER_MASK}" if file else str(number & FILE_NUMBER_MASK)
@@ -164,23 +164,23 @@ def build_connection_rows(
 ) -> Iterable[Row]:
     """Yield a row for each connection. ``get_client_values`` returns software name, software version and principal."""
     for number, row in zip(numbers.tolist(), table, strict=True):
-        end = get_endpoints(row)
+        endpoints = get_endpoints(row)
         client = 1 if row[layout.CLIENT] == 1 else 0
         sides = [
             layout.FIRST_SIDE_COLUMN + client * layout.SIDE_COLUMN_COUNT,
             layout.FIRST_SIDE_COLUMN + (1 - client) * layout.SIDE_COLUMN_COUNT,
         ]
         request_side, response_side = (
-            {k: int(row[base + k]) for k in range(layout.SIDE_COLUMN_COUNT)} for base in sides
+            {column: int(row[base + column]) for column in range(layout.SIDE_COLUMN_COUNT)} for base in sides
         )
         name, version, principal = get_client_values(number)
         yield {
-            "connection": end.label,
+            "connection": endpoints.label,
             "protocol": layout.PROTOCOL_NAMES[int(row[layout.PROTOCOL])],
-            "clientAddress": end.client,
-            "clientPort": end.client_port,
-            "serverAddress": end.server,
-            "serverPort": end.server_port,
+            "clientAddress": endpoints.client,
+            "clientPort": endpoints.client_port,
+            "serverAddress": endpoints.server,
+            "serverPort": endpoints.server_port,
             "firstTime": _microseconds(int(row[layout.FIRST_TIME])),
             "lastTime": _microseconds(int(row[layout.LAST_TIME])),
             "clientPackets": request_side[layout.SIDE_PACKETS],
@@ -315,19 +315,19 @@ def build_summary_column(count: int, indexes: list[Ints], counts: list[Ints], cu
     table = np.concatenate([np.zeros((0, 72), np.int64), *counts]).reshape(-1, 24, 3)
     order = np.argsort(owners, kind="stable")
     owners, table = owners[order], table[order]
-    which, kinds = np.nonzero(table[:, :, 0])
+    owner_rows, kinds = np.nonzero(table[:, :, 0])
     sets = pa.StructArray.from_arrays(
         [
             pa.array(kinds // 8, pa.int32()),
-            pa.array([*CODECS, *(f"unknown {n}" for n in (5, 6, 7))], pa.string()).take(
+            pa.array([*CODECS, *(f"unknown {number}" for number in (5, 6, 7))], pa.string()).take(
                 pa.array(kinds % 8, pa.int64())
             ),
-            *(pa.array(np.ascontiguousarray(table[which, kinds, index]), pa.int64()) for index in range(3)),
+            *(pa.array(np.ascontiguousarray(table[owner_rows, kinds, index]), pa.int64()) for index in range(3)),
         ],
         fields=list(RECORD_SET_TYPE),
     )
     offsets = np.zeros(count + 1, np.int64)
-    np.add.at(offsets, owners[which] + 1, 1)
+    np.add.at(offsets, owners[owner_rows] + 1, 1)
     lists = pa.ListArray.from_arrays(
         pa.array(np.cumsum(offsets), pa.int32()), sets, type=RECORDS_TYPE.field("sets").type
     )

@@ -167,15 +167,15 @@ def _build_structs(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: s
         if data is not None:
             messages[row["apiVersion"]].append((index, data))
     kind = types.get_type(direction)
-    parts, which = [pa.nulls(0, kind)], np.full(len(rows), -1, np.int64)
+    parts, value_indexes = [pa.nulls(0, kind)], np.full(len(rows), -1, np.int64)
     count = 0
-    for version, some in messages.items():
+    for version, indexed_bodies in messages.items():
         cls = types.apis.message_class(types.api_key, direction, version)
-        result = cls.decode_columns([data for _, data in some], version)
+        result = cls.decode_columns([data for _, data in indexed_bodies], version)
         parts.append(types.align_bodies(result, result.field("_error"), direction))
-        which[[index for index, _ in some]] = count + np.arange(len(some))
-        count += len(some)
-    return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
+        value_indexes[[index for index, _ in indexed_bodies]] = count + np.arange(len(indexed_bodies))
+        count += len(indexed_bodies)
+    return pa.concat_arrays(parts).take(pa.array(value_indexes, pa.int64(), mask=value_indexes < 0))
 
 
 def _encode_body(row: dict[str, Any], types: ApiTypes, direction: str) -> bytes | None:

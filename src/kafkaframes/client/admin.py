@@ -501,7 +501,7 @@ class AsyncAdmin(
         names = [*changes, *lists["append"], *lists["subtract"]]
         if len(set(names)) < len(names):
             raise OptionError(
-                f"a setting is specified twice: {', '.join(sorted({x for x in names if names.count(x) > 1}))}"
+                f"a setting is specified twice: {', '.join(sorted({key for key in names if names.count(key) > 1}))}"
             )
         connection = await self._retry_step(self._cluster.get_any_connection)
         if INCREMENTAL_ALTER_CONFIGS in connection.ranges:

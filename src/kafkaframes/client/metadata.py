@@ -178,15 +178,15 @@ class Cluster:
             if topic.name is not None and (requested_topics is None or topic.name in requested_topics)
         ]
 
-    def _keep_newer_partitions(self, new: TopicMetadata) -> TopicUpdate:
+    def _keep_newer_partitions(self, new_topic: TopicMetadata) -> TopicUpdate:
         """Keep cached partitions that have a newer leader epoch than those in the response (KIP-320)."""
-        old = self.topics.get(new.name)
-        if old is not None and old.topic_id == new.topic_id:
-            for index, partition in old.partitions.items():
-                new_partition = new.partitions.get(index)
-                if new_partition is not None and 0 <= new_partition.leader_epoch < partition.leader_epoch:
-                    new.partitions[index] = partition
-        return TopicUpdate(new, old)
+        cached_topic = self.topics.get(new_topic.name)
+        if cached_topic is not None and cached_topic.topic_id == new_topic.topic_id:
+            for index, cached_partition in cached_topic.partitions.items():
+                new_partition = new_topic.partitions.get(index)
+                if new_partition is not None and 0 <= new_partition.leader_epoch < cached_partition.leader_epoch:
+                    new_topic.partitions[index] = cached_partition
+        return TopicUpdate(new_topic, cached_topic)
 
     def update(
         self,

@@ -155,18 +155,20 @@ async def fetch_epoch_ends(
             leader_epoch=queries[entry].epoch,
         ),
     )
-    body = cls(replica_id=-1, topics=[cls.OffsetForLeaderTopic(topic=name, partitions=p) for name, p in topics.items()])
+    body = cls(
+        replica_id=-1, topics=[cls.OffsetForLeaderTopic(topic=name, partitions=rows) for name, rows in topics.items()]
+    )
     response = await connection.request(body, version=connection.select_version(body, min_version=_EPOCH_END_VERSION))
-    answers: dict[TopicPartition, EpochEnd | Exception | None] = {}
+    results: dict[TopicPartition, EpochEnd | Exception | None] = {}
     for topic in response.topics:
         for entry in topic.partitions:
             partition = TopicPartition(topic.topic, entry.partition)
-            answers[partition] = (
+            results[partition] = (
                 broker_error(entry.error_code, f"the end of an epoch of {partition}")
                 if entry.error_code
                 else EpochEnd(entry.leader_epoch, entry.end_offset)
             )
-    return answers
+    return results
 
 
 async def _send_list_offsets(
@@ -178,12 +180,14 @@ async def _send_list_offsets(
     body = cls(replica_id=-1, isolation_level=int(read_committed))
     min_version = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(timestamps.values()), 0)
     version = connection.select_version(body, min_version=min_version)
-    old = {"max_num_offsets": 1} if version == _OFFSET_LIST_VERSION else {}
+    old_fields = {"max_num_offsets": 1} if version == _OFFSET_LIST_VERSION else {}
     topics = group_by_topic(
         timestamps,
-        lambda entry: cls.ListOffsetsPartition(partition_index=entry.partition, timestamp=timestamps[entry], **old),
+        lambda entry: cls.ListOffsetsPartition(
+            partition_index=entry.partition, timestamp=timestamps[entry], **old_fields
+        ),
     )
-    body.topics = [cls.ListOffsetsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
+    body.topics = [cls.ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()]
     response = await connection.request(body, version=version)
     return {partition: _to_offset(entry, version) for partition, entry in iterate_partition_rows(response.topics)}
 

@@ -345,9 +345,11 @@ class Positions:
 
     def list_new_states(self) -> list[PartitionState]:
         """Return the states of the partitions with an ``on_assign`` that has not returned."""
-        new = [entry for entry in self.states.values() if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]
-        self.may_have_new = bool(new)
-        return new
+        new_states = [
+            entry for entry in self.states.values() if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)
+        ]
+        self.may_have_new = bool(new_states)
+        return new_states
 
     def next_buffer(self) -> tuple[PartitionState, BatchBuffer] | None:
         """Return the next batches for the caller."""

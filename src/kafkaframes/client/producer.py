@@ -541,7 +541,7 @@ class AsyncProducer(TelemetryMethods):
         ``batch_size=0`` (no batching) counts as 1 byte, so that each batch has one record.
         """
         now = time.monotonic()
-        limits = [limit for name in topics if (limit := self._sender.limits.batch_bytes(name, now)) is not None]
+        limits = [limit for name in topics if (limit := self._sender.limits.get_max_batch_bytes(name, now)) is not None]
         return max(min(self.settings.batch_size, self.settings.max_request_size, *limits), 1)
 
     async def send_batches(self, partition: PartitionLike, data: bytes) -> WrittenBatches:

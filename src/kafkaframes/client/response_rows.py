@@ -44,8 +44,8 @@ def require_rows(keys: Iterable[Any], rows: Collection[Any], subject: str) -> No
 def create_missing_row_error(missing: Sequence[Any], subject: str) -> BrokerError:
     """Return the error for items without a row in the response."""
     count = len(missing) - 1
-    others = f" and {count_text(count, 'other')}" if count else ""
-    return BrokerError(f"{subject}: the response has no result for {missing[0]}{others}", ErrorCode.NONE)
+    others_text = f" and {count_text(count, 'other')}" if count else ""
+    return BrokerError(f"{subject}: the response has no result for {missing[0]}{others_text}", ErrorCode.NONE)
 
 
 def require_one_row(rows: Sequence[Any] | None, subject: str) -> Any:

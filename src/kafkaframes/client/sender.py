@@ -70,7 +70,7 @@ class Sender:
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new producer id and calls set_producer
         self.limits = SizeLimits(settings.metadata_max_age_ms / 1000)
         self._accumulator = accumulator
-        accumulator.get_max_batch_bytes = self.limits.batch_bytes
+        accumulator.get_max_batch_bytes = self.limits.get_max_batch_bytes
         accumulator.get_queue_length = self.sequencer.get_queue_length
         self._availability_timeout_s = settings.partitioner_availability_timeout_ms / 1000
         # By node id: start of the time in which the node has accepted no batch.
@@ -235,7 +235,7 @@ class Sender:
     def _next_fitting_batch(self, partition: TopicPartition, now: float) -> Batch | None:
         """Return the next batch. Divide the batch first if it is larger than the topic's leaders accept."""
         batch = self.sequencer.next_batch(partition)
-        limit = self.limits.batch_bytes(partition.topic, now)
+        limit = self.limits.get_max_batch_bytes(partition.topic, now)
         if batch is None or limit is None or len(batch.data) <= limit or batch.in_doubt:
             return batch  # a batch in doubt is sent unchanged: its leader may recognize it by its sequences
         return self.sequencer.next_batch(partition) if self._divide_batch(batch, limit) else batch

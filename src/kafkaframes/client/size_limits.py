@@ -62,7 +62,7 @@ class SizeLimits:
         elif size > limit.accepted_bytes:
             limit.accepted_bytes = size
 
-    def batch_bytes(self, topic: str, now: float) -> int | None:
+    def get_max_batch_bytes(self, topic: str, now: float) -> int | None:
         """Return the largest batch size of a topic, in bytes; None if it has no limit."""
         limit = self._limits.get(topic)
         return None if limit is None or limit.until <= now else limit.batch_bytes

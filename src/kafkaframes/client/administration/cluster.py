@@ -311,8 +311,8 @@ class ClusterMethods(AdminRequests):
             raise broker_error(ErrorCode.UNSUPPORTED_VERSION, f"configuration resources of kind {', '.join(kinds)}")
         response = await self._send_to_any_broker(body, "configuration resources")
         rows = [
-            ConfigResource(to_protocol_name(r.resource_type, CONFIG_RESOURCES), r.resource_name)
-            for r in response.config_resources
+            ConfigResource(to_protocol_name(row.resource_type, CONFIG_RESOURCES), row.resource_name)
+            for row in response.config_resources
         ]
         return sorted(rows)
 

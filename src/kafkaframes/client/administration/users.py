@@ -121,8 +121,8 @@ class UserMethods(AdminRequests):
             {
                 row.user: get_row_error(row, f"SCRAM credentials of {row.user!r}")
                 or tuple(
-                    ScramCredentialInfo(to_protocol_name(info.mechanism, SCRAM_MECHANISMS), info.iterations)
-                    for info in row.credential_infos
+                    ScramCredentialInfo(to_protocol_name(credential.mechanism, SCRAM_MECHANISMS), credential.iterations)
+                    for credential in row.credential_infos
                 )
                 for row in response.results
             },

@@ -123,7 +123,7 @@ def decrypt_key(encrypted_key: bytes, password: str) -> bytes:
     while len(stream) < len(secret):
         block = hashlib.sha1(word + block, usedforsecurity=False).digest()
         stream += block
-    plain = bytes(a ^ b for a, b in zip(secret, stream, strict=False))
+    plain = bytes(secret_byte ^ stream_byte for secret_byte, stream_byte in zip(secret, stream, strict=False))
     if not hmac.compare_digest(hashlib.sha1(word + plain, usedforsecurity=False).digest(), digest):
         raise OptionError("the key's password is wrong")
     return plain

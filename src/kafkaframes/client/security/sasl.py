@@ -75,18 +75,18 @@ def authenticate_scram(mechanism: str, username: str, password: str, *, nonce: s
     """
     digest = _HASH_BY_SCRAM_MECHANISM[mechanism]
     name = username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
-    challenge = (yield b"n,," + first.encode()).decode(errors="replace")
+    first_message = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
+    challenge = (yield b"n,," + first_message.encode()).decode(errors="replace")
     salt, iterations, combined_nonce = _parse_challenge(challenge, nonce)
-    bare = f"c=biws,r={combined_nonce}"
-    signed = ",".join((first, challenge, bare)).encode()
+    final_message = f"c=biws,r={combined_nonce}"
+    signed_text = ",".join((first_message, challenge, final_message)).encode()
     salted_password = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted_password, b"Client Key", digest)
-    signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
-    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    last = yield f"{bare},p={base64.b64encode(proof).decode()}".encode()
-    server_signature = hmac.digest(hmac.digest(salted_password, b"Server Key", digest), signed, digest)
-    if not hmac.compare_digest(last, b"v=" + base64.b64encode(server_signature)):
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed_text, digest)
+    proof = bytes(key_byte ^ signature_byte for key_byte, signature_byte in zip(client_key, signature, strict=True))
+    server_message = yield f"{final_message},p={base64.b64encode(proof).decode()}".encode()
+    server_signature = hmac.digest(hmac.digest(salted_password, b"Server Key", digest), signed_text, digest)
+    if not hmac.compare_digest(server_message, b"v=" + base64.b64encode(server_signature)):
         raise BrokerError("the broker does not prove that it knows the password (SCRAM)")
 
 

@@ -228,14 +228,16 @@ def _read_jks(store: StoreSettings, raw: bytes, key_password: str | None) -> Sto
         if len(result.keys) > 1:
             raise OptionError(f"has {len(result.keys)} private keys; expected one")
         if not result.keys:
-            return StoreContent(_certificates(result.certificates))
+            return StoreContent(_encode_certificates(result.certificates))
         password = key_password if key_password is not None else store.password
         if password is None:
             raise OptionError(f"a private key needs {store.option}.password or ssl.key.password")
         key = jks.decrypt_key(result.keys[0].encrypted_key, password)
     except (DecodeError, OptionError) as error:
         raise _to_store_error(store, str(error)) from None
-    return StoreContent(_certificates((*result.keys[0].chain, *result.certificates)), _der("PRIVATE KEY", key))
+    return StoreContent(
+        _encode_certificates((*result.keys[0].chain, *result.certificates)), _encode_pem("PRIVATE KEY", key)
+    )
 
 
 def _read_pkcs12(store: StoreSettings, raw: bytes) -> StoreContent:
@@ -254,14 +256,14 @@ def _read_pkcs12(store: StoreSettings, raw: bytes) -> StoreContent:
     ]
     key = result.key
     key_pem = None if key is None else key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    return StoreContent(_certificates(certificates), key_pem)
+    return StoreContent(_encode_certificates(certificates), key_pem)
 
 
-def _certificates(all_: Iterable[bytes]) -> str:
-    return "".join(_der("CERTIFICATE", entry) for entry in all_)
+def _encode_certificates(all_: Iterable[bytes]) -> str:
+    return "".join(_encode_pem("CERTIFICATE", entry) for entry in all_)
 
 
-def _der(label: str, raw: bytes) -> str:
+def _encode_pem(label: str, raw: bytes) -> str:
     return _to_pem(label, encodebytes(raw).decode())
 
 
