@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
     wrap_commit()
-    wrap_method(Connection, "_post", "post", "posted")
+    wrap_method(Connection, "_send_request", "post", "posted")
     wrap_method(_ConnectionProtocol, "buffer_updated", "arrived", "decoded")
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as broker:

@@ -102,7 +102,7 @@ def test_a_loop_that_ends_by_a_mistake_is_not_waited_for(servers, monkeypatch, c
 
 def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monkeypatch):
     beats: list[int] = []
-    there = GroupMessages._ask
+    there = GroupMessages._send_to_coordinator
 
     async def ask(self, body, **rest):
         if type(body).__name__ == "HeartbeatRequest":
@@ -111,7 +111,7 @@ def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monk
                 raise BrokerError("away", ErrorCode(15))
         return await there(self, body, **rest)
 
-    monkeypatch.setattr(GroupMessages, "_ask", ask)
+    monkeypatch.setattr(GroupMessages, "_send_to_coordinator", ask)
     with Broker() as broker:
         broker.create_topic("numbers")
         with Consumer(broker.bootstrap_servers, group_id="g", heartbeat_interval_ms=20) as consumer:

@@ -39,13 +39,13 @@ def servers(kafka, tmp_path_factory) -> Iterator[str]:
 def requested_apis(monkeypatch) -> set[tuple[str, int]]:
     """Collect the requests, by API and version."""
     requests: set[tuple[str, int]] = set()
-    post = Connection._post
+    post = Connection._send_request
 
     def note_request(self, body, version, wait_ms):
         requests.add((type(body).__name__.removesuffix("Request"), version))
         return post(self, body, version, wait_ms)
 
-    monkeypatch.setattr(Connection, "_post", note_request)
+    monkeypatch.setattr(Connection, "_send_request", note_request)
     return requests
 
 

@@ -61,7 +61,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "the leader does not look at grown topics": (
         CLASSIC,
-        "if is_leader and not self._must_join and self._current_partition_counts() != self._counts:",
+        "if is_leader and not self._must_join and self._get_partition_counts() != self._counts:",
         "if False:",
     ),
     "forgets a subscription that changed while it joined": (
@@ -153,8 +153,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "a partition is over when on_assign raises": (
         POSITIONS,
-        "if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]",
-        "if entry.ownership is Ownership.PENDING]",
+        "if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)",
+        "if entry.ownership is Ownership.PENDING",
     ),
     "looks for new partitions only once": (
         POSITIONS,

@@ -145,16 +145,16 @@ MUTANTS = {
     ),
     "a batch has two results": ("        if batch.is_reported:\n            return\n", ""),
     "goes on with batches under way": (
-        "if not queue.is_broken or queue.in_flight or self.transactional or any(_in_doubt(queue)):",
-        "if not queue.is_broken or self.transactional or any(_in_doubt(queue)):",
+        "if not queue.is_broken or queue.in_flight or self.transactional or any(_iterate_doubtful_batches(queue)):",
+        "if not queue.is_broken or self.transactional or any(_iterate_doubtful_batches(queue)):",
     ),
     "goes on with batches in doubt": (
-        "if not queue.is_broken or queue.in_flight or self.transactional or any(_in_doubt(queue)):",
+        "if not queue.is_broken or queue.in_flight or self.transactional or any(_iterate_doubtful_batches(queue)):",
         "if not queue.is_broken or queue.in_flight or self.transactional:",
     ),
     "raises the epoch in a transaction": (
-        "if not queue.is_broken or queue.in_flight or self.transactional or any(_in_doubt(queue)):",
-        "if not queue.is_broken or queue.in_flight or any(_in_doubt(queue)):",
+        "if not queue.is_broken or queue.in_flight or self.transactional or any(_iterate_doubtful_batches(queue)):",
+        "if not queue.is_broken or queue.in_flight or any(_iterate_doubtful_batches(queue)):",
     ),
     "always a new epoch": ("if queue.acknowledged_sequence == queue.next_sequence and not has_numbers:", "if False:"),
     "nothing is missing, though numbers wait": (

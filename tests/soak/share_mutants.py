@@ -194,7 +194,7 @@ MUTANTS: dict[str, Mutation] = {
         "                    pass\n",
     ),
     "renewals of a lost session do not end": Mutation(
-        MACHINE, "        self._fail_renewals(state, _session_lost(state.node))\n", ""
+        MACHINE, "        self._fail_renewals(state, _create_session_error(state.node))\n", ""
     ),
     "a fetch that is given up leaves its session": Mutation(
         MACHINE, "                state.may_have_session = True\n        self", "                pass\n        self"
@@ -241,7 +241,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "errors of acknowledgements in a fetch are ignored": Mutation(
         MESSAGES,
-        "acknowledge_error = _row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)",
+        "acknowledge_error = _to_row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)",
         "acknowledge_error = None",
     ),
     "forgotten partitions are not named": Mutation(

@@ -340,7 +340,9 @@ def _collect_error_codes(
         elif field.struct is not None and _has_field(field.struct, _is_error_code):
             child = array.field(field.json_name)
             if not field.array:
-                yield from _collect_error_codes(child, field.struct, rows, _member_path(get_paths, field.json_name))
+                yield from _collect_error_codes(
+                    child, field.struct, rows, _append_member_path(get_paths, field.json_name)
+                )
             else:
                 offsets, parents = child.offsets.to_numpy(), find_parent_indexes(child)
                 deeper = _append_element_path(get_paths, field.json_name, parents, offsets)
@@ -351,7 +353,7 @@ def _join_texts(*parts: pa.Array | str) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _member_path(get_paths: Paths, name: str) -> Paths:
+def _append_member_path(get_paths: Paths, name: str) -> Paths:
     return lambda indexes: _join_texts(get_paths(indexes), f"{name}.")
 
 

@@ -109,10 +109,10 @@ class _CompressedFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def _truncation_error(self) -> DecodeError:
+    def _create_truncation_error(self) -> DecodeError:
         return DecodeError(f"the {self._codec} data end early: the file is truncated")
 
-    def _damage_error(self, error: Exception) -> DecodeError:
+    def _create_damage_error(self, error: Exception) -> DecodeError:
         return DecodeError(f"the {self._codec} data cannot be decompressed: {error}")
 
 
@@ -168,7 +168,7 @@ class MemberFile(_CompressedFile):
             output, input_bytes = self._member.decompress(data, _MAX_OUTPUT_BYTES)
         except self._errors as error:
             self._member, self._input = None, memoryview(b"")
-            raise self._damage_error(error) from error
+            raise self._create_damage_error(error) from error
         self._output = memoryview(output)
         if self._member.is_complete:
             self._member = None
@@ -183,7 +183,7 @@ class MemberFile(_CompressedFile):
         if self._output or self._member is None:
             return True
         self._member = None
-        raise self._truncation_error()
+        raise self._create_truncation_error()
 
     def _skip_zeros(self) -> None:
         if self._codec == "gzip":
@@ -216,11 +216,11 @@ class ZstdFile(_CompressedFile):
             size = self._stream.readinto1(memoryview(buffer).cast("B")[:_ZSTD_INPUT_BYTES])
         except self._errors as error:
             self._has_ended = True
-            raise self._damage_error(error) from error
+            raise self._create_damage_error(error) from error
         if not size:
             self._has_ended = True
             if not self._frames.ends_with_complete_frame:
-                raise self._truncation_error()
+                raise self._create_truncation_error()
         return int(size)
 
 

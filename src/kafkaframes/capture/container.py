@@ -239,14 +239,18 @@ End = tuple[str, int]
 
 def file_header(application: str) -> bytes:
     """Return the section header and interface block with which a file starts."""
-    options = _option(4, application.encode()) + _option(0, b"")
+    options = _encode_option(4, application.encode()) + _encode_option(0, b"")
     size = 28 + len(options)
     section = struct.pack("<IIIHHq", 0x0A0D0D0A, size, 0x1A2B3C4D, 1, 0, -1) + options + struct.pack("<I", size)
-    body = struct.pack("<HHI", _RAW_IP, 0, 0) + _option(_IF_TSRESOL, bytes([_IN_NANOSECONDS])) + _option(0, b"")
+    body = (
+        struct.pack("<HHI", _RAW_IP, 0, 0)
+        + _encode_option(_IF_TSRESOL, bytes([_IN_NANOSECONDS]))
+        + _encode_option(0, b"")
+    )
     return section + struct.pack("<II", 1, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
 
 
-def _option(code: int, value: bytes) -> bytes:
+def _encode_option(code: int, value: bytes) -> bytes:
     return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 

@@ -327,13 +327,13 @@ def _parse_json_call(text: str) -> Row:
         "response": entry.get("response"),
         "connection": entry.get("connection"),
         "totalTimeMs": entry.get("totalTimeMs"),
-        "principal": _text(entry.get("principal")),
+        "principal": _to_text(entry.get("principal")),
         "softwareName": software.get("softwareName"),
         "softwareVersion": software.get("softwareVersion"),
     }
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
@@ -385,20 +385,22 @@ def _parse_old_call(call: str, apis: ApiRegistry) -> Row:
     if scala is not None:
         name, version, correlation_id, client = scala.groups()
         client = client[5:-1] if client.startswith("Some(") else client
-        return _head(_find_api_key(name, apis), int(version), int(correlation_id), client) | {
+        return _create_header_row(_find_api_key(name, apis), int(version), int(correlation_id), client) | {
             "request": None,
             "response": None,
         }
     call = call.strip()
     match = _OLD_HEADER_PATTERN.match(call)
     if match is not None:
-        result = _head(_find_api_key(match.group(1), apis), int(match.group(2)), int(match.group(4)), match.group(3))
+        result = _create_header_row(
+            _find_api_key(match.group(1), apis), int(match.group(2)), int(match.group(4)), match.group(3)
+        )
         bodies = call[match.end() :]
     else:
         head, bodies = _split_after_struct(call, " -- ")
         header = parse_struct(head)
         key, version, correlation_id = (int(header[name]) for name in ("api_key", "api_version", "correlation_id"))
-        result = _head(key, version, correlation_id, header.get("client_id"))
+        result = _create_header_row(key, version, correlation_id, header.get("client_id"))
     request, response = _split_after_struct(bodies, ",response:")
     return result | {
         "request": _convert_body(request, result, REQUEST, apis),
@@ -418,7 +420,7 @@ def _split_after_struct(text: str, separator: str) -> tuple[str, str]:
     return struct, suffix
 
 
-def _head(key: int, version: int, correlation_id: int, client_id: str | None) -> Row:
+def _create_header_row(key: int, version: int, correlation_id: int, client_id: str | None) -> Row:
     return {"apiKey": key, "apiVersion": version, "correlationId": correlation_id, "clientId": client_id}
 
 
@@ -440,13 +442,13 @@ def _find_plan(key: int, version: int, direction: str, apis: ApiRegistry) -> Str
 
 
 @lru_cache(maxsize=8)
-def _keys(apis: ApiRegistry) -> dict[str, int]:
+def _map_api_keys(apis: ApiRegistry) -> dict[str, int]:
     return {api.name.lower(): key for key, api in apis.apis_by_key.items()}
 
 
 def _find_api_key(name: str, apis: ApiRegistry) -> int:
     """Return the key of an API by its name in Kafka's enum (``API_VERSIONS``) or by its class name."""
-    normalized_name, keys = name.replace("_", "").lower(), _keys(apis)
+    normalized_name, keys = name.replace("_", "").lower(), _map_api_keys(apis)
     return keys[normalized_name if normalized_name in keys else normalized_name + "s"]
 
 

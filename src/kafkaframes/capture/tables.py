@@ -155,7 +155,7 @@ def build_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _microseconds(nanoseconds: int) -> int | None:
+def _to_microseconds(nanoseconds: int) -> int | None:
     return nanoseconds // 1000 if nanoseconds >= 0 else None
 
 
@@ -181,8 +181,8 @@ def build_connection_rows(
             "clientPort": endpoints.client_port,
             "serverAddress": endpoints.server,
             "serverPort": endpoints.server_port,
-            "firstTime": _microseconds(int(row[layout.FIRST_TIME])),
-            "lastTime": _microseconds(int(row[layout.LAST_TIME])),
+            "firstTime": _to_microseconds(int(row[layout.FIRST_TIME])),
+            "lastTime": _to_microseconds(int(row[layout.LAST_TIME])),
             "clientPackets": request_side[layout.SIDE_PACKETS],
             "serverPackets": response_side[layout.SIDE_PACKETS],
             "clientBytes": request_side[layout.SIDE_BYTES],
@@ -220,7 +220,7 @@ def build_gap_rows(
             "reason": layout.GAP_REASONS[gap[layout.G_REASON]],
             "packets": None,
             "connections": None,
-            "time": _microseconds(gap[layout.G_TIME]),
+            "time": _to_microseconds(gap[layout.G_TIME]),
             "packet": number & FILE_NUMBER_MASK if number >= 0 else None,
         }
 
@@ -238,7 +238,7 @@ def build_unread_rows(entries: Iterable[UnreadData]) -> Iterable[Row]:
             "reason": entry.reason,
             "packets": entry.packets,
             "connections": entry.connections or None,
-            "time": None if entry.time_ns is None else _microseconds(entry.time_ns),
+            "time": None if entry.time_ns is None else _to_microseconds(entry.time_ns),
             "packet": entry.number,
         }
 

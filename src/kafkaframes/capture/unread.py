@@ -239,13 +239,13 @@ def _describe_packets(link: int, ethertype: int, protocol: int, problem: int) ->
     if problem == layout.NESTED_HEADERS:
         return UNSUPPORTED, f"more than {headers.MAX_HEADERS} nested headers"
     if problem == layout.CUT_HEADERS:
-        return CUT, f"the headers are cut by the snap length{_carrier_text(ethertype)}"
+        return CUT, f"the headers are cut by the snap length{_describe_carrier(ethertype)}"
     if problem == layout.BAD_HEADERS:
-        return DAMAGED, f"the headers contradict themselves or end too early{_carrier_text(ethertype)}"
+        return DAMAGED, f"the headers contradict themselves or end too early{_describe_carrier(ethertype)}"
     return _describe_protocol(protocol) if protocol >= 0 else _describe_ethertype(link, ethertype)
 
 
-def _carrier_text(ethertype: int) -> str:
+def _describe_carrier(ethertype: int) -> str:
     return f" ({_OTHER_ETHERTYPES[ethertype]})" if ethertype in _OTHER_ETHERTYPES else ""
 
 

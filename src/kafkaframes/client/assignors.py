@@ -51,7 +51,7 @@ def assign_range(members: Members, counts: Counts) -> Assignment:
     """
     result: Assignment = {name: [] for name in members}
     for topic in sorted(counts):
-        subscribers = [name for name in _in_order(members) if topic in members[name].topics]
+        subscribers = [name for name in _sort_members(members) if topic in members[name].topics]
         if not subscribers:
             continue
         share, extra_count = divmod(counts[topic], len(subscribers))
@@ -66,9 +66,9 @@ def assign_range(members: Members, counts: Counts) -> Assignment:
 def assign_round_robin(members: Members, counts: Counts) -> Assignment:
     """Assign all partitions in turn, and skip members that are not subscribed to the topic."""
     result: Assignment = {name: [] for name in members}
-    member_names = _in_order(members)
+    member_names = _sort_members(members)
     index = 0
-    for partition in _all_partitions(counts):
+    for partition in _list_partitions(counts):
         if not any(partition.topic in member.topics for member in members.values()):
             continue
         while partition.topic not in members[member_names[index % len(member_names)]].topics:
@@ -111,17 +111,19 @@ ASSIGNORS: Final[Mapping[str, Callable[[Members, Counts], Assignment]]] = Mappin
 COOPERATIVE_ASSIGNORS: Final = frozenset({"cooperative-sticky"})
 
 
-def _in_order(members: Members) -> list[str]:
+def _sort_members(members: Members) -> list[str]:
     return sorted(members, key=lambda name: (members[name].instance_id is None, members[name].instance_id or name))
 
 
-def _all_partitions(counts: Counts) -> list[TopicPartition]:
+def _list_partitions(counts: Counts) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
 
 
 def _assign_sticky(members: Members, counts: Counts, owners: Mapping[_Partition, str]) -> dict[_Partition, str]:
     topics = frozenset(counts)
-    return sticky.assign_sticky({name: members[name].topics & topics for name in _in_order(members)}, owners, counts)
+    return sticky.assign_sticky(
+        {name: members[name].topics & topics for name in _sort_members(members)}, owners, counts
+    )
 
 
 def _list_partitions_by_member(members: Members, assignment: Mapping[_Partition, str]) -> Assignment:

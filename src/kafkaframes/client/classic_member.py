@@ -258,7 +258,7 @@ class ClassicMember:
         answer = self._answer
         if answer is None or answer.members is None:
             return
-        self._counts = self._current_partition_counts()
+        self._counts = self._get_partition_counts()
         self._assignment = {} if answer.skips_assignment else ASSIGNORS[answer.protocol](answer.members, self._counts)
 
     def _is_outdated(self, partitions: Sequence[TopicPartition]) -> bool:
@@ -274,7 +274,7 @@ class ClassicMember:
             return True
         return len(answer.members) == 1 and len(partitions) < sum(self._counts.values())
 
-    def _current_partition_counts(self) -> dict[str, int]:
+    def _get_partition_counts(self) -> dict[str, int]:
         cluster = self._host.cluster
         return {topic: len(cluster.partitions_of(topic)) for topic in self._group_topics or ()}
 
@@ -369,5 +369,5 @@ class ClassicMember:
     def process_metadata(self, now: float) -> None:
         """Rejoin if this member is the leader and partition counts have changed since its assignment."""
         is_leader = self._group_topics is not None and self._answer is None
-        if is_leader and not self._must_join and self._current_partition_counts() != self._counts:
+        if is_leader and not self._must_join and self._get_partition_counts() != self._counts:
             self._must_join = True

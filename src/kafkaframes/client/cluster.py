@@ -171,7 +171,9 @@ class ClusterClient:
             self.unreachable.record_failure(address, str(error))
             if broker.node_id >= 0:  # bootstrap servers have negative ids
                 self.cluster.mark_unreachable(broker.node_id)
-            pause = _backoff_s(failures, self.settings.reconnect_backoff_ms, self.settings.reconnect_backoff_max_ms)
+            pause = _compute_backoff_s(
+                failures, self.settings.reconnect_backoff_ms, self.settings.reconnect_backoff_max_ms
+            )
             self._failures[broker.node_id] = (failures + 1, time.monotonic() + pause)
             raise
         self.unreachable.record_success(address)
@@ -298,7 +300,7 @@ class ClusterClient:
 
     def backoff_s(self, attempt: int) -> float:
         """Return the delay before the next attempt, in seconds."""
-        return _backoff_s(attempt, self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
+        return _compute_backoff_s(attempt, self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
 
     # --------------------------------------------------------------------------------------------------- metadata
 
@@ -549,7 +551,7 @@ class ClusterClient:
         }
 
 
-def _backoff_s(attempt: int, first_ms: int, max_ms: int) -> float:
+def _compute_backoff_s(attempt: int, first_ms: int, max_ms: int) -> float:
     return float(min(first_ms * 2 ** min(attempt, 20), max_ms) / 1000 * _RANDOM.uniform(0.8, 1.2))
 
 

@@ -533,7 +533,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if self._interceptors is not None:
             self._interceptors.reject_raw_batches("fetch()", "use `poll` or `fetch_arrow`", "on_consume")
         with self._reject_concurrent_reads("fetch()"):
-            return await self._fetch_batches(_deadline(timeout_ms))
+            return await self._fetch_batches(_to_deadline(timeout_ms))
 
     async def _fetch_batches(self, deadline: float | None) -> FetchedBatches | None:
         next_buffer = await self._wait_for_buffer(deadline)
@@ -639,7 +639,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if self._interceptors is not None:
             self._interceptors.require_table_hooks("fetch_arrow()", "on_consume")
         with self._reject_concurrent_reads("fetch_arrow()"):
-            table = await self._fetch_arrow(_deadline(timeout_ms), columns, max_bytes)
+            table = await self._fetch_arrow(_to_deadline(timeout_ms), columns, max_bytes)
         if self._interceptors is None:
             return table
         return await self._call_interceptors(partial(self._interceptors.on_consume_table, table))
@@ -694,7 +694,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         max_count = self.settings.max_poll_records if max_records is None else max_records
         consumed_records: list[ConsumerRecord] = []
         with self._reject_concurrent_reads("poll()"):
-            records = await self._wait_for_records(_deadline(timeout_ms))
+            records = await self._wait_for_records(_to_deadline(timeout_ms))
             while records is not None:
                 consumed_records += records.take_records(max_count - len(consumed_records))
                 self._count_taken_records(records)
@@ -975,7 +975,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             _LOG.warning("offsets were not committed; the next attempt is at the next interval: %s", error)
 
 
-def _deadline(timeout_ms: int | None) -> float | None:
+def _to_deadline(timeout_ms: int | None) -> float | None:
     return None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
 
 

@@ -477,7 +477,7 @@ def _iterate_fields(
         int64_values(batch.column("timestamp"), null_value=NO_TIMESTAMP).tolist(),
         _to_byte_strings(batch.column("key")),
         _to_byte_strings(batch.column("value")),
-        repeat(()) if _has_no_entries(headers) else _pairs(headers),
+        repeat(()) if _has_no_entries(headers) else _to_header_pairs(headers),
     )
     return zip(*columns, strict=False)
 
@@ -495,5 +495,5 @@ def _has_no_entries(headers: pa.Array) -> bool:
     return headers.null_count == len(headers) or not len(headers.flatten())
 
 
-def _pairs(headers: pa.Array) -> list[tuple[tuple[str, bytes | None], ...]]:
+def _to_header_pairs(headers: pa.Array) -> list[tuple[tuple[str, bytes | None], ...]]:
     return [tuple((entry["key"], entry["value"]) for entry in entries or ()) for entries in headers.to_pylist()]

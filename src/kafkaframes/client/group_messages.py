@@ -56,7 +56,9 @@ class GroupMessages:
             return None
         return await self._send_consumer_heartbeat(request)
 
-    async def _ask(self, body: Message, *, timeout_ms: int | None = None, channel: Channel = Channel.REQUESTS) -> Any:
+    async def _send_to_coordinator(
+        self, body: Message, *, timeout_ms: int | None = None, channel: Channel = Channel.REQUESTS
+    ) -> Any:
         return await self._cluster.send_to_coordinator(self._group_id, body, timeout_ms=timeout_ms, channel=channel)
 
     def _check(self, code: int, action: str, message: str | None = None) -> None:
@@ -76,7 +78,7 @@ class GroupMessages:
             protocols=[cls.JoinGroupRequestProtocol(name=name, metadata=subscription) for name in settings.strategies],
         )
         wait_ms = settings.max_poll_interval_ms + settings.request_timeout_ms
-        answer = await self._ask(body, timeout_ms=wait_ms, channel=Channel.JOIN)
+        answer = await self._send_to_coordinator(body, timeout_ms=wait_ms, channel=Channel.JOIN)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return JoinGroupResponse(answer.member_id, -1)
         self._check(answer.error_code, f"joining group {self._group_id}")
@@ -109,7 +111,7 @@ class GroupMessages:
             protocol_name=request.protocol,
             assignments=rows,
         )
-        answer = await self._ask(body, timeout_ms=self._sync_timeout_ms, channel=Channel.JOIN)
+        answer = await self._send_to_coordinator(body, timeout_ms=self._sync_timeout_ms, channel=Channel.JOIN)
         self._check(answer.error_code, f"the assignment of group {self._group_id}")
         return decode_assignment(answer.assignment)
 
@@ -131,7 +133,7 @@ class GroupMessages:
             member_id=request.member_id,
             group_instance_id=self._settings.group_instance_id,
         )
-        answer = await self._ask(body)
+        answer = await self._send_to_coordinator(body)
         self._check(answer.error_code, f"heartbeat of group {self._group_id}")
 
     async def _send_leave(self, request: LeaveGroup) -> None:
@@ -161,7 +163,7 @@ class GroupMessages:
                 cls.TopicPartitions(topic_id=topic_id, partitions=list(partitions))
                 for topic_id, partitions in request.owned_partitions
             ]
-        answer = await self._ask(body)
+        answer = await self._send_to_coordinator(body)
         self._check(answer.error_code, f"group {self._group_id}", answer.error_message)
         rows = None if answer.assignment is None else answer.assignment.topic_partitions
         assignment = None if rows is None else tuple((row.topic_id, tuple(row.partitions)) for row in rows)
@@ -174,15 +176,15 @@ def decode_assignment(assignment: bytes) -> list[TopicPartition]:
     if not assignment:
         return []
     body, _ = decode_versioned("ConsumerProtocolAssignment", assignment)
-    return list(_partitions(body.assigned_partitions))
+    return list(_iterate_partitions(body.assigned_partitions))
 
 
-def _partitions(topics: Iterable[Any]) -> Iterable[TopicPartition]:
+def _iterate_partitions(topics: Iterable[Any]) -> Iterable[TopicPartition]:
     return (TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions)
 
 
 def _read_member(row: Any) -> MemberSubscription:
     """Return a member's subscription from a row of a JoinGroup response."""
     body, _ = decode_versioned("ConsumerProtocolSubscription", row.metadata)
-    owned_partitions = tuple(_partitions(body.owned_partitions))
+    owned_partitions = tuple(_iterate_partitions(body.owned_partitions))
     return MemberSubscription(frozenset(body.topics), owned_partitions, body.generation_id, row.group_instance_id)

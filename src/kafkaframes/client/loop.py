@@ -96,7 +96,7 @@ class LoopThread:
             if coroutine is not None:
                 coroutine.close()
             if result.set_running_or_notify_cancel():
-                result.set_exception(_client_closed_error())
+                result.set_exception(_create_closed_error())
 
     def check_can_wait(self) -> None:
         """Check that a call can wait for the loop.
@@ -159,7 +159,7 @@ class LoopThread:
             self.check_can_wait()
             with self._lock:
                 if not self._accepts_calls:
-                    raise _client_closed_error()
+                    raise _create_closed_error()
                 self._calls[result] = coroutine
                 self._loop.call_soon_threadsafe(self._start_task, result)
         except BaseException:
@@ -188,7 +188,7 @@ class LoopThread:
                 task.exception()  # otherwise asyncio logs the exception of a call that the caller has cancelled
             return
         if task.cancelled():
-            result.set_exception(_client_closed_error() if self._has_ended else concurrent.futures.CancelledError())
+            result.set_exception(_create_closed_error() if self._has_ended else concurrent.futures.CancelledError())
         elif (error := task.exception()) is not None:
             result.set_exception(error)
         else:
@@ -281,7 +281,7 @@ class LoopThread:
         self._loop.stop()
 
 
-def _client_closed_error() -> NetworkError:
+def _create_closed_error() -> NetworkError:
     return NetworkError("this client was closed")
 
 

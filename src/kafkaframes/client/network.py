@@ -459,18 +459,18 @@ class Connection:
             NetworkError: the connection has ended. Nothing was written.
             EncodeError: the request cannot be encoded.
         """
-        return self._post(body, version, self._settings.request_timeout_ms if expects_response else None)
+        return self._send_request(body, version, self._settings.request_timeout_ms if expects_response else None)
 
     async def exchange(self, body: Message, version: int, timeout_ms: int | None = None) -> Frame:
         """Send a request. Return its response with the header. Raises as ``request`` does."""
         wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         await self._wire.wait_until_writable()
-        answer = self._post(body, version, wait_ms)
+        answer = self._send_request(body, version, wait_ms)
         assert answer is not None
         frame: Frame = await answer
         return frame
 
-    def _post(self, body: Message, version: int, wait_ms: int | None) -> asyncio.Future[Any] | None:
+    def _send_request(self, body: Message, version: int, wait_ms: int | None) -> asyncio.Future[Any] | None:
         wire = self._wire
         if wire.end_error is not None:
             raise wire.end_error

@@ -78,11 +78,11 @@ def _create_hash_partitioner(
     return choose_by_hash
 
 
-def _crc32_partition(key: bytes, partitions: int) -> int:
+def _choose_by_crc32(key: bytes, partitions: int) -> int:
     return zlib.crc32(key) % partitions
 
 
-def _fnv1a_partition(key: bytes, partitions: int) -> int:
+def _choose_by_fnv1a(key: bytes, partitions: int) -> int:
     return hash_fnv1a(key) % partitions
 
 
@@ -103,10 +103,10 @@ _PARTITIONER_FACTORIES: Final[dict[str, Callable[[], Partitioner]]] = {
     "round_robin": _RoundRobin,
     "random": lambda: _choose_random,
     "murmur2": lambda: _create_hash_partitioner(partition_of, is_sticky=_never),
-    "consistent": lambda: _create_hash_partitioner(_crc32_partition, is_sticky=_never),
-    "consistent_random": lambda: _create_hash_partitioner(_crc32_partition, is_sticky=_is_empty),
-    "fnv1a": lambda: _create_hash_partitioner(_fnv1a_partition, is_sticky=_never),
-    "fnv1a_random": lambda: _create_hash_partitioner(_fnv1a_partition, is_sticky=_is_null),
+    "consistent": lambda: _create_hash_partitioner(_choose_by_crc32, is_sticky=_never),
+    "consistent_random": lambda: _create_hash_partitioner(_choose_by_crc32, is_sticky=_is_empty),
+    "fnv1a": lambda: _create_hash_partitioner(_choose_by_fnv1a, is_sticky=_never),
+    "fnv1a_random": lambda: _create_hash_partitioner(_choose_by_fnv1a, is_sticky=_is_null),
 }
 _BUILT_IN_PARTITIONERS: Final = ("default", "murmur2_random")
 _UNIFORM_STICKY: Final = "uniform_sticky"

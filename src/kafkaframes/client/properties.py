@@ -239,15 +239,15 @@ _SETTING_ALIASES: Final = {
 _CODEC_BY_LEVEL_SETTING: Final = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
 
 
-def _rows(table: Mapping[str, str]) -> dict[str, str]:
+def _split_names(table: Mapping[str, str]) -> dict[str, str]:
     return {name: key for key, names in table.items() for name in names.split()}
 
 
 @cache
 def list_java_properties() -> dict[str, JavaProperty]:
     """Return the description of each setting of Java's clients, by name."""
-    ignored_names, rejected_names, rows = _rows(_IGNORED_PROPERTIES), _rows(_REJECTED_PROPERTIES), {}
-    for name, letters in _rows(_JAVA_NAMES_BY_CLIENTS).items():
+    ignored_names, rejected_names, rows = _split_names(_IGNORED_PROPERTIES), _split_names(_REJECTED_PROPERTIES), {}
+    for name, letters in _split_names(_JAVA_NAMES_BY_CLIENTS).items():
         treatment: Treatment = (
             "ignored" if name in ignored_names else "rejected" if name in rejected_names else "supported"
         )
@@ -301,7 +301,7 @@ def _to_setting_name(name: str) -> str:
 def _reject_name(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
     """Raise an error for a name that cannot be ignored. A rejected setting is accepted if it is switched off."""
     spellings = [_to_dotted(name), _to_dotted(key)]  # the given name, and the setting's name
-    if any(spelling in _rows(_IGNORED_PROPERTIES) for spelling in spellings):
+    if any(spelling in _split_names(_IGNORED_PROPERTIES) for spelling in spellings):
         return
     for java_property in filter(None, map(list_java_properties().get, spellings)):
         if java_property.clients == (SHARE_CONSUMER,) and client == "consumer":
@@ -309,7 +309,7 @@ def _reject_name(name: str, key: str, value: Any, names: Collection[str], client
         # The setting belongs to another client.
         if java_property.treatment == "supported" or client not in java_property.clients:
             return
-    reason = next(filter(None, map(_rows(_REJECTED_PROPERTIES).get, spellings)), None)
+    reason = next(filter(None, map(_split_names(_REJECTED_PROPERTIES).get, spellings)), None)
     if reason is None:
         raise OptionError(f"{_CLIENT_TITLES[client]} has no setting {name!r}{suggest_name(name, names)}")
     if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_ACCEPTED_SERIALIZERS):
@@ -379,7 +379,7 @@ def log_ignored_settings(names: Collection[str]) -> None:
 
 @cache
 def _log_ignored_once(names: frozenset[str]) -> None:
-    reasons = _rows(_IGNORED_PROPERTIES)
+    reasons = _split_names(_IGNORED_PROPERTIES)
     for name in sorted(names):
         reason = reasons.get(name.replace("_", "."), "the setting belongs to another codec or client")
         _LOG.warning("%s is ignored: %s", name, reason)

@@ -468,7 +468,7 @@ class Sequencer:
 
     def _resume_if_resolved(self, queue: PartitionQueue) -> None:
         """Continue a broken partition once the results of all batches with sequences are known."""
-        if not queue.is_broken or queue.in_flight or self.transactional or any(_in_doubt(queue)):
+        if not queue.is_broken or queue.in_flight or self.transactional or any(_iterate_doubtful_batches(queue)):
             return
         has_numbers = any(batch.assigned_stamp is not None for batch in queue.waiting)
         if queue.acknowledged_sequence == queue.next_sequence and not has_numbers:
@@ -488,5 +488,5 @@ class Sequencer:
             self.needs_new_id = True
 
 
-def _in_doubt(queue: PartitionQueue) -> Iterator[Batch]:
+def _iterate_doubtful_batches(queue: PartitionQueue) -> Iterator[Batch]:
     return (batch for batch in queue.waiting if batch.assigned_stamp is not None and batch.in_doubt)

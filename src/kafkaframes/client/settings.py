@@ -213,7 +213,7 @@ class ClientSettings:
         Raises:
             OptionError: a name is unknown (the error suggests a similar one), or a value has a wrong type.
         """
-        hints = _hints(cls)  # type: ignore[arg-type]
+        hints = _get_type_hints(cls)  # type: ignore[arg-type]
         values_by_name = translate_options(options, list_setting_names(cls), cls.client)
         values = {name: _convert_value(hints[name], value, name) for name, value in values_by_name.items()}
         return cls(**values)
@@ -454,7 +454,7 @@ def _list_all_setting_names() -> frozenset[str]:
 
 
 @cache  # it takes milliseconds
-def _hints(cls: type[ClientSettings]) -> dict[str, Any]:
+def _get_type_hints(cls: type[ClientSettings]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 

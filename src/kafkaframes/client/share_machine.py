@@ -354,7 +354,7 @@ class ShareMachine:
             if lock.session_number == state.session.number:
                 by_node.setdefault(lock.node_id, {})[lock.partition_id] = dict.fromkeys(offsets, RENEW)
             else:
-                completion.add(self._partitions[lock.partition_id], _session_lost(state.node))
+                completion.add(self._partitions[lock.partition_id], _create_session_error(state.node))
         for node_id, kinds in by_node.items():
             state = self._nodes[node_id]
             state.send_pending_acknowledgements()
@@ -803,14 +803,14 @@ class ShareMachine:
         state.session.reset()
         state.must_send = False
         self._record_unsent_acknowledgements(state, pending_acknowledgements, is_awaited=is_awaited)
-        self._fail_renewals(state, _session_lost(state.node))
+        self._fail_renewals(state, _create_session_error(state.node))
         self._buffer = [entry for entry in self._buffer if entry.node_id != state.node.node_id]
 
     def _record_unsent_acknowledgements(
         self, state: _ShareNode, kinds: Acknowledgements, *, is_awaited: bool = False
     ) -> None:
         """Record the failure of acknowledgements of a lost session, for the commit that awaits them or for the next."""
-        error = _session_lost(state.node)
+        error = _create_session_error(state.node)
         if not is_awaited:
             self._unsent_errors |= {
                 self._partitions[partition_id]: error
@@ -838,7 +838,7 @@ def _get_row_error(
     return create_missing_row_error([partition_id], f"acknowledgement at {describe_node(node)}")
 
 
-def _session_lost(node: Node) -> BrokerError:
+def _create_session_error(node: Node) -> BrokerError:
     return broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, f"acknowledgement at {describe_node(node)}")
 
 

@@ -166,7 +166,7 @@ class ShareMessages:
     def _read_row(self, node: Node, partition_id: PartitionId, row: Any) -> ShareFetchRow:
         """Return the values of a partition in a ShareFetch response, with decoded records."""
         partition = self._get_partition(partition_id)
-        acknowledge_error = _row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)
+        acknowledge_error = _to_row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)
         if row.error_code:
             error = broker_error(row.error_code, f"share fetch of {partition or partition_id}", row.error_message)
             return ShareFetchRow(error, acknowledge_error)
@@ -206,7 +206,7 @@ class ShareMessages:
         _check_response(response, f"acknowledgement at {describe_node(request.node)}")
         return ShareAcknowledgeResponse(
             {
-                PartitionId(topic.topic_id, row.partition_index): _row_error(
+                PartitionId(topic.topic_id, row.partition_index): _to_row_error(
                     row.error_code, row.error_message, request.node
                 )
                 for topic in response.responses
@@ -221,7 +221,7 @@ def _check_response(response: Any, subject: str) -> None:
         raise broker_error(response.error_code, subject, response.error_message)
 
 
-def _row_error(code: int, message: str | None, node: Node) -> BrokerError | None:
+def _to_row_error(code: int, message: str | None, node: Node) -> BrokerError | None:
     return broker_error(code, f"acknowledgement at {describe_node(node)}", message) if code else None
 
 

@@ -101,7 +101,9 @@ class Control:
                 ("records", "partition"),
             ),
             Route("PUT", "/topics/{}/configs", self._configure, "change settings"),
-            Route("PUT", "/topics/{}/partitions/{}/leader", self._lead, "move the leader; body: node", ("node",)),
+            Route(
+                "PUT", "/topics/{}/partitions/{}/leader", self._move_leader, "move the leader; body: node", ("node",)
+            ),
             Route(
                 "POST",
                 "/topics/{}/partitions/{}/truncate",
@@ -120,7 +122,7 @@ class Control:
             Route(
                 "PUT",
                 "/coordinators/{}/{}",
-                self._coordinate,
+                self._move_coordinator,
                 "move a coordinator (kind and key in the path); body: node",
                 ("node",),
             ),
@@ -158,7 +160,7 @@ class Control:
                 "DELETE", "/journal", lambda request: self._call_on_broker(broker.journal.clear), "clear the journal"
             ),
             Route("GET", "/report", lambda request: {"text": broker.report()}, "observed clients and API versions"),
-            Route("GET", "/clock", self._now, "the broker's time"),
+            Route("GET", "/clock", self._get_time, "the broker's time"),
             Route("POST", "/clock/advance", self._advance_clock, "advance the clock; body: seconds", ("seconds",)),
             Route(
                 "POST",
@@ -226,7 +228,7 @@ class Control:
         )
         return {"base_offset": base, "records": len(records)}
 
-    def _lead(self, request: HttpRequest) -> None:
+    def _move_leader(self, request: HttpRequest) -> None:
         self._broker.move_leader(request.path[0], _parse_index(request.path[1]), request.get_field("node", int))
 
     def _truncate(self, request: HttpRequest) -> None:
@@ -262,7 +264,7 @@ class Control:
             for name, transaction in self._broker.transactions.items()
         }
 
-    def _coordinate(self, request: HttpRequest) -> None:
+    def _move_coordinator(self, request: HttpRequest) -> None:
         self._broker.move_coordinator(request.path[1], request.get_field("node", int), kind=request.path[0])
 
     # ---------------------------------------------------------------------------------------------- faults
@@ -382,7 +384,7 @@ class Control:
         last = request.get_number("last", _DEFAULT_JOURNAL_LIMIT) or 0
         return [_describe_entry(entry) for entry in result[-last:]] if last > 0 else []
 
-    def _now(self, request: HttpRequest) -> Any:
+    def _get_time(self, request: HttpRequest) -> Any:
         return {"now_ms": self._broker.clock.now_ms}
 
     def _advance_clock(self, request: HttpRequest) -> Any:
@@ -390,7 +392,7 @@ class Control:
         if not 0 <= seconds <= 1e9:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"`seconds` must be between 0 and 1e9, not {seconds}")
         self._broker.clock.advance(seconds)
-        return self._now(request)
+        return self._get_time(request)
 
     def _kill(self, request: HttpRequest) -> None:
         self._broker.kill(power_cut=request.get_field("power_cut", bool, False))

@@ -108,7 +108,7 @@ def _run_broker(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> It
         broker.clear_faults()  # a disk fault would also make ``stop`` fail
 
 
-def _brokers_of(item: pytest.Item) -> list[Broker]:
+def _list_brokers(item: pytest.Item) -> list[Broker]:
     return [*item.stash.get(_BROKERS_KEY, []), *item.session.stash.get(_BROKERS_KEY, [])]
 
 
@@ -122,7 +122,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         result = yield
     except Exception as error:
-        if _brokers_of(item) and not item.config.getoption("fulltrace", False):
+        if _list_brokers(item) and not item.config.getoption("fulltrace", False):
             _trim_traceback(error)
         raise
     if not getattr(item, "_excinfo", None):  # set by a failed unittest.TestCase, which does not raise
@@ -131,7 +131,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _reject_unused_rules(item: pytest.Item) -> None:
-    for broker in _brokers_of(item):
+    for broker in _list_brokers(item):
         unused = broker.unused_rules()
         if unused:
             from kafkaframes.broker.faults.rules import describe_unused
@@ -165,17 +165,17 @@ def _trim_traceback(error: BaseException) -> None:
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         deepest = trace
-        if not _file_of(trace).startswith((_PACKAGE_DIRECTORY, *_LIBRARY_DIRECTORIES)):
+        if not _get_file(trace).startswith((_PACKAGE_DIRECTORY, *_LIBRARY_DIRECTORIES)):
             last_of_test = trace
         trace = trace.tb_next
-    if last_of_test is None or deepest is None or not _file_of(deepest).startswith(_PACKAGE_DIRECTORY):
+    if last_of_test is None or deepest is None or not _get_file(deepest).startswith(_PACKAGE_DIRECTORY):
         return
     last_of_test.tb_next = None
     if error.__cause__ is None:
         error.__suppress_context__ = True
 
 
-def _file_of(trace: TracebackType) -> str:
+def _get_file(trace: TracebackType) -> str:
     return os.path.abspath(trace.tb_frame.f_code.co_filename)
 
 
@@ -185,7 +185,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.when == "call" and report.failed:
         is_session_used = "kafka_broker_session" in getattr(item, "fixturenames", ())
-        for broker in _brokers_of(item) if is_session_used else item.stash.get(_BROKERS_KEY, []):
+        for broker in _list_brokers(item) if is_session_used else item.stash.get(_BROKERS_KEY, []):
             if broker.has_journal:
                 report.sections.append(
                     (

@@ -123,9 +123,9 @@ class SchemaRegistry:
             Route("POST", "/subjects/{}", self._look_up_schema),
             Route("DELETE", "/subjects/{}", self._delete_subject),
             Route("GET", "/subjects/{}/versions", lambda request: sorted(self._find_versions(request.path[0]))),
-            Route("POST", "/subjects/{}/versions", self._post),
-            Route("GET", "/subjects/{}/versions/{}", self._version),
-            Route("GET", "/subjects/{}/versions/{}/schema", self._bare),
+            Route("POST", "/subjects/{}/versions", self._create_version),
+            Route("GET", "/subjects/{}/versions/{}", self._get_version),
+            Route("GET", "/subjects/{}/versions/{}/schema", self._get_schema_text),
             Route("DELETE", "/subjects/{}/versions/{}", self._delete_version),
             Route("GET", "/schemas/types", lambda request: list(SCHEMA_TYPES)),
             Route("GET", "/schemas/ids/{}", lambda request: self._find_by_id(request.path[0]).to_json()),
@@ -140,7 +140,7 @@ class SchemaRegistry:
             Route("POST", "/compatibility/subjects/{}/versions/{}", self._check_compatibility),
         ]
 
-    def _post(self, request: HttpRequest) -> Any:
+    def _create_version(self, request: HttpRequest) -> Any:
         return {"id": self._register(request.path[0], _read_schema(request))}
 
     def _look_up_schema(self, request: HttpRequest) -> Any:
@@ -151,14 +151,14 @@ class SchemaRegistry:
                 return self._version_to_json(subject, version)
         raise HttpError(HTTPStatus.NOT_FOUND, "Schema not found", _NO_SCHEMA)
 
-    def _version(self, request: HttpRequest) -> Any:
+    def _get_version(self, request: HttpRequest) -> Any:
         return self._version_to_json(request.path[0], self._parse_version(*request.path))
 
-    def _bare(self, request: HttpRequest) -> Any:
+    def _get_schema_text(self, request: HttpRequest) -> Any:
         return _load_schema(self._by_id[self._find_versions(request.path[0])[self._parse_version(*request.path)]])
 
     def _list_schema_versions(self, request: HttpRequest) -> Any:
-        number = _id_of(request.path[0])
+        number = _parse_id(request.path[0])
         self._find_by_id(request.path[0])
         with self._lock:
             return [
@@ -209,23 +209,23 @@ class SchemaRegistry:
     def guid_of(self, schema_id: int) -> str:
         """Return the GUID of a schema, which serializers write to record headers."""
         with self._lock:
-            return _guid_of(self._by_id[schema_id])
+            return _compute_guid(self._by_id[schema_id])
 
     def _find_by_guid(self, text: str) -> Schema:
         with self._lock:
-            result = next((schema for schema in self._by_id.values() if _guid_of(schema) == text), None)
+            result = next((schema for schema in self._by_id.values() if _compute_guid(schema) == text), None)
         if result is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Schema {text} not found", _NO_SCHEMA)
         return result
 
     def _find_by_id(self, text: str) -> Schema:
-        result = self._by_id.get(_id_of(text))
+        result = self._by_id.get(_parse_id(text))
         if result is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Schema {text} not found", _NO_SCHEMA)
         return result
 
 
-def _guid_of(schema: Schema) -> str:
+def _compute_guid(schema: Schema) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{schema.type} {schema.text} {schema.references}"))
 
 
@@ -257,12 +257,12 @@ def _load_schema(schema: Schema) -> Any:
     return schema.text if schema.type == "PROTOBUF" else json.loads(schema.text)
 
 
-def _id_of(text: str) -> int:
+def _parse_id(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
 
 
 def _parse_version_number(text: str) -> int:
-    number = _id_of(text)
+    number = _parse_id(text)
     if number < 1:
         reason = f"The specified version '{text[:60]}' is not a valid version id"
         raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_VERSION)

@@ -238,8 +238,8 @@ class ClusterMethods(AdminRequests):
         """
         cls = self.settings.message_class("DescribeQuorumRequest")
         topic = cls.TopicData(topic_name=_METADATA_TOPIC, partitions=[cls.PartitionData(partition_index=0)])
-        response = await self._send_to_any_broker(cls(topics=[topic]), "quorum", get_rows=_quorum_rows)
-        row = require_one_row(_quorum_rows(response), "quorum")
+        response = await self._send_to_any_broker(cls(topics=[topic]), "quorum", get_rows=_list_quorum_rows)
+        row = require_one_row(_list_quorum_rows(response), "quorum")
         nodes = {
             node.node_id: tuple(Endpoint(entry.name, entry.host, entry.port) for entry in node.listeners)
             for node in response.nodes or ()
@@ -317,7 +317,7 @@ class ClusterMethods(AdminRequests):
         return sorted(rows)
 
 
-def _quorum_rows(response: Any) -> list[Any]:
+def _list_quorum_rows(response: Any) -> list[Any]:
     return [row for topic in response.topics for row in topic.partitions]
 
 

@@ -79,7 +79,7 @@ def read_key_store(raw: bytes, password: str | None) -> KeyStore:
         raise DecodeError("the data is not a JKS keystore", position=0)
     body, digest = raw[:-_DIGEST_BYTES], raw[-_DIGEST_BYTES:]
     if password is not None:
-        computed_digest = hashlib.sha1(_utf16(password) + _DIGEST_PHRASE + body, usedforsecurity=False).digest()
+        computed_digest = hashlib.sha1(_encode_utf16(password) + _DIGEST_PHRASE + body, usedforsecurity=False).digest()
         if not hmac.compare_digest(computed_digest, digest):
             raise OptionError("the store's password is wrong, or the store was modified")
     reader = _StoreReader(body, len(JKS_MAGIC))
@@ -119,7 +119,7 @@ def decrypt_key(encrypted_key: bytes, password: str) -> bytes:
         salted_bytes[_SALT_BYTES:-_DIGEST_BYTES],
         salted_bytes[-_DIGEST_BYTES:],
     )
-    word, stream, block = _utf16(password), bytearray(), salt
+    word, stream, block = _encode_utf16(password), bytearray(), salt
     while len(stream) < len(secret):
         block = hashlib.sha1(word + block, usedforsecurity=False).digest()
         stream += block
@@ -151,5 +151,5 @@ def _read_der_value(reader: _StoreReader, tag: int) -> bytes:
     return reader.take_bytes(length)
 
 
-def _utf16(password: str) -> bytes:
+def _encode_utf16(password: str) -> bytes:
     return password.encode("utf-16-be")

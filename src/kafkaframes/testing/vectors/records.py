@@ -139,13 +139,13 @@ def _describe_record(record: Record) -> Row:
     return {
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": _hex(record.key),
-        "value": _hex(record.value),
-        "headers": [[bytes(key).decode(), _hex(value)] for key, value in record.headers],
+        "key": _to_hex(record.key),
+        "value": _to_hex(record.value),
+        "headers": [[bytes(key).decode(), _to_hex(value)] for key, value in record.headers],
     }
 
 
-def _hex(data: bytes | None) -> str | None:
+def _to_hex(data: bytes | None) -> str | None:
     return None if data is None else bytes(data).hex()
 
 
