@@ -220,7 +220,7 @@ class ClassicMember:
         members = (answer.members or {}).values()
         return frozenset().union(*(member.topics for member in members))
 
-    # ------------------------------------------------------------------------------------------------------ answers
+    # ---------------------------------------------------------------------------------------------------- responses
 
     def process_response(self, request: Request, answer: object, now: float) -> None:
         """Process the response to a request."""

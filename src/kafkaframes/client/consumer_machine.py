@@ -450,7 +450,7 @@ class ConsumerMachine:
         else:
             self.positions.process_failure(request, error, now)
 
-    # --------------------------------------------------------------------------------------------------- answers
+    # ------------------------------------------------------------------------------------------------- responses
 
     def process_response(self, request: Request, answer: object, now: float) -> None:
         """Process the response to a request."""

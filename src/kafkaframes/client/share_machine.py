@@ -543,7 +543,7 @@ class ShareMachine:
                 times.append(state.not_before)
         return min((time for time in times if time is not None), default=None)
 
-    # ------------------------------------------------------------------------------------------------------ answers
+    # ---------------------------------------------------------------------------------------------------- responses
 
     def process_response(self, request: ShareRequest, answer: object, now: float) -> None:
         """Process the response to a request."""

@@ -15,8 +15,8 @@ from typing import Any, NoReturn, Self
 
 from kafkaframes.broker.network.http_server import HttpError, HttpRequest, HttpServer, Route
 
-PROMETHEUS_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
-_ACCEPTED_CONTENT_TYPES = ("application/json", PROMETHEUS_CONTENT_TYPE, "application/vnd.schemaregistry+json")
+_REGISTRY_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+_ACCEPTED_CONTENT_TYPES = ("application/json", _REGISTRY_CONTENT_TYPE, "application/vnd.schemaregistry+json")
 SCHEMA_TYPES = ("AVRO", "JSON", "PROTOBUF")
 _COMPATIBILITY_LEVEL = "NONE"
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
@@ -67,7 +67,7 @@ class SchemaRegistry:
             self._create_routes(),
             host=host,
             port=port,
-            content_type=PROMETHEUS_CONTENT_TYPE,
+            content_type=_REGISTRY_CONTENT_TYPE,
             body_types=_ACCEPTED_CONTENT_TYPES,
         )
         self.url = self._server.url
