@@ -4,14 +4,14 @@ The map (``latest.py``) uses open addressing, with ``INT64S_PER_SLOT`` numbers p
 slot has the position of the key in ``arena`` plus one (0 for an empty slot), its hash, its last offset, and the number
 of its last record. The arena has each key's size and bytes, so two keys are equal only if their bytes are equal. A map
 with millions of keys does not fit the CPU caches, so slots and keys are prefetched some records ahead. The caller grows
-the arrays.
+the arrays of the map.
 
 A digest (``exchange.py``) is two numbers: SipHash-1-3 with 128 bits. The secret is chosen for each job, so that record
-keys cannot be constructed to collide. The lowest bit of the first number is set if the record counts. The highest bits
-of the second number are its bucket.
+keys cannot be constructed to collide. The lowest bit of the first number is set if the record may replace earlier
+records. The highest bits of the second number are the bucket of the digest.
 
 Inputs are arrays and integers, results are integers. The plain equivalents are in
-``tests/storage/cleaner/reference.py``. A test compares both.
+``tests/storage/cleaner/reference.py``. A test compares the kernels with their plain equivalents.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def put_keys(buf, positions, sizes, offsets, is_selected, hashes, number, first,
         positions: int64[records]; start of each key in ``buf``.
         sizes: int32[records]; size of each key in bytes, -1 for null.
         offsets: int64[records]; offset of each record.
-        is_selected: uint8[records]; 0 for a record that does not count.
+        is_selected: uint8[records]; 0 for a record that is not added.
         hashes: int64[records]; hashes of the keys from ``hash_keys``.
         number: number of record 0, counted over all calls.
         first: record at which this call starts.
@@ -301,8 +301,8 @@ def digest_keys(buf, positions, sizes, key0, key1, digests):
 def fill_record_buckets(digests, sizes, is_selected, shift, seen_digests, record_buckets):
     """Write the bucket number of each record's key, unless it is null or a later selected record of this call has it.
 
-    ``seen_digests`` is a small cache, initialized with zeros. If it forgets a digest, the only cost is an unnecessary
-    entry.
+    ``seen_digests`` is a small cache, initialized with zeros. If this cache forgets a digest, the only cost is an
+    unnecessary entry.
     """
     mask = np.uint64(seen_digests.size // 2 - 1)
     for record in range(sizes.size - 1, -1, -1):

@@ -1,19 +1,19 @@
 """Find the last record of each key with many workers that share only a directory, no memory.
 
-There are three steps. They exchange results as files, so memory does not grow with the number of keys:
+The search has three steps. The workers exchange results as files, so memory does not grow with the number of keys:
 
 1. ``EntriesWriter``, once for each range of segments. Each record's key becomes a 128-bit digest and an entry in one
    *bucket*, a range of digests. A record that a later record of the same window replaces has no entry. The bucket
    number of every record is written to a second file. Entries are sorted by bucket in memory, ``MAX_RUN_ENTRIES`` at a
    time, and written as one *run*.
-2. ``judge_buckets``, once for each range of buckets. It judges the entries of a bucket backwards in log order. An entry
-   is the last of its key if no later counting entry has the same digest.
-3. ``VerdictReader``, again for each range of segments. With the bucket numbers it finds the verdict of each
-   record's entry.
+2. ``judge_buckets``, once for each range of buckets. The function reads the entries of a bucket from the end of the log
+   to its start. An entry is the last of its key if no later selected entry has the same digest.
+3. ``VerdictReader``, again for each range of segments. The reader finds the result of each record's entry by its bucket
+   number.
 
-Step 1 needs memory for a run of entries twice (32 MiB). Step 2 needs memory for the entries of one bucket, and one bit
-for each entry of the range. Even a very frequent key has at most one entry per window. Offsets must increase through
-the log, which the caller checks.
+Step 1 needs twice the memory of a run of entries (32 MiB). Step 2 needs memory for the entries of one bucket, and one
+bit for each entry of the range. Even a very frequent key has at most one entry per window. Offsets must increase
+through the log, which the caller checks.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class EntriesWriter:
         buckets: int,
         run_entries: int = MAX_RUN_ENTRIES,
     ) -> None:
-        """``secret`` is the digest key: two 64-bit numbers. It and ``buckets`` must be the same for the whole round."""
+        """``secret`` (the digest key, two 64-bit numbers) and ``buckets`` must be the same for the whole round."""
         self.runs: list[int] = []
         self._entries_file, self._record_buckets_file = entries, record_buckets
         self._secret = secret
@@ -128,8 +128,8 @@ def judge_buckets(
 
     Args:
         entries: files of step 1 and their runs, in log order.
-        verdicts: output. It starts with the position of each file's verdicts and their end position. For each file, run
-            and bucket one bit per entry follows, padded to whole bytes.
+        verdicts: output file. Its header has, for each file in ``entries``, the position of the results, and then their
+            end position. For each file, run and bucket one bit per entry follows, padded to whole bytes.
     """
     files = [_open_runs(path, runs, buckets) for path, runs in entries]
     run_files = [_RunVerdicts(counts, data) for runs in files for counts, data in runs]

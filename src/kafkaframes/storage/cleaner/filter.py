@@ -41,9 +41,9 @@ class BatchVerdicts(NamedTuple):
     """The decisions on a window's batches that do not depend on their records; one element per batch.
 
     Attributes:
-        discard: whether all of its records are removed.
-        retain_empty: whether its header is retained even without records.
-        sets_horizon: whether it gets a delete horizon, as the marker of a transaction without remaining data.
+        discard: whether all records of the batch are removed.
+        retain_empty: whether the batch header is retained even if no record remains.
+        sets_horizon: whether the batch gets a delete horizon, as the marker of a transaction without remaining data.
     """
 
     discard: Flags
@@ -89,12 +89,12 @@ class BatchFilter:
         *,
         end_offset: int,
     ) -> None:
-        """Create a filter for the second walk.
+        """Create a filter for the walk that writes the new segments.
 
         Args:
-            producers: producer state as a broker would have it.
+            producers: producer states that a broker has for this partition.
             transactions: state of transactions before the first window.
-            end_offset: end offset of the round; records at or above it are not judged.
+            end_offset: end offset of the round; the records at or above this offset are not cleaned.
         """
         self._producers = producers
         self._settings = settings

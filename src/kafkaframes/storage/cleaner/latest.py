@@ -57,7 +57,8 @@ class OffsetMap:
     def __init__(self, most_bytes: int | None = None) -> None:
         """Create an empty map.
 
-        ``most_bytes`` is the memory limit in bytes. It includes the memory that is needed only while the map grows.
+        ``most_bytes`` is the memory limit in bytes. The limit includes the memory that is needed only while the map
+        grows.
         """
         self._max_bytes = most_bytes
         self.rises = True
@@ -162,7 +163,7 @@ class LatestRecords(Protocol):
     """Decides which records are the last ones of their keys, for the cleaner that writes the new segments."""
 
     def mask_latest(self, window: DecodedBatches) -> Flags:
-        """Return for each record whether no later record replaces it. Undefined for records without a key."""
+        """Return for each record with a key whether no later record replaces it; undefined for other records."""
 
 
 class LatestRecordsInMemory:

@@ -1,8 +1,8 @@
-"""One round of cleaning of one partition, from its directory into a new one. The source is only read.
+"""One round of cleaning of one partition, from its directory into a new one. The source directory is only read.
 
-A round has two walks. The first goes through the dirty part and finds the last offset of each key. The second filters
-all records up to the end of the map. The new directory is complete or absent: it is written under a temporary name and
-renamed at the end.
+A round has two walks. The first walk reads the dirty part and finds the last offset of each key. The second walk
+filters all records up to the end offset of the map. The new directory is complete or absent: it is written under a
+temporary name and renamed at the end.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def copy_unchanged_files(
     """Copy the files that the cleaning does not change: other segments, small files, and snapshots that are not stray.
 
     Segments of finished swap files are copied under their final names. A transaction index that differs from the
-    markers is built from them. The copies are flushed like the files that the round writes.
+    markers is rebuilt from the markers. The copies are flushed like the files that the round writes.
 
     A producer snapshot without a segment at its offset is stray, unless it is the one at the log end. A broker removes
     stray snapshots when it starts (``ProducerStateManager.removeStraySnapshots``).
@@ -222,12 +222,13 @@ class SourceSegment:
     """A segment to clean, or a part of one, with the state that depends on the rest of the partition.
 
     Attributes:
-        aborted_transactions: transactions that overlap its offsets; they are added at the start of the segment.
-        is_dirty: whether the first walk includes it.
+        aborted_transactions: aborted transactions that overlap the segment's offsets; they become known at the start of
+            the segment.
+        is_dirty: whether the segment is in the dirty part, which the first walk reads.
         retain_old_deletes: whether tombstones without a delete horizon are retained.
         start: position of the part's first batch.
         end: end position of the part; None for the end of the segment.
-        first_offset: offset of the part that is above all offsets before it; None for a whole segment.
+        first_offset: first offset of the part, above all offsets of earlier parts; None for a whole segment.
     """
 
     segment: Segment

@@ -162,7 +162,7 @@ class CleanedTransactions:
         return False
 
     def process_control(self, header: BatchHeader, kind: str | None) -> bool:
-        """Process a control batch; return whether it may be discarded. ``kind``: type of its record, None if empty."""
+        """Process a control batch; return whether it may be discarded. ``kind``: its record's type; None if empty."""
         self._start_transactions_up_to(header.last_offset)
         producer_id = header.producer_id
         if kind is None:

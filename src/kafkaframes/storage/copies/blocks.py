@@ -1,8 +1,8 @@
 """The content of one copy of a partition as columns, with one row for each *block*, the smallest unit of a merge.
 
 A block is a batch, or a whole segment whose headers are not read (in a store; its checksum is unknown). Rows are in
-file order. A block is *misplaced*, and never used, if its offsets or leader epoch do not fit between its neighbours.
-The CRC of a batch does not cover them.
+file order. A block is *misplaced*, and never used, if its offsets or leader epoch do not fit between its neighbours. A
+batch's CRC does not cover its base offset and leader epoch.
 """
 
 from __future__ import annotations
@@ -109,8 +109,10 @@ class BlockTable:
     Attributes (of a block):
         segment: index of the segment in the copy.
         position, size: position in the ``.log`` file and size, in bytes.
-        first, last: offsets. A compressed message of format 0 or 1 specifies only its last offset, used for both.
-        reach: lowest offset that the block can contain: ``first``, or for such a message the end of the previous block.
+        first, last: offsets. A compressed message of format 0 or 1 specifies only its last offset, which is used as
+            ``first`` and ``last``.
+        reach: lowest offset that the block can contain: ``first``, or for a compressed message of format 0 or 1 the end
+            of the previous block.
         epoch: leader epoch; -1 if the format has none or an old cleaner removed it.
         crc: checksum in the header; -1 if it was not read.
         fields: digest of the other header fields; a damaged block differs from its copies in this or in the records.
@@ -264,8 +266,8 @@ def concatenate_blocks(parts: Iterable[BlockTable]) -> BlockTable:
 def mask_ascending_spans(lows: Ints, highs: Ints) -> Flags:
     """Return flags of the largest set of spans in which each span is above the one before it.
 
-    A number that is far too high contradicts all spans after it, and one that is far too low all spans before it. The
-    smaller set is omitted.
+    A number that is far too high contradicts all spans after it, and one that is far too low all spans before it.
+    Either the spans that are too high or those that are too low are rejected, whichever are fewer.
 
     >>> mask_ascending_spans(np.array([0, 10, 9000, 30, 40]), np.array([9, 19, 9009, 39, 49])).tolist()
     [True, True, False, True, True]
@@ -315,9 +317,9 @@ def list_epochs(blocks: BlockTable) -> Epochs:
 def determine_lineage(checkpoint: Epochs | None, blocks: BlockTable) -> tuple[Epochs, bool]:
     """Return the lineage of a copy, and whether its leader epoch checkpoint matches the batches.
 
-    The checkpoint is more complete than the headers, because epochs may have no records or no more records. It is
-    therefore used unless a batch contradicts it, and epochs after its last entry are added from the headers. If it is
-    missing, out of order or contradicted, only the headers are used.
+    The checkpoint is more complete than the headers, because epochs may have no records or no more records. The
+    checkpoint is therefore used unless a batch contradicts it, and epochs after its last entry are added from the
+    headers. If the checkpoint is missing, out of order or contradicted by a batch, only the headers are used.
     """
     epochs = list_epochs(blocks)
     if checkpoint is None:

@@ -1,8 +1,8 @@
 """Cover a range of offsets with blocks of several copies: first the preferred copy, then other copies for its gaps.
 
-Each further copy is also compared with the chosen blocks. If both have a block for the same offsets and the headers
-differ, their checksums (``BlockInspector``) decide, and then their records. If these do not decide, neither block is
-used.
+Each further copy is also compared with the blocks chosen so far. If two copies have blocks for the same offsets and the
+headers differ, their checksums (``BlockInspector``) decide, and then their records. If neither checksums nor records
+decide, neither block is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BlockInspector(Protocol):
     def read_first_offset(self, copy: int, block: BlockTable) -> int:
         """Return the first offset of a block with a header that lacks it.
 
-        The last offset if the block is unreadable.
+        Return the last offset instead if the block is unreadable.
         """
         ...
 
@@ -46,8 +46,8 @@ class Conflict(NamedTuple):
 
     Attributes:
         first, end: first offset, and offset after the last one.
-        columns: columns of the choice.
-        copy: index of the copy that differs from the choice.
+        columns: range of chosen blocks, which are columns of ``ChosenBlocks``.
+        copy: index of the copy that differs from the chosen blocks.
         rows: blocks of that copy.
         verdict: ``chosen`` or ``copy`` if only that one is valid, ``same`` if the records are equal, ``undecided`` if
             both are valid and differ, ``damaged`` if neither is valid.
@@ -91,7 +91,7 @@ class ChosenBlocks:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last block; 0 without any."""
+        """The offset after the last block; 0 if no block is chosen."""
         return int(self.table[LAST, -1]) + 1 if len(self) else 0
 
     def column(self, name: str, columns: slice | Rows | None = None) -> Ints:
@@ -242,7 +242,7 @@ class ChosenBlocks:
         return "same" if has_same_records else "undecided"
 
     def has_valid_checksums(self, columns: slice, inspector: BlockInspector) -> bool:
-        """Return whether all chosen blocks in some columns have a valid checksum."""
+        """Return whether all chosen blocks in a range of columns have a valid checksum."""
         part = self.table[:, columns]
         return all(
             bool(inspector.mask_valid(owner, self.usable[owner].take(part[ROW, part[OWNER] == owner])).all())

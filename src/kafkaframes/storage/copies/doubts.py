@@ -1,12 +1,13 @@
 """Find blocks with a wrong offset or leader epoch by comparison with other copies.
 
 The CRC does not cover a batch's base offset and leader epoch, so a batch with a flipped bit there seems valid. If other
-batches follow, the block is out of order (``blocks.select_ordered_blocks``). At the end of a log
-only another copy reveals it:
+batches follow, the block is out of order (``blocks.select_ordered_blocks``). At the end of a log, only a comparison
+with another copy reveals the fault:
 
 * Another copy has the same batch (checksum, size) at other offsets, and there its neighbors are adjacent to it, unlike
   in this copy.
-* The last batch spans more offsets than it has records, and its checksum is wrong. It does not define the log end.
+* The last batch spans more offsets than it has records, and its checksum is wrong. Such a batch does not define the log
+  end.
 * Another copy has the same batch with another leader epoch, which this copy's own checkpoint confirms.
 """
 

@@ -4,13 +4,12 @@ The merge does no I/O itself. Headers are passed as columns, and the ``BlockInsp
 differ. ``docs/many-copies.md`` explains the rules. In short:
 
 1. Copies with different topic ids belong to different topics and are rejected.
-2. The copy with the latest leader epoch, and among equal epochs the longest one, has the authoritative history. It is
-   the *authority*. Other copies are usable up to their truncation point as followers
-   (``blocks.find_truncation_offset``).
+2. The copy with the latest leader epoch, and among equal epochs the longest one, is the *authority*: its history is the
+   right one. Other copies are usable up to their truncation point as followers (``blocks.find_truncation_offset``).
 3. The authority's blocks are used first, and the blocks of other copies fill missing offsets.
 4. If blocks differ, their checksums decide, and then their records. If both are valid and differ, neither is used.
-5. The compacted part, up to the end of the furthest compacted copy, is taken from a single copy. Offsets that are
-   missing in it are not damage, and a record that compaction removed must not return from another copy.
+5. All offsets below the largest end of a compacted part are taken from a single copy. Offsets that are missing in a
+   compacted part are not damage, and a record that compaction removed must not return from another copy.
 """
 
 from __future__ import annotations
@@ -199,7 +198,7 @@ class _Merger:
         return max(find_compacted_end(self.copies[index], self.usable[index]) for index in self.order)
 
     def _take_compacted(self, clean: int) -> None:
-        """Choose a single copy for all offsets below ``clean``, and take its blocks."""
+        """Choose a single copy for all offsets below ``clean``, and use its blocks."""
 
         def rank(index: int) -> tuple[bool, bool, int, int, int]:
             """Return a copy's sort key: how well it covers the compacted part, and that part's end."""
@@ -270,8 +269,8 @@ class _Merger:
     def _decide_tail(self, conflict: Conflict, index: int, merged_copies: list[int]) -> None:
         """Decide between different ends of two copies without leader epochs.
 
-        The high watermark shows which end was committed. Without one, neither is used. Before KIP-101, a follower
-        truncated to its high watermark and fetched the rest from the leader.
+        The high watermark shows which end was committed. Without a high watermark, neither end is used. Before KIP-101,
+        a follower truncated to its high watermark and fetched the rest from the leader.
         """
         first_offset = conflict.first
         leader = self.copies[self.authority]
@@ -435,7 +434,7 @@ class _Merger:
             yield Span(segment_range, first, end, is_clipped, tuple(self._find_alternates(owner, first, end)))
 
     def _is_truncated_block(self, owner: int, row: int, end: int) -> bool:
-        """Return whether a block has more offsets than the log uses, because the log was truncated inside it."""
+        """Return whether the merged log was truncated inside a block, so that it uses only some of its offsets."""
         return bool(self.usable[owner].crc[row] == UNKNOWN_CRC) and self.copies[owner].end > end
 
     def _find_alternates(self, owner: int, first: int, end: int) -> Iterator[SegmentRange]:

@@ -1,7 +1,7 @@
 """Merge log directories in which partitions occur more than once into one log.
 
-``replicas=merge`` selects this; ``all`` leaves the directories unchanged. Directories that a broker renamed
-(``-delete``, ``-future``, ``-stray``) do not count as copies, unless the user named them.
+The option ``replicas=merge`` selects the merge; ``all`` leaves the directories unchanged. Directories that a broker
+renamed (``-delete``, ``-future``, ``-stray``) do not count as copies, unless the user named them.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
     """Check by topic and cluster ids that directories of one partition are copies of one log.
 
     Raises:
-        LogDirError: they belong to different topics or clusters. A mirror in another cluster has other records at the
-            same offsets.
+        LogDirError: the directories belong to different topics or clusters. A mirror in another cluster has other
+            records at the same offsets.
     """
     partitions = [source.partition for source in sources]
     ids = (

@@ -352,7 +352,7 @@ def _read_headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...
 def _headers_by_last_offset(
     alternate: AlternateRange, options: tuple[tuple[str, Any], ...]
 ) -> dict[int, list[tuple[int, ...]]]:
-    """Return the position, checksum, size and magic of the batches of an alternate, by last offset."""
+    """Return the position, checksum, size and magic of the batches in an ``AlternateRange``, by last offset."""
     try:
         return _read_headers(alternate, options)
     except TypeError:  # options that hold mappings cannot be a key of the cache

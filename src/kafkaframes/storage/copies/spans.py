@@ -30,7 +30,7 @@ class Span:
     Attributes:
         segment_range: range of the segment file that contains the records.
         first_offset: first offset.
-        end_offset: offset after the last one.
+        end_offset: offset after the last offset of the range.
         is_clipped: whether the file range also contains other offsets, which must be skipped.
         alternates: file ranges of other copies with the same offsets, to replace batches that prove to be damaged.
     """
@@ -53,7 +53,7 @@ class MergedLog:
 
     Attributes:
         authority: index of the copy with the authoritative history.
-        spans: spans in offset order; offsets that are undecided or in no copy are in none of them.
+        spans: spans in offset order; offsets that are undecided or missing in every copy are in no span.
         high_watermark: highest high watermark in a copy's checkpoint, limited to the log; None if no copy has one.
         clean_offset: end of the compacted part; None if the log is not compacted.
     """

@@ -64,7 +64,7 @@ class MergedFileSystem:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the listings, because workers get the paths of their files."""
+        """Return the state without the listings, because workers receive the paths of their files."""
         return {"parts": self.parts, "small": self.small, "listings": {}, "options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ class MergedFileSystem:
         return sorted(name for name in paths if fnmatch(name, pattern))
 
     def find_outer_filesystem(self, path: str) -> FileSystem:
-        """Return the file system of a path outside the view."""
+        """Return the original file system of a path, which is outside the view."""
         return filesystem_for(path, options=self.options)
 
 

@@ -1,8 +1,8 @@
-"""Write files and directories atomically: each is complete or does not exist.
+"""Write files and directories atomically: each file or directory is complete or does not exist.
 
 A destination directory is built under a temporary name next to the destination, flushed, and renamed at the end. A lock
-file next to it excludes a second job. If a job is killed, its temporary directory remains, and the next job deletes it
-and starts from the beginning.
+file next to the destination excludes a second job. If a job is killed, its temporary directory remains, and the next
+job deletes it and starts from the beginning.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -
     """Write a file under a temporary name; rename it when it is complete and flushed.
 
     Args:
-        mtime_ms: modification time of the file, milliseconds since 1970; None keeps the present time.
+        mtime_ms: modification time of the file, milliseconds since 1970; None selects the current time.
         durable: flush the file to the disk, which is unnecessary if only this job reads it.
 
     Raises:
@@ -135,9 +135,10 @@ def sync_directories(top: Path) -> None:
 def reject_nested_destination(destination: Path, sources: Iterable[str]) -> None:
     """Reject a destination inside a source, because sources are never changed and a copy would copy itself endlessly.
 
-    All commands that write call this. A source comprises its directory and everything in it. If the source is a segment
-    or a partition directory, it also comprises the parent directories up to the broker's log directory, which has
-    ``meta.properties``: Kafka does not start if a log directory contains an unknown directory (LogManager.loadLogs).
+    All commands that write files call this function. A source comprises its directory and everything in it. If the
+    source is a segment or a partition directory, it also comprises the parent directories up to the broker's log
+    directory, which has ``meta.properties``: Kafka does not start if a log directory contains an unknown directory
+    (LogManager.loadLogs).
 
     Args:
         sources: paths, URLs or patterns.

@@ -248,7 +248,7 @@ def read_clean_shutdown(raw: bytes, *, file: str | None = None) -> CleanShutdown
     """Read a ``.kafka_cleanshutdown``. A broker only checks that the file exists.
 
     Raises:
-        LogDirError: it is neither empty nor JSON with a version.
+        LogDirError: the file is neither empty nor JSON with a version.
     """
     if not raw.strip():
         return CleanShutdown()
