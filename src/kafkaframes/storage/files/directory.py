@@ -1,9 +1,9 @@
 """The content of a broker's log directory as frozen values: log directories, partitions, segments and companion files.
 
 The values have the names, sizes and times of files, not their content, and do no I/O. ``storage/log/discover.py``
-creates them from the user's paths. ``build_partition`` creates a partition from a directory listing. All files are
-included. ``state`` marks renamed directories (``-delete``, ``-future``, ``-stray``), and ``temporary`` has the
-temporary files, so that the caller can select.
+creates these values from the user's paths. ``build_partition`` creates a partition from a directory listing. A
+directory's files are all included. ``state`` marks renamed directories (``-delete``, ``-future``, ``-stray``), and
+``temporary`` has the temporary files, so that the caller can select.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Segment:
 
     @property
     def base_offset(self) -> int:
-        """The offset in the file name. The first batch of a compacted segment may be above it."""
+        """The offset in the file name. In a compacted segment, the first batch may have a higher offset."""
         return self.log.name.offset
 
     @property
@@ -302,7 +302,8 @@ class ServedDirectory:
     """A log directory to serve from a disk that keeps changes in memory.
 
     Attributes:
-        was_clean: whether each log ends with a whole batch, if known; it replaces the directory's shutdown marker.
+        was_clean: whether each log ends with a whole batch, if this is known; the value is used in place of the
+            directory's shutdown marker.
         remarks: decisions between different copies, and missing parts of a store; most severe first.
     """
 

@@ -1,10 +1,10 @@
 """The protocol of disk operations, and the handling of disk failures, for the logs of a log directory.
 
-A ``Disk`` is a writable ``FileSystem``. Its operations raise ``OSError``. ``OnlineDisk`` wraps the disk of one log
-directory. Its first failed write takes the directory offline, as in Kafka (LogDirFailureChannel). Then all writes raise
-a ``StorageError`` with the cause, and existing data stays readable. If only space or a file descriptor was missing, an
-operation that can be undone completely, for example an append, can take the directory online again (``bring_online``).
-Kafka requires a restart for this.
+A ``Disk`` is a writable ``FileSystem``. The operations of a disk raise ``OSError``. ``OnlineDisk`` wraps the disk of
+one log directory. The first failed write takes the directory offline, as in Kafka (LogDirFailureChannel). After that,
+all writes raise a ``StorageError`` with the cause, and existing data stays readable. If only space or a file descriptor
+was missing, an operation that can be undone completely, for example an append, can take the directory online again
+(``bring_online``). Kafka must be restarted to bring a directory online.
 
 If the process has no free file descriptor, the disk closes pooled files and tries again.
 """
@@ -177,14 +177,14 @@ class _OnlineReader:
 
 
 class OnlineDisk(DelegatingFileSystem):
-    """A disk that goes offline at its first failed write. The logs of one log directory share it, in one thread.
+    """A disk that goes offline at its first failed write. All logs of a log directory share one, in one thread.
 
     Args:
         max_open_files: size of the pool of open files. If the pool is full, the least recently used file is closed, and
             reopened at its next use. Files of ``open_unpooled`` do not count.
 
     Attributes:
-        failure: error that took the directory offline; None while it is online.
+        failure: error that took the directory offline; None while the directory is online.
     """
 
     inner: Disk
@@ -231,7 +231,8 @@ class OnlineDisk(DelegatingFileSystem):
     def run_with_descriptors(self, operation: Callable[[], _Answer]) -> _Answer:
         """Run an operation; while it fails for lack of a descriptor, close a pooled file and repeat it.
 
-        Only the disk's own thread closes files, because it may be using them while other threads call this.
+        Only the disk's own thread closes files, because that thread may be using them while other threads call this
+        method.
 
         Raises:
             OSError, LogDirError: the operation fails for another reason, or no pooled file is open.
@@ -268,8 +269,8 @@ class OnlineDisk(DelegatingFileSystem):
         """Run a write operation on the disk, unless an earlier one has failed.
 
         Args:
-            loses_data: whether a failure can lose data that was written earlier, as a failed flush can, even one that
-                fails for lack of space.
+            loses_data: whether a failure of this operation can lose data that was written earlier. A failed flush can,
+                even if it fails for lack of space.
 
         Raises:
             StorageError: this operation or an earlier one failed.
@@ -284,7 +285,7 @@ class OnlineDisk(DelegatingFileSystem):
         """Raise if an earlier operation has failed.
 
         Raises:
-            StorageError: an earlier operation has failed; the message has its error.
+            StorageError: an earlier operation has failed; the message contains that operation's error.
         """
         if self.failure is not None:
             reason = f"not written: the log directory went offline: {self.failure}"
@@ -305,7 +306,8 @@ class OnlineDisk(DelegatingFileSystem):
 
         Args:
             undo: function that removes the partial results of the failed operation, on the disk and in memory. Only an
-                operation that can be undone completely may call this. If ``undo`` fails, the directory stays offline.
+                operation that can be undone completely may call this method. If ``undo`` fails, the directory stays
+                offline.
         """
         if self.failure is not None and self._lacks_space:
             failure, self.failure = self.failure, None

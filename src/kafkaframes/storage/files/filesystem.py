@@ -302,7 +302,7 @@ def _read_range(store: Any, path: str, start: int, end: int) -> bytes:
 
 
 def _modification_time_ms(raw: Mapping[str, Any]) -> int | None:
-    """Return the modification time. Stores use different keys for it."""
+    """Return the modification time. Object stores use different keys for the modification time."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "created"):
         value: Any = raw.get(name)
         if isinstance(value, int | float):

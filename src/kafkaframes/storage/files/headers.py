@@ -1,8 +1,8 @@
 """Iterate the batch headers of a segment in plain Python, so that a look-up does not wait for kernels or numpy.
 
 The start and end of batches are determined as in Kafka's FileLogInputStream: every magic is accepted (2 and above are
-read as format 2), and up to 17 remaining bytes are not a batch. ``kafkaframes.records.scan`` does the same for whole
-files, with columns as result. ``tests/storage/files/test_headers.py`` compares the two.
+read as format 2), and up to 17 remaining bytes are not a batch. ``kafkaframes.records.scan`` reads the headers of whole
+files into columns. ``tests/storage/files/test_headers.py`` compares the two modules.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class BatchHeader(NamedTuple):
     """A batch header, with the fields in the order of ``records.layout.BATCH_COLUMNS``.
 
     A message of format 0 or 1 has only one offset and one timestamp, which are used for both offsets and both
-    timestamps. The offset of a compressed wrapper is the last inner one. Fields that the format lacks are -1.
+    timestamps. The offset of a compressed wrapper is that of the last message inside it. Header fields that the batch's
+    format lacks are -1.
 
     Attributes:
         position: position of the batch in the ``.log`` file, in bytes.
@@ -94,8 +95,9 @@ class BatchHeader(NamedTuple):
 class HeaderWalk:
     """An iterator over the batch headers of a file, from a position on.
 
-    Iterate it once. Afterwards, ``status`` (see ``records.reasons``) has the reason of the end, and ``position`` is the
-    end of the last batch. If the file is shorter than ``size_bytes``, a ``LogDirError`` with ``file`` is raised.
+    Iterate it once. After the iteration, ``status`` (see ``records.reasons``) has the reason of the end, and
+    ``position`` is the end of the last batch. If the file is shorter than ``size_bytes``, a ``LogDirError`` with
+    ``file`` is raised.
 
     >>> walk = HeaderWalk(lambda position, length: b"", size_bytes=0)
     >>> list(walk), walk.position, walk.reason, walk.is_corrupt

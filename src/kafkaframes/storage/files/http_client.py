@@ -1,4 +1,4 @@
-"""HTTP requests to registries, token endpoints and key issuers. Redirects to other servers get no passwords."""
+"""HTTP requests to registries, token endpoints and key issuers. Passwords are never sent to another server."""
 
 from __future__ import annotations
 

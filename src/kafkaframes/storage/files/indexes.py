@@ -1,9 +1,9 @@
 """Read and write offset indexes (``N.index``) and time indexes (``N.timeindex``).
 
 An entry of an offset index (Kafka's OffsetIndex) has 8 bytes: an int32 offset relative to the base offset in the file
-name, and an int32 position. The offset is the last offset of a batch. The position is that of the same batch or an
-earlier one: before KAFKA-806, an append of several batches added one entry with the last offset of all batches and the
-position of the first. Both values increase strictly.
+name, and an int32 position. The offset is the last offset of a batch. The position is that of the same batch or of an
+earlier batch: before KAFKA-806, an append of several batches added one entry with the last offset of all batches and
+the position of the first. Offsets and positions increase strictly.
 
 An entry of a time index (TimeIndex, KIP-33) has 12 bytes: an int64 timestamp in milliseconds since 1970, and an int32
 offset relative to the base offset. Timestamps increase strictly, and offsets do not decrease. The time index of a
@@ -68,7 +68,7 @@ def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, 
 
     Args:
         strict: reject an index that Kafka's own check rejects or that look-ups cannot use: a size that is not a
-            multiple of the entry size, or values that do not increase. Otherwise return all entries unchanged.
+            multiple of the entry size, or values that do not increase. If False, all entries are returned.
 
     Raises:
         LogDirError: ``strict`` is true and the index is malformed; ``position`` is the start of the invalid entry.
@@ -131,7 +131,7 @@ def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, st
 
     Args:
         strict: reject a size that is not a multiple of the entry size, timestamps that do not increase, and offsets
-            that decrease. Otherwise return all entries unchanged.
+            that decrease. If False, all entries are returned.
 
     Raises:
         LogDirError: ``strict`` is true and the index is malformed; ``position`` is the start of the invalid entry.
@@ -146,7 +146,7 @@ def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, st
 
 
 def _check_offsets(relative_offsets: Int64s, file: str | None) -> None:
-    """Reject decreasing offsets. Equal ones are valid: two appends may each add an entry for one batch."""
+    """Reject decreasing offsets. Equal offsets are valid: two appends may each add an entry for one batch."""
     invalid_entries = np.flatnonzero(
         (relative_offsets < 0) | (np.diff(relative_offsets, prepend=relative_offsets[:1]) < 0)
     )
@@ -184,7 +184,8 @@ def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict
     """Return the entries before the zero tail, as a view of ``raw``.
 
     Brokers map an index at its full size and trim it when the segment is rolled or the log is closed. After an unclean
-    shutdown, the zeros remain. A single zero entry is a valid entry (with timestamp 0); several are a tail.
+    shutdown, the zeros remain. A single entry of zeros is valid (with timestamp 0); several such entries are a
+    preallocated tail.
     """
     partial_bytes = len(raw) % entry.itemsize
     if partial_bytes and strict:

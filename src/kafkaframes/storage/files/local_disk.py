@@ -4,7 +4,7 @@ The lock is the lock that a running broker holds on its log directory (Java's ``
 
 Many files and directories are flushed by one ``syncfs`` call if that is safe, and by threads otherwise. When a log
 directory is closed, each of its partitions has some files to flush, and each ``fsync`` call would wait for the disk.
-``syncfs`` waits once for the whole file system, with the same guarantee. It is used only if it reports write
+``syncfs`` waits once for the whole file system, with the same guarantee. This call is used only if it reports write
 errors: since Linux 5.8, on file systems that are known to do so. ``benchmarks/broker_partitions.py`` measures a
 shutdown; for 10,000 files, ``syncfs`` takes 0.4 s instead of 1.6 s, with almost no CPU time.
 """

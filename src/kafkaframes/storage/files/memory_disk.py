@@ -222,7 +222,7 @@ class _BackedFile(MemoryFile):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the content is still that of the other file system."""
+        """Whether the content is still that of the base file system."""
         return self._base is not None
 
     def read(self, position: int, length: int) -> bytes:

@@ -90,7 +90,8 @@ class DirectoryName:
     """The parsed name of a partition directory.
 
     Attributes:
-        state: ``delete``, ``future`` (a move between disks) or ``stray`` if the broker renamed it; otherwise empty.
+        state: ``delete``, ``future`` (a move between disks) or ``stray`` if the broker renamed the directory; otherwise
+            empty.
         unique_id: 32 hex digits of a renamed directory; otherwise empty.
     """
 

@@ -20,13 +20,13 @@ class ProducerEntry(NamedTuple):
     """One producer of a snapshot, with the fields in file order.
 
     Attributes:
-        last_sequence: last sequence number of the last data batch; -1 without one, for example after a marker of
+        last_sequence: last sequence number of the last data batch; -1 if there is none, for example after a marker of
             transactions version 2.
-        last_offset: last offset of the last data batch; -1 without one.
-        offset_delta: difference between the last and the first offset of that batch.
+        last_offset: last offset of the last data batch; -1 if there is no data batch.
+        offset_delta: difference between the last and the first offset of the last data batch.
         timestamp: timestamp of the last batch or marker, milliseconds since 1970.
-        coordinator_epoch: coordinator epoch of the last marker; -1 without one.
-        current_txn_first_offset: first offset of the open transaction; -1 if none is open.
+        coordinator_epoch: coordinator epoch of the last marker; -1 if there is no marker.
+        current_txn_first_offset: first offset of the open transaction; -1 if no transaction is open.
     """
 
     producer_id: int
@@ -43,7 +43,7 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
     """Read a producer snapshot, in the file's order.
 
     Raises:
-        LogDirError: version, CRC, count or size is wrong. Kafka then deletes the file and replays the log.
+        LogDirError: version, CRC, count or size is wrong. Kafka deletes an invalid snapshot and replays the log.
     """
     if len(raw) < _SNAPSHOT_HEADER_STRUCT.size:
         raise LogDirError(f"{len(raw)} bytes are not a producer snapshot", position=len(raw), file=file)
@@ -126,8 +126,8 @@ def read_txn_index(
 def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
     """Return whether a transaction index passes a broker's check at start (TransactionIndex.sanityCheck).
 
-    No marker may be below the base offset, and no version above the known one. Java reads one signed byte of the
-    version. ``read_txn_index`` checks more.
+    No marker may be below the base offset. The version must not be above the known one; Java reads only its first byte,
+    as a signed number. ``read_txn_index`` checks more.
     """
     whole_bytes = len(raw) - len(raw) % ABORTED_TRANSACTION_BYTES
     versions_and_offsets = _ENTRY_CHECK_STRUCT.iter_unpack(memoryview(raw)[:whole_bytes])

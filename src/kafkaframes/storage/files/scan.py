@@ -1,7 +1,8 @@
 """Scan a whole segment in windows: batch headers as columns, optionally with the bytes of the batches.
 
-Without the bytes, the rest of a batch larger than a window is skipped, so that a scan reads less than the whole file.
-Memory use is a window (or the largest batch) and a table of headers, regardless of the size of the segment.
+If the bytes are not included, the rest of a batch that is larger than a window is skipped, so that a scan reads less
+than the whole file. Memory use is a window (or the largest batch) and a table of headers, regardless of the size of the
+segment.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SegmentWindow(NamedTuple):
     Attributes:
         batches: batches with their positions in the file. ``end.can_continue`` is true in all windows except the last,
             which may have no batches.
-        data: bytes from ``start`` on. If the scan includes the bytes of batches, they contain each batch whole.
+        data: bytes from ``start`` on. If the scan includes the bytes of batches, each batch is in ``data`` as a whole.
         start: position of ``data[0]`` in the file, in bytes.
     """
 
@@ -95,7 +96,7 @@ class _FileSource(NamedTuple):
         """Return ``length`` bytes from ``position`` on.
 
         Raises:
-            LogDirError: the file has fewer bytes.
+            LogDirError: the file ends before the last requested byte.
         """
         data = self.read_at(position, length)
         if len(data) < length:

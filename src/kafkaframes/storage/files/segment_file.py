@@ -1,8 +1,8 @@
 """A segment on a local disk as a source of batches (``BatchSource`` in ``records/scan.py``).
 
 The file is read with ``preadv`` into one buffer and not mapped: if a mapped file is truncated, SIGBUS kills the
-process. The file stays open, so a broker may rename or delete it. If the file is truncated, the rest is
-read, and the scan ends with the status ``TRUNCATED_SOURCE``. Bytes that are appended after the start are not read.
+process. The file stays open, so a broker may rename or delete it. If the file is truncated, the rest is read, and the
+scan ends with the status ``TRUNCATED_SOURCE``. Bytes that are appended after the read has started are not read.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def open_segment_file(
         planned_bytes: size of the file when the read was planned; None if the read was not planned.
 
     Raises:
-        LogDirError: it is missing, forbidden, not a file, or shorter than planned.
+        LogDirError: the file is missing, unreadable for this user, not a regular file, or shorter than planned.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))

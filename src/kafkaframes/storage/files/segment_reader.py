@@ -1,7 +1,8 @@
 """Read one segment for look-ups: its records, and its indexes if they are reliable.
 
-A missing, corrupt or foreign index never causes a wrong result. It is ignored, ``problems`` has the reason, and the
-headers are read from the start. An index position is used only if a batch with a matching offset starts there.
+A missing, corrupt or foreign index never causes a wrong result. Such an index is ignored, ``problems`` has the reason,
+and the headers are read from the start of the segment. An index position is used only if a batch with a matching offset
+starts there.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class SegmentReader:
     def walk_producer_headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Yield the headers of all batches with a producer id, and of the last batch of each window.
 
-        The result therefore includes the last header of the segment, which has its end. The headers are scanned in
-        columns. Without producer ids this costs almost nothing.
+        The result therefore includes the last header of the segment, which shows where the segment ends. The headers
+        are scanned in columns. If no batch has a producer id, the call costs almost nothing.
         """
         from kafkaframes.storage.files.scan import scan_segment  # imports kernels, which look-ups do not need
 
@@ -148,7 +149,8 @@ class SegmentReader:
         """The largest timestamp of all batches, including markers; -1 without any.
 
         The time index contains it up to the last entry of the offset index, because Kafka adds entries to both indexes
-        together. The headers after that entry are read, because the indexes of an open segment do not cover its end.
+        together. The headers after the last entry are read, because the indexes of an open segment do not cover its
+        end.
         """
         time_index = self.time_index
         if time_index is None or self.offset_index is None:
@@ -164,7 +166,7 @@ class SegmentReader:
         return False
 
     def _first_offset(self, header: BatchHeader, offset: int) -> int:
-        """Return a batch's first offset. A wrapper's header has the last offset; 0.10 brokers indexed the first."""
+        """Return a batch's first offset. The header of a wrapper message has only its last offset."""
         if header.magic >= 2 or header.base_offset <= offset:
             return header.base_offset
         return min((record.offset for record in self.read_records(header)), default=header.base_offset)
@@ -182,7 +184,7 @@ def open_segment(filesystem: FileSystem, segment: Segment, *, use_indexes: bool 
     """Open a segment.
 
     Args:
-        use_indexes: False reads headers instead, with the same results.
+        use_indexes: False reads batch headers in place of indexes; the results are the same.
 
     Raises:
         LogDirError: the segment cannot be read.

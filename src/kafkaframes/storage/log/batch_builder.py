@@ -1,8 +1,8 @@
 """Build record batches from the rows of one partition.
 
-A batch ends before it would exceed ``batch_bytes``, and at each change of the timestamp type. With LogAppendTime, it
-also ends at each change of the timestamp. The builder keeps the last batch until more rows arrive or until ``finish``.
-Batch boundaries therefore do not depend on the number of rows in each call of ``add``.
+A batch ends before it would exceed ``batch_bytes``, and at each change of the timestamp type. With LogAppendTime, a
+batch also ends at each change of the timestamp. The builder keeps the last batch until more rows arrive or until
+``finish``. Batch boundaries therefore do not depend on the number of rows in each call of ``add``.
 """
 
 from __future__ import annotations

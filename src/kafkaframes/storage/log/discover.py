@@ -1,9 +1,9 @@
 """Find log directories, partitions, segments and their companion files under a path, and select topics and partitions.
 
 A path of ``discover`` is a log directory, a directory of log directories, a partition directory, a segment, a KRaft
-snapshot, or a pattern; it is local or a URL. ``discover`` lists names, sizes and modification times. It reads only the
-small text files (checkpoints and ids). If one of these is corrupt, ``problems`` reports it and the segments are still
-listed. ``select_partitions`` selects topics and partitions by names, shell patterns and numbers.
+snapshot, or a pattern; it is local or a URL. ``discover`` lists names, sizes and modification times. The function reads
+only the small text files (checkpoints and ids). If a small file is corrupt, ``problems`` reports it and the segments
+are still listed. ``select_partitions`` selects topics and partitions by names, shell patterns and numbers.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _build_store_views(
 ) -> list[LogDirectory]:
     """Return all log directories, with each tiered store as a log directory.
 
-    The local directories supply facts about the partitions of the stores.
+    The local directories contain information about the partitions of the stores.
     """
     directories = [listed_log for listed_log in listed_logs if isinstance(listed_log, LogDirectory)]
     if len(directories) == len(listed_logs):

@@ -1,9 +1,9 @@
 """Decode records of Kafka's internal topics to their type, their version, and key and value in Kafka's JSON form.
 
 The topics are ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``, ``__cluster_metadata`` and
-``__remote_log_metadata``. Invalid bytes do not raise. Instead, ``error`` describes the fault, and the other fields have
-the decodable part of the record. Subscriptions and assignments of consumer groups are decoded; those of other protocol
-types stay base64.
+``__remote_log_metadata``. Invalid bytes do not raise an exception. The field ``error`` describes the fault, and the
+other fields have the decodable part of the record. Subscriptions and assignments of consumer groups are decoded; the
+data of other protocol types stays base64.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
     """Decode a record of one of ``READABLE_TOPICS``.
 
     Raises:
-        OptionError: the topic is not one of them.
+        OptionError: the topic is not one of ``READABLE_TOPICS``.
     """
     if topic in envelopes.COORDINATOR_TOPICS:
         return _decode_coordinator_record(topic, key, value)

@@ -3,12 +3,13 @@
 The rules are those of UnifiedLog and LogSegment (4.x), compared with brokers from 0.10.2 to 4.3:
 
 * A timestamp is searched in one segment only: the first with a largest timestamp that is not before it. For a segment
-  without timestamps (format 0), the file's modification time is used. This segment can hide later ones that have the
-  record.
+  without timestamps (format 0), the file's modification time is used. Because of this rule, a matching record in a
+  later segment may not be found.
 * The answer is the first record at or after the log start offset, including control records, whose timestamp is at or
-  after the searched one.
+  after the requested timestamp.
 
-All functions take the file system and partition from ``discover``. With ``use_indexes=False`` they read batch headers.
+All functions take the file system and partition from ``discover``. With ``use_indexes=False`` the functions read batch
+headers in place of indexes.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ def largest_timestamp(
 ) -> int:
     """Return the largest timestamp of a segment, milliseconds since 1970; -1 if no record has a timestamp.
 
-    When Kafka closes a segment, it writes the largest timestamp at the end of the time index. If that entry exists,
-    nothing else is read.
+    When Kafka closes a segment, it writes the largest timestamp at the end of the time index. If this closing entry
+    exists, nothing else is read.
 
     Raises:
         LogDirError: the segment cannot be read.

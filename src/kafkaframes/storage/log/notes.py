@@ -56,8 +56,8 @@ class LogNotes:
     Attributes:
         findings: swap files that are read as segments, and transaction indexes that differ from the markers.
         hidden_records: records that ``read_committed`` omits because of an open transaction, by partition.
-        unreadable: errors of segments that cannot be read, whose partitions end before them, and of partitions that
-            cannot be read at all.
+        unreadable: errors of segments that cannot be read, and of partitions that cannot be read at all. The partition of
+            such a segment ends before the segment.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -65,7 +65,7 @@ class LogNotes:
     unreadable: tuple[Finding, ...] = ()
 
     def __add__(self, other: LogNotes) -> LogNotes:
-        """Return the notes of both without duplicates."""
+        """Return the notes of both objects without duplicates."""
         return LogNotes(
             tuple(dict.fromkeys((*self.findings, *other.findings))),
             tuple(dict.fromkeys((*self.hidden_records, *other.hidden_records))),

@@ -2,7 +2,7 @@
 
 All readers of records and batches use this loop. If a chunk of a tiered segment cannot be decrypted or decompressed,
 the segment is read in *runs*. The first run ends before the damaged chunk. The next run starts at the first batch after
-the chunk whose position the index has. All other segments are read in one run.
+the chunk that has an entry in the index. All other segments are read in a single run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Segments with offsets that do not fit an index, and the segments into which Kafka splits them (KAFKA-6264).
 
 An index entry has 31 bits for an offset relative to the segment's base offset. Cleaners before 1.1 could join segments
-of a compacted topic with offsets that are further apart, and logs with these segments still exist. Kafka splits them
-during recovery or cleaning (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment). The batches do not change. A
-new segment, named after its first batch, starts at each offset that does not fit. ``SplitFileSystem`` presents the
-result without copying: each part is a file whose content is read from the original segment.
+of a compacted topic with offsets that are further apart, and logs with these segments still exist. Kafka splits these
+segments during recovery or cleaning (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment). A split does not
+change the batches. A new segment, named after its first batch, starts at each offset that does not fit.
+``SplitFileSystem`` presents the result without copying: each part is a file whose content is read from the original
+segment.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def find_parts(filesystem: FileSystem, file: LogFile) -> tuple[SplitPart, ...]:
     """Return the parts into which Kafka splits a segment; usually none, because the last batch fits.
 
     Like Kafka, this function reads only headers. Bytes after the last whole batch belong to the last part. The recovery
-    of that part checks them. A log with decreasing offsets is not split: no broker can load it.
+        of the last part checks these bytes. A log with decreasing offsets is not split: no broker can load it.
 
     Raises:
         LogDirError: the file cannot be read.
@@ -142,7 +143,7 @@ def _find_part_starts(
 
 
 def _first_offset(reader: SegmentReader, batches: BatchHeaders, row: int, min_offset: int) -> int:
-    """Return the first offset of a batch. Like Kafka, decompress a wrapper message of formats 0 and 1 to find it."""
+    """Return the first offset of a batch; as in Kafka, a compressed message of format 0 or 1 is read to find it."""
     base_offset = int(batches.column("base_offset")[row])
     if not batches.is_wrapper[row]:
         return base_offset
@@ -153,7 +154,7 @@ def _first_offset(reader: SegmentReader, batches: BatchHeaders, row: int, min_of
 def has_overflow(filesystem: FileSystem, segment: Segment, next_base: int | None) -> bool:
     """Return whether a segment has an offset that does not fit an index.
 
-    The segment is read only if the next segment's base offset leaves the answer open.
+    The segment is read only if the next segment's base offset does not already give the answer.
 
     Args:
         next_base: base offset of the next segment; None for the last segment.

@@ -1,7 +1,7 @@
 """The producer states at the end of a log, loaded from a snapshot and the batches after it.
 
-The cleaner needs them, because the last batch of each producer must stay in the log. The module also defines the
-generations of brokers, which differ in log cleaning, loading and recovery, and in the expiration of producers.
+The cleaner needs these states, because the last batch of each producer must stay in the log. The module also defines
+the generations of brokers, which differ in log cleaning, loading and recovery, and in the expiration of producers.
 """
 
 from __future__ import annotations

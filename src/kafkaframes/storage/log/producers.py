@@ -3,7 +3,8 @@
 The classes correspond to Kafka's ProducerStateManager, ProducerStateEntry, VerificationStateEntry and
 ProducerAppendInfo. ``prepare_append`` checks the batches of an append without changing the state. ``commit_append``
 applies the result after the batches are in the log. The last five batches of each producer are remembered, so that a
-retried batch gets the original answer and is not appended twice. A snapshot has only the last batch.
+retried batch gets the original answer and is not appended twice. A producer snapshot contains only the last of these
+batches.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ProducerState(NamedTuple):
     Attributes:
         batches: up to five batches of ``producer_epoch``, in sequence order.
         last_timestamp: timestamp of the last batch or marker, milliseconds since 1970.
-        current_txn_first_offset: first offset of the open transaction; -1 if none is open.
+        current_txn_first_offset: first offset of the open transaction; -1 if no transaction is open.
     """
 
     producer_id: int
@@ -63,12 +64,12 @@ class ProducerState(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record of the last data batch; -1 without one."""
+        """The sequence number of the last record of the last data batch; -1 if there is no data batch."""
         return self.batches[-1].last_sequence if self.batches else NO_VALUE
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record of the last data batch; -1 without one."""
+        """The offset of the last record of the last data batch; -1 if there is no data batch."""
         return self.batches[-1].last_offset if self.batches else NO_VALUE
 
     def with_epoch(self, producer_epoch: int) -> ProducerState:
@@ -120,7 +121,8 @@ class PendingVerification(NamedTuple):
 
     Attributes:
         producer_epoch: latest epoch among the received batches.
-        lowest_sequence: lowest base sequence among the epoch's received batches; batches above it must wait for it.
+        lowest_sequence: lowest base sequence among the epoch's received batches; batches with higher sequence numbers
+            must wait for it.
         from_zero: whether the producer uses transactions version 2, in which a new producer starts with sequence 0.
         timestamp_ms: time of the first received batch, milliseconds since 1970.
     """
@@ -332,7 +334,7 @@ class Producers:
     def first_unstable_offset(self) -> int | None:
         """First offset of the earliest transaction that is open or whose marker is not replicated.
 
-        None without such a transaction.
+        The value is None if there is no such transaction.
         """
         return min((*self.open, *self.unreplicated_transactions), default=None)
 

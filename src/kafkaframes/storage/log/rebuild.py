@@ -1,16 +1,16 @@
 """Rebuild the indexes and producer snapshots of segments from their batches, byte for byte as Kafka does.
 
-``LogSegment.recover`` reads the batches in order. Both indexes get an entry when the distance between the current
-batch and the batch of the last entry exceeds ``index.interval.bytes``. At the end, the time index gets the largest
-timestamp. ``build_indexes`` applies this rule to columns. ``rebuild_indexes`` reads a segment and also returns its
-aborted transactions, producers and leader epochs.
+``LogSegment.recover`` reads the batches in order. Both indexes get an entry when the distance between the current batch
+and the batch of the last entry exceeds ``index.interval.bytes``. At the end of the segment, the time index gets an
+entry with the largest timestamp. ``build_indexes`` applies this rule to columns. ``rebuild_indexes`` reads a segment
+and also returns its aborted transactions, producers and leader epochs.
 
-``ProducerStateLoader`` determines the producer snapshots of a partition after Kafka has loaded it (KIP-98). It
+``ProducerStateLoader`` determines the producer snapshots of a partition after Kafka has loaded it (KIP-98). The class
 implements Kafka's ProducerStateManager and UnifiedLog.rebuildProducerState on snapshots in memory. Kafka deletes a
-snapshot that is corrupt, stray, or after the recovered offset. It takes a snapshot after each recovered segment, at the
-last two segments and at the log end.
+snapshot that is corrupt, stray, or after the recovered offset. The loader takes a snapshot after each recovered
+segment, at the last two segments and at the log end.
 
-This module writes no files.
+This module returns contents and writes no files.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _select_index_entries(positions: Ints, interval_bytes: int) -> Ints:
 
 
 def _build_time_index(base_offset: int, entries: Ints, last_offsets: Ints, largest: Ints) -> TimeIndex:
-    """Build a time index, without entries with a timestamp that is not above that of the entry before."""
+    """Build a time index. An entry whose timestamp is not above that of the previous entry is omitted."""
     if not len(largest):
         return TimeIndex(base_offset, np.empty(0, np.int64), np.empty(0, np.int64))
     rows = np.concatenate((entries, [len(largest) - 1]))
@@ -128,8 +128,8 @@ def rebuild_indexes(
 
     Args:
         filesystem, segment: discovered segment, truncated after its last valid batch (see ``recovery/plan.py``).
-        follow: transactions that are open at the start of the segment; updated to those at its end.
-        producers: producer states at the start of the segment; updated to those at its end.
+        follow: transactions that are open at the start of the segment; the call updates them to those at its end.
+        producers: producer states at the start of the segment; the call updates them to those at its end.
         headers: headers of the batches, if they are already read; None reads them.
 
     Raises:
@@ -164,8 +164,8 @@ def rebuild_indexes(
 def select_producer_batches(reader: SegmentReader, batches: BatchHeaders) -> Iterator[Seen]:
     """Yield the batches that change the state of producers and transactions, with the markers of control batches.
 
-    If any batch is transactional or has markers, these are all batches with a producer id. Otherwise they are the last
-    batch of each producer, in the order in which the producers first appear.
+    If any batch is transactional or has markers, all batches with a producer id are yielded. Otherwise the last batch
+    of each producer is yielded, in the order in which the producers first appear.
     """
     rows = np.flatnonzero(batches.is_v2 & (batches.column("producer_id") >= 0))
     if not len(rows):

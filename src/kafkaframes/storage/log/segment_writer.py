@@ -3,8 +3,8 @@
 Batches are written byte for byte, in offset order; gaps between offsets are permitted. A segment is rolled by the size
 and offset rules of Kafka's ``LogSegment.shouldRoll``, or on request of the caller. The other files equal those of a
 broker: ``.index`` and ``.timeindex``, a ``.txnindex`` if a transaction was aborted, a producer snapshot at each roll
-and at the end, and ``leader-epoch-checkpoint``. Each file is complete or does not exist. For the directory, the caller
-can ensure the same with ``storage/files/atomic.py``.
+and at the end, and ``leader-epoch-checkpoint``. Each file is complete or does not exist. The caller can ensure the same
+for the directory with ``storage/files/atomic.py``.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class PartitionWriter:
         Args:
             data: whole batches with offsets above all earlier ones.
             mtime_ms: modification time, milliseconds since 1970; the segment's file gets the latest. For formats 0 and
-                1, Kafka uses it as a timestamp.
+                1, Kafka uses the modification time as a timestamp.
 
         Raises:
             LogDirError: the bytes are not whole batches, offsets decrease, or the disk fails.
@@ -256,7 +256,8 @@ class PartitionWriter:
     def _choose_base_offset(self, batches: BatchHeaders, row: int) -> int:
         """Return the base offset of a segment that starts with a batch, as Kafka chooses it for a follower's append.
 
-        A message set of formats 0 and 1 specifies only its last offset, so that the segment starts at the log end.
+        A message set of formats 0 and 1 specifies only its last offset, so that such a segment starts at the log end
+        offset.
         """
         if not self.result.segments and self._segment is None:
             return self.result.log_start_offset
@@ -328,4 +329,4 @@ class _OutputSegment:
 
 
 class _AbandonedFileError(Exception):
-    """Raised inside ``new_file``, so that it removes the incomplete file. Not an error for the caller."""
+    """Raised inside ``new_file``, so that it removes the incomplete file. The caller never sees the error."""

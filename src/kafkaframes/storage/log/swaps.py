@@ -2,10 +2,10 @@
 
 The cleaner writes ``.cleaned`` files, renames them to ``.swap``, renames the segments that they replace to
 ``.deleted``, and removes the suffix ``.swap``. After a crash between these steps, a swap file exists next to the old
-segments or is the only copy. When a broker starts, it deletes ``.deleted`` and ``.cleaned`` files. It also deletes swap
-files at or above the lowest ``.cleaned`` file, because they belong to an unfinished split. Each other swap file
-replaces the segments with offsets that it covers. Recovery and readers both use ``resolve_swaps``. ``replace_by_swaps``
-returns a partition with the resulting segments.
+segments or is the only copy. When a broker starts, it deletes ``.deleted`` and ``.cleaned`` files. The broker also
+deletes swap files at or above the lowest ``.cleaned`` file, because they belong to an unfinished split. Each other swap
+file replaces the segments with offsets that it covers. Recovery and readers both use ``resolve_swaps``.
+``replace_by_swaps`` returns a partition with the resulting segments.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class SwapResolution:
     """The actions of a broker on a partition's temporary files before it opens the log.
 
     Attributes:
-        unfinished_swaps: swap files of an unfinished split, to delete.
-        finished_swaps: swap files to rename to their final names.
+        unfinished_swaps: files to delete: swap files of an unfinished split.
+        finished_swaps: swap files that are renamed to their final names.
         first_offset: first offset of the finished swap files; 0 if none exists.
         end_offset: offset after the finished swap files; 0 if none exists.
-        halves: files of a lower segment whose split was nearly finished, to delete.
-        replaced_files: files of the segments that the swap files cover, to delete.
+        halves: files to delete: those of a lower segment whose split was almost finished.
+        replaced_files: files to delete: those of the segments that the swap files cover.
     """
 
     unfinished_swaps: tuple[LogFile, ...] = ()
@@ -77,8 +77,8 @@ def resolve_swaps(filesystem: FileSystem, files: Files) -> SwapResolution:
 def _find_split_files(filesystem: FileSystem, files: Files, first: int) -> tuple[LogFile, ...]:
     """Return the files of a segment that a split did not delete.
 
-    The first part of the split may have a higher base offset than the segment. Kafka would keep both, and the records
-    would exist twice.
+    The first part of the split may have a higher base offset than the segment. Kafka would keep the segment and its
+    parts, and the records would exist twice.
     """
     below = [name.offset for name in files if name.kind == "log" and not name.temporary and name.offset < first]
     if not below or read_next_offset(filesystem, files[FileName(max(below), "log")]) <= first:
@@ -103,7 +103,7 @@ def replace_by_swaps(filesystem: FileSystem, partition: Partition) -> Partition:
     """Return a partition with finished swap files in place of the segments that they cover.
 
     The segment of a swap file has its final name and the path of the swap file. ``replaced_segments`` has the segments
-    that it covers.
+    that the swap file covers.
 
     Raises:
         LogDirError: a swap file, or the segment before it, cannot be read.

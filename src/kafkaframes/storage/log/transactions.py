@@ -1,10 +1,10 @@
 """The transactions of a log, as a ``read_committed`` consumer sees them: aborted, open, last stable offset (KIP-98).
 
 The functions read batch headers and the records of transaction markers. The markers decide which transactions are
-aborted. A ``.txnindex`` is only compared with them, because after a crash or an incomplete copy it can be empty,
+aborted. A ``.txnindex`` is only compared with the markers, because after a crash or an incomplete copy it can be empty,
 truncated, or from another log. A broker that recovers the segment also rebuilds the index from the markers. Tiered
-segments are the exception. To read their headers, the segments would have to be fetched whole, so their indexes are
-used, and a finding reports this.
+segments are the exception: to read their headers, whole segments would have to be fetched. Their transaction indexes
+are therefore used, and a finding reports this.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class OpenTransactions:
         """Create the state without open transactions.
 
         Args:
-            log_start_offset: offset at which a broker starts to read the log when it builds transaction indexes.
-                Batches that end before it start no aborted transaction, but keep a transaction open.
+            log_start_offset: offset at which a broker starts to read the log when it builds transaction indexes. A
+                batch that ends before this offset does not start an aborted transaction, but keeps a transaction open.
         """
         self.first_offsets: dict[int, int] = {}
         self._log_start_offset = log_start_offset
@@ -239,7 +239,7 @@ class _IndexComparison:
         Args:
             reader: reader of the segment.
             header: header of the batch.
-            open_transactions: state before the batch; updated.
+            open_transactions: state before the batch; the call updates it.
             markers_before: as for ``resolve_marker``.
         """
         open_transactions.process_batch(header, ())
@@ -249,7 +249,7 @@ class _IndexComparison:
                 yield transaction
 
     def read_markers(self, reader: SegmentReader, header: BatchHeader) -> list[TransactionMarker]:
-        """Return the markers of a control batch. If its record is damaged, the index entry replaces the marker."""
+        """Return a control batch's markers. If a marker's record is damaged, the index entry replaces it."""
         markers = list(read_markers(reader, header))
         key = (header.producer_id, header.base_offset)
         if not markers and key in self._by_marker:
@@ -269,7 +269,7 @@ class _IndexComparison:
 
         Args:
             transaction: transaction according to the batches; None if the log has no data of it.
-            markers_before: offset of each producer's previous marker, by producer id; updated.
+            markers_before: offset of each producer's previous marker, by producer id; the call updates it.
         """
         previous_marker_offset = markers_before.get(marker.producer_id, -1)
         markers_before[marker.producer_id] = marker.offset
@@ -412,8 +412,9 @@ def _read_tiered_transactions(
 ) -> int:
     """Collect the transactions of the leading tiered segments from index and snapshot files; return the segment count.
 
-    The listing shows whether a tiered segment has a transaction index. The producer snapshot at its end has the
-    transactions that are open there. To read its headers, the whole segment would have to be fetched.
+    The listing shows whether a tiered segment has a transaction index. The producer snapshot at the segment's end has
+    the transactions that are open at this offset. To read the headers of a tiered segment, the whole segment would have
+    to be fetched.
     """
     count = next(
         (

@@ -234,8 +234,8 @@ def _check_mirrored_batches(data: Raw, *, log_end_offset: int, settings: LogSett
 def _raise_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) -> tuple[Raw, list[BatchHeader]]:
     """Return a mirror's batches with leader epochs that do not decrease from ``latest``. The CRC excludes the epoch.
 
-    A batch without an epoch, or with one that is not older, is unchanged. The copy therefore answers
-    OffsetsForLeaderEpoch as the original does.
+    A batch that has no epoch, or one that is not below the previous epoch, is unchanged. The mirrored log therefore
+    answers OffsetsForLeaderEpoch requests as the original log does.
     """
     epoch_at = BATCH_V2.position_of("leader_epoch")
     out, headers_after = bytearray(), list[BatchHeader]()

@@ -18,7 +18,7 @@ class FetchData(NamedTuple):
     """The batches that a fetch reads from one partition, and the offsets for its response.
 
     Attributes:
-        records: batches. As in Kafka, the last one may be incomplete, because the result is limited in size.
+        records: batches. As in Kafka, the last batch may be incomplete, because the result is limited in size.
         high_watermark: high watermark of the log.
         last_stable_offset: last stable offset of the log.
         log_start_offset: log start offset.
@@ -50,7 +50,7 @@ def read_for_fetch(
     Args:
         offset: fetch offset, from the log start offset to the log end offset.
         max_bytes: largest size of the result. With ``min_one_message`` the first batch is returned whole even if it is
-            larger.
+            larger than ``max_bytes``.
         isolation: ``LOG_END`` (for a follower), ``HIGH_WATERMARK`` or ``TXN_COMMITTED``.
         min_range_bytes: minimum size of the records for which the result is a ``FileRange`` of the file instead of
             bytes, if the disk's files have descriptors; None always returns bytes.
@@ -155,7 +155,7 @@ def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | No
 def _find_max_timestamp(state: LogState) -> TimedOffset:
     """Return the first record with the largest timestamp of the log (KIP-734); offset -1 if there is no record.
 
-    As in Kafka, the record may be below the log start offset. If all timestamps are -1, it is the first record.
+    As in Kafka, the record may be below the log start offset. If all timestamps are -1, the result is the first record.
     Messages of format 0 have no timestamp.
     """
     newest_segment = max(

@@ -1,9 +1,9 @@
 """Create the files of a log, flush them, roll the active segment and close the log.
 
-A new log has no files. Its first append creates the directory, so a partition without records only needs memory, and a
-partition without a directory is an empty one. Creation does not flush. Until the first flush of a log a crash may lose
-any part of it, and recovery starts at its first batch. The first flush also flushes the directories. A roll flushes the
-old segment before it creates the next one.
+A new log has no files. The first append creates the directory, so a partition without records only needs memory, and a
+partition without a directory is an empty one. The creation of the files flushes nothing. Until the first flush of a log
+a crash may lose any part of it, and recovery starts at its first batch. The first flush also flushes the directories. A
+roll flushes the old segment before it creates the next one.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class PendingFlush(NamedTuple):
     directories: list[str]
 
     def run(self) -> None:
-        """Flush the files, and wait for the disk. Can be called once, from any thread.
+        """Flush the files, and wait for the disk. This method can be called once, from any thread.
 
         Raises:
             StorageError: the disk fails.
@@ -168,10 +168,10 @@ class PendingFlush(NamedTuple):
 
 
 def begin_flush(state: LogState) -> PendingFlush:
-    """Return a flush of everything appended so far. Call its ``run`` in any thread, then ``finish_flush``.
+    """Return a flush of everything appended so far. Call the result's ``run`` in any thread, then ``finish_flush``.
 
-    It flushes only batches, because a recovery rebuilds missing index entries. Rolled segments are on the disk already.
-    The file name of the active segment is flushed with its first batches.
+    The flush includes only batches, because a recovery rebuilds missing index entries. Segments that were rolled are
+    already on the disk. The file name of the active segment is flushed with its first batches.
 
     Raises:
         StorageError: the disk fails.
@@ -208,7 +208,7 @@ class UnflushedPaths(NamedTuple):
 
 
 def begin_close(state: LogState) -> UnflushedPaths:
-    """Close the log for appends, and write the files that the next opening reads. The caller flushes and closes them.
+    """Close the log for appends, and write the files that the next opening reads; the caller flushes and closes them.
 
     Raises:
         StorageError: the disk fails.

@@ -1,8 +1,8 @@
 """The three indexes of a segment that is being written: in memory for lookups, and on the disk (AbstractIndex).
 
 The offset and time indexes of an active segment are allocated at their full size, with zeros after the entries. Rolling
-and closing trim them. An unreadable offset or time index raises no error. It is treated as empty, and lookups walk the
-batches instead.
+a segment and closing the log trim these files. An unreadable offset or time index raises no error. Such an index is
+treated as empty, and lookups walk the batches instead.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class TimeIndexFile(_EntryFile):
 
 
 class TxnIndexFile:
-    """The aborted transactions, ``<base offset>.txnindex`` (TransactionIndex). The first one creates the file."""
+    """The aborted transactions, ``<base offset>.txnindex`` (TransactionIndex). The first entry creates the file."""
 
     def __init__(self, disk: OnlineDisk, path: str, *, base_offset: int) -> None:
         self.path = path

@@ -1,7 +1,7 @@
 """Open a partition's log, and apply the recovery that ``recovery.plan`` has planned in place (LogLoader).
 
-After a crash at any point, the next opening reaches the same result. Later segments are deleted before a damaged one
-is truncated. New files are written under a name that the next startup deletes, and then renamed.
+After a crash at any point, the next opening has the same result. Later segments are deleted before a damaged one is
+truncated. New files are written under a name that the next startup deletes, and then renamed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def create_log(
     disk: Disk | None = None,
     topic_id: str | None = None,
 ) -> PartitionLog:
-    """Return a new, empty log. Its first append creates the directory and the files.
+    """Return a new, empty log. The first append creates the directory and the files.
 
     The result is the same as if ``open_log`` had opened an empty directory.
 
@@ -187,7 +187,7 @@ def _ends_with_whole_batch(log_directory: LogDirectory, plan: RecoveryPlan) -> b
 def apply_in_place(disk: Disk, recovered_log: RecoveredPartition) -> bool:
     """Apply a recovery to a partition's directory; return whether anything was changed.
 
-    Files that the next recovery would rebuild are not flushed here. The first flush of the log flushes them.
+    Files that the next recovery would rebuild are not flushed here. The first flush of the log flushes these files.
 
     Raises:
         StorageError: the disk fails; the next opening starts again and reaches the same result.
@@ -246,7 +246,7 @@ def _first_unflushed_base(plan: RecoveryPlan) -> int:
 
 
 def _split_segment(disk: Disk, action: FileAction) -> None:
-    """Write the parts and rename the last one first. After a crash a ``.cleaned`` part is left, or all parts exist."""
+    """Write the parts and rename the last one first: a crash leaves either a ``.cleaned`` part or all parts."""
     directory = split_path(action.path)[0]
     paths = [join(directory, str(part.file.name)) for part in action.parts]
     for path, part in zip(paths, action.parts, strict=True):

@@ -2,9 +2,9 @@
 
 The caller passes the time (``now_ms``) and calls ``tick`` for the work that Kafka schedules: flushing by time,
 retention and deletion of files. A rolled segment is flushed before the next one is created. A crash can therefore only
-lose records that were appended after that. ``loading.open_log`` opens a log and recovers it if necessary.
+lose records that were appended after the last roll. ``loading.open_log`` opens a log and recovers it if necessary.
 
-A log is not thread-safe. It has one owner, as a partition has one leader.
+A log is not thread-safe. A log has one owner, as a partition has one leader.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PartitionLog(LogState):
         self.abandon()
 
     def release(self) -> None:
-        """Close the files. The next access opens them again."""
+        """Close the files. The next access opens the files again."""
         for segment in self.segments:
             segment.release()
 

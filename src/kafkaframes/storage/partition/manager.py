@@ -2,8 +2,9 @@
 
 While the directory is open, its ``.lock`` is held and the clean shutdown marker is absent. After a crash, the next
 start therefore recovers the logs. The first failed write takes the whole directory offline: reads continue, writes
-fail, and no marker is written at the end. A full disk is an exception for appends, new logs, retention and
-checkpoints. Their partial results are undone, and they fail until space is free.
+fail, and no clean shutdown marker is written when the directory is closed. A full disk is an exception for appends, new
+logs, retention and checkpoints. The partial results of these operations are undone, and the operations fail until space
+is free.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class LogManager:
     """An open log directory. Use ``open_log_directory`` to create one.
 
     Attributes:
-        disk: disk of all logs; ``disk.failure`` has the reason why it is offline.
+        disk: disk of all logs; ``disk.failure`` has the reason why the disk is offline.
         logs: logs by topic partition; ``create``, ``delete`` and ``close`` change them.
         problems: errors of unreadable checkpoints, which are treated as empty; for a served copy also of its identity.
         written_partitions: topic partitions with records in their logs when the checkpoints were last written.
@@ -88,9 +89,9 @@ class LogManager:
         return topic_partition in self.written_partitions or topic_partition in self.unreadable
 
     def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
-        """Create an empty log. If it replaces an unreadable log, it gets a separate directory.
+        """Create an empty log. A log that replaces an unreadable log gets a separate directory.
 
-        The first append creates its files.
+        The first append creates the files of the log.
 
         Raises:
             LogDirError: the log exists.
@@ -116,7 +117,7 @@ class LogManager:
     def rename_for_deletion(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
         """Close a log and rename its directory to ``-delete``; the directory is deleted later.
 
-        After several logs, write the checkpoints once with ``checkpoint_all``, as Kafka does.
+        After the deletion of several logs, write the checkpoints once with ``checkpoint_all``, as Kafka does.
 
         Args:
             unique_id: 32 hexadecimal digits, unique for each deletion (a UUID).
@@ -240,7 +241,7 @@ class LogManager:
     def checkpoint_start_offsets(self, now_ms: int = 0) -> None:
         """Checkpoint the log start offsets, so that deleted records stay deleted after a restart.
 
-        As in Kafka, only those above the first segment's base offset are written.
+        As in Kafka, only start offsets above the first segment's base offset are written.
 
         Raises:
             StorageError: the disk fails.
@@ -329,10 +330,11 @@ def open_log_directory(
     Args:
         path: an entry of ``log.dirs``; created if it does not exist.
         settings_of: function that returns the settings of a log, or the settings of all logs.
-        meta: identity to write if the directory has none; otherwise it must match.
+        meta: identity of the directory, which is written if the directory has none; an existing identity must match.
         disk: disk of the directory; None selects the local disk.
         was_clean: whether each log was closed cleanly, if this is known independently of the directory's marker.
-        skips_unreadable: omit unreadable logs and report them in ``unreadable``; otherwise they raise.
+        skips_unreadable: omit unreadable logs and report them in ``unreadable``. If False, an unreadable log raises an
+            error.
 
     Raises:
         LogDirError: another process has opened the directory, its identity differs, or a file cannot be read.
@@ -440,7 +442,7 @@ def _select_partitions(entries: list[FileInfo]) -> Iterator[tuple[FileInfo, Dire
 
 
 def _read_checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dict[TopicPartition, int]:
-    """Read a checkpoint. As in Kafka, a corrupt one is treated as empty, so that more is recovered."""
+    """Read a checkpoint. As in Kafka, a corrupt checkpoint is treated as empty, so that more is recovered."""
     if disk.stat(path) is None:
         return {}
     try:

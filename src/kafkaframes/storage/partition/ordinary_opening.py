@@ -1,10 +1,10 @@
 """Open a log with a directory in the usual state after a shutdown or a kill: the fast path of ``loading``.
 
 The fast path applies only to ordinary directories: segments with their indexes, producer snapshots, and leader epochs
-that match. After a clean shutdown nothing is changed, and the log ends at the checkpointed offset. After an unclean one
-only the last segment is recovered, and it must consist of whole batches. Its indexes and a producer snapshot at the log
-end are rewritten. For any other directory the functions return None and change nothing, and ``loading`` plans a
-recovery. A test opens the same directories on both paths, with damage in each file.
+that match. After a clean shutdown nothing is changed, and the log ends at the checkpointed offset. After an unclean
+shutdown only the last segment is recovered, and it must consist of whole batches. The last segment's indexes and a
+producer snapshot at the log end are rewritten. For any other directory the functions return None and change nothing,
+and ``loading`` plans a recovery. A test opens the same directories on both paths, with damage in each file.
 
 A broker with 10,000 partitions opens all of them at startup. This path takes a quarter of the general path's CPU time
 after a clean shutdown, and half of it after kill -9 (``benchmarks/broker_partitions.py``).

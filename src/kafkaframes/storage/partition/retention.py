@@ -1,7 +1,7 @@
 """Remove records from a log: retention at its start, truncation at its end (UnifiedLog, LocalLog).
 
-Files are renamed to ``.deleted`` first and deleted later, so that readers can finish. A crash leaves no gap in the log:
-at the start the oldest segment is removed first, and at the end the newest. The directory is flushed before new
+Files are renamed to ``.deleted`` first and deleted later, so that open readers can finish. A crash leaves no gap in the
+log: at the start the oldest segment is removed first, and at the end the newest. The directory is flushed before new
 records are written.
 """
 

@@ -178,7 +178,7 @@ class LogSegment:
     def truncate(self, size_bytes: int, offset: int) -> None:
         """Truncate the segment to ``size_bytes``, before the batch that contains ``offset``.
 
-        This also undoes an append that failed after a part of it was written.
+        The call also undoes an append that failed after a part of the batches was written.
 
         Raises:
             LogDirError: the disk fails, or the segment cannot be read.
@@ -270,7 +270,7 @@ class LogSegment:
             self.created_ms = now_ms
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files to ``.deleted`` and return their new paths. Open readers can continue."""
+        """Rename the files to ``.deleted`` and return their new paths. Files that are open stay readable."""
         self.release()
         renamed_files = []
         for path in self.files:
@@ -326,7 +326,7 @@ class LogSegment:
         return None if descriptor is None else FileRange(descriptor, position, size)
 
     def find_batch_by_headers(self, offset: int) -> BatchWindow | None:
-        """Return the same as ``find_batch``, header by header. This path handles all batches."""
+        """Find the same batch as ``find_batch``, but read header by header. This path handles all batches."""
         reader = self.reader()
         walk = reader.walk_headers(reader.find_start_before(offset))
         for header in walk:
@@ -348,7 +348,7 @@ class LogSegment:
     def max_timestamp_and_offset(self) -> TimestampOffset:
         """The largest timestamp of all batches, and the last offset of the first batch with this timestamp.
 
-        After a restart, this is the last entry of the time index. Closing and recovery write it there.
+        After a restart, the value is the last entry of the time index, which closing or recovery has written.
         """
         if self._largest is None:
             self._largest = self.time_index.last_entry

@@ -29,7 +29,7 @@ class LogSettings:
         preallocate: whether an active ``.log`` has the full segment size from the start, with zeros after its batches.
         retention_bytes: largest size of the log; a negative number means no limit.
         retention_ms: largest age of records; -1 means no limit.
-        flush_messages: largest number of records before an fsync. Rolling and closing also flush.
+        flush_messages: largest number of records before an fsync. Rolling a segment and closing the log also flush.
         flush_ms: largest time before an fsync.
         cleanup_policy: ``delete``, ``compact``, ``compact,delete``, or empty to keep segments until their records are
             deleted.
@@ -39,8 +39,8 @@ class LogSettings:
         record_format: format that a leader writes: 2, or lower for a topic with an old ``message.format.version``.
         on_noncontiguous: handling of record sets with gaps in their offsets: ``kafka``, ``reject``, ``reassign`` (see
             ``AppendSettings``) or ``keep``. With ``keep``, as for a mirror, batches keep their offsets, and only
-            headers and CRCs are checked. The setting applies to clients only. A coordinator's records and markers
-            always get the next offsets.
+            headers and CRCs are checked. The setting ``on_noncontiguous`` applies to clients only. A coordinator's
+            records and markers always get the next offsets.
         producer_id_expiration_ms: time after a producer's last batch at which its state expires.
     """
 

@@ -37,9 +37,9 @@ class LeaderEpochs:
     """The leader epochs of one partition, and their checkpoint file.
 
     Added entries, and removals at the end, are durable when a method returns. The first entry of a log is an exception:
-    it is durable after ``flush``. Until then, recovery can restore it from the active segment. Entries that are removed
-    at the start stay in the file until their segments are deleted or the log is closed, because the log start offset
-    may be lower again after a crash.
+    it is durable after ``flush``. Before that flush, recovery can restore the entry from the active segment. Entries
+    that are removed at the start stay in the file until their segments are deleted or the log is closed, because the
+    log start offset may be lower again after a crash.
 
     Attributes:
         is_flushed: whether the file is on the disk.
@@ -162,7 +162,7 @@ class LogSegments:
         """Add a segment at the end.
 
         Raises:
-            LogDirError: its base offset is not above those of the other segments.
+            LogDirError: the segment's base offset is not above those of the other segments.
         """
         if self._bases and segment.base_offset <= self._bases[-1]:
             raise LogDirError(
@@ -209,9 +209,9 @@ class ProducerSnapshots:
 
     Attributes:
         offsets: offsets of the existing snapshots, ascending.
-        last: offset of the latest snapshot that was taken or loaded; none is taken at or below it.
-        unflushed_files: paths of snapshots that may not be on the disk; a damaged one is detected by its CRC and not
-            used.
+        last: offset of the latest snapshot that was taken or loaded. No snapshot is taken at or below this offset.
+        unflushed_files: paths of snapshots that may not be on the disk. A damaged snapshot is detected by its CRC and
+            not used.
     """
 
     def __init__(self, disk: OnlineDisk, directory: str, offsets: Iterable[int]) -> None:
@@ -305,7 +305,7 @@ class LogState:
         high_watermark: offset up to which consumers may read, set by the owner of the log.
         bytes_lost: number of bytes that recovery truncated or set aside, because they are not a whole batch or follow
             such bytes.
-        whole_until: ``.log`` path and position of the first of these bytes; None if there are none.
+        whole_until: ``.log`` path and position of the first lost byte; None if no bytes were lost.
         torn: segments in which a reader reached an incomplete batch: end position of the whole batches, by path.
         has_files: whether the directory exists; the first append creates it (``flushing.prepare_active_segment``).
         is_linked: whether the directory is on the disk, with the file names that it had when the log was opened.

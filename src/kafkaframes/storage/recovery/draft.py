@@ -43,7 +43,7 @@ class FileAction:
     Attributes:
         path: path of the file before the action; for a rebuild, the ``.log`` whose indexes are rebuilt.
         source: current path of the bytes if an earlier action renames them; otherwise None, which means ``path``.
-        parts: parts into which a file is split. Each becomes a ``.swap`` file, which a later action renames.
+        parts: parts into which a file is split. Each part becomes a ``.swap`` file, which a later action renames.
     """
 
     kind: FileActionKind
@@ -60,12 +60,12 @@ class KeptSegment:
     """A segment that the log contains after its recovery.
 
     Attributes:
-        path: current path of its bytes, possibly a ``.swap`` file.
+        path: current path of the segment's bytes, possibly a ``.swap`` file.
         name: final name of the ``.log``.
         size_bytes: size after the recovery.
-        next_offset: offset after its last record; -1 if it was not needed.
-        is_recovered: whether its batches were checked and its indexes will be rebuilt.
-        headers: headers of its batches; None if they were not read or exceed ``MAX_HEADERS``.
+        next_offset: offset after the segment's last record; -1 if the offset was not needed.
+        is_recovered: whether the segment's batches were checked and its indexes will be rebuilt.
+        headers: headers of the segment's batches; None if they were not read or exceed ``MAX_HEADERS``.
     """
 
     base_offset: int
@@ -82,8 +82,8 @@ class SegmentRebuild(NamedTuple):
 
     Attributes:
         visible: base offset and path of the segments that Kafka has opened at this time.
-        is_unflushed: whether the segment is recovered because it was not flushed. Otherwise an index was missing or
-            wrong, or the segment is a swap.
+        is_unflushed: whether the segment is recovered because it was not flushed. If False, an index was missing or
+            wrong, or the segment is a swap file.
     """
 
     base_offset: int
@@ -196,8 +196,8 @@ class OpenedSegments:
     Attributes:
         kept_segments: segments that stay in the log, by base offset.
         replaced_segments: segments that were set aside for a swap.
-        overwritten: segments with files that a swap has overwritten. They were not set aside, because they or the swap
-            contain no offsets.
+        overwritten: segments with files that a swap has overwritten. These segments were not set aside, because they or
+            the swap file contain no offsets.
     """
 
     kept_segments: list[KeptSegment]
@@ -242,7 +242,8 @@ def _skip_renamed_swaps(
 def _clean_up_except_swaps(_filesystem: FileSystem, draft: RecoveryDraft) -> None:
     """Delete unfinished files and files marked for deletion. If there is a swap, also delete the old indexes.
 
-    The indexes are deleted even if the swap is deleted, too. The index of a swap without ``.log`` stays forever.
+    The indexes are deleted even if the swap file is deleted as well. The index of a swap file without a ``.log`` is
+    never deleted.
     """
     draft.delete_files(draft.find_files_with_suffix("deleted"), "was marked for deletion")
     swaps = [file for file in draft.find_files_with_suffix("swap") if file.name.kind in names.SEGMENT_KINDS]

@@ -5,17 +5,17 @@ deleted, renamed, truncated or rebuilt, and the remaining segments with their si
 the same as Kafka's:
 
 1. ``.deleted`` files are deleted. If there are ``.cleaned`` files, a split was not finished: they are deleted together
-   with the swap files at or above the lowest of them. The other swap files replace the segments with offsets that
-   they cover. In 2.8 this happens after step 2 (``draft.SWAP_RULES``).
+   with the swap files at or above the lowest of them. The other swap files replace the segments with offsets that they
+   cover. A 2.8 broker replaces segments by swap files after step 2 (``draft.SWAP_RULES``).
 2. Indexes without a ``.log`` are deleted. A segment without ``.index``, or with a ``.txnindex`` that has entries below
    its base offset, is recovered, regardless of its offset.
 3. After an unclean shutdown every segment from the one that contains the recovery point is recovered. Batches are
-   walked with their CRC, and the file is truncated at the first invalid one. If anything was truncated, all later
+   walked with their CRC, and the file is truncated at the first invalid one. If a segment was truncated, all later
    segments are deleted. If an offset is too far above its segment's base offset, the recovery starts again with this
    segment split (``overflow``).
 4. A log that ends before its log start offset is emptied.
 
-Damage below the recovery point, such as a flipped bit, is therefore not detected, and its records stay.
+Damage below the recovery point, such as a flipped bit, is therefore not detected, and the damaged records stay.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_relea
     """Plan the recovery of ``partition`` at a broker's startup.
 
     Args:
-        directory: log directory. Without a clean shutdown marker in it, segments are recovered.
+        directory: log directory. If the directory has no clean shutdown marker, segments are recovered.
         broker_release: ``2.8``, ``3.9`` or ``4.x``; decides the rules for unfinished swaps.
 
     Raises:
@@ -155,7 +155,7 @@ def _plan_recovery(
 
 
 def _load_segments(filesystem: FileSystem, draft: RecoveryDraft, recovery_point: int | None) -> list[KeptSegment]:
-    """Open the segments. Parts above the recovery point are recovered later."""
+    """Open the segments. Parts of split segments above the recovery point are recovered later."""
     kept_segments: list[KeptSegment] = []
     bases = draft.list_bases()
     first_unflushed = None if recovery_point is None else _first_unflushed_base(bases, recovery_point)
@@ -266,10 +266,10 @@ def _make_kept_segment(draft: RecoveryDraft, base: int) -> KeptSegment:
 
 
 def _load_segment(filesystem: FileSystem, draft: RecoveryDraft, base: int) -> KeptSegment:
-    """Open a segment. Recover it immediately if an index that Kafka checks is missing or wrong.
+    """Open a segment. Recover the segment immediately if an index that Kafka checks is missing or wrong.
 
-    A part of a flushed segment that was split is also recovered. Kafka rebuilds its indexes, except the transaction
-    index.
+    A part of a flushed segment that was split is also recovered. Kafka rebuilds the part's indexes, except the
+    transaction index.
     """
     segment = _make_kept_segment(draft, base)
     if FileName(base, "index") not in draft.files:

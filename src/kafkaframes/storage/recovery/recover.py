@@ -47,7 +47,8 @@ class RecoverySettings:
         now_ms: time of the recovery, in milliseconds since 1970.
         producer_id_expiration_ms: ``producer.id.expiration.ms``; None selects the broker's default.
         record_format: highest format that the topic's ``message.format.version`` allows, 0 to 2; 2 since 3.0.
-        new_leader_epoch: epoch in which the broker leads the partition after startup; None if it does not lead it.
+        new_leader_epoch: epoch in which the broker leads the partition after startup; None if the broker does not lead
+            the partition.
         broker_release: broker release that determines the rules.
     """
 
@@ -102,7 +103,7 @@ class _RecoveryState:
     writes_epochs: bool = False
 
     def set_epochs(self, epochs: Epochs) -> None:
-        """Change the epochs. Their file is written only if this was called."""
+        """Change the epochs. The checkpoint file is written only if this method was called."""
         self.writes_epochs = self.writes_epochs or epochs != self.epochs
         self.epochs = epochs
 
@@ -184,7 +185,7 @@ def _mtime(content: bytes | FileSlice) -> int | None:
 
 
 def _take_snapshots(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> StoredSnapshots:
-    """Remove the producer snapshots from the files. The remaining ones are added again at the end."""
+    """Remove the producer snapshots from the files. The remaining snapshots are added again at the end."""
     snapshots: dict[int, bytes] = {}
     for name in list(files):
         file_name = FileName.parse(name)
@@ -228,8 +229,8 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _RecoverySt
     """Rename the snapshots of segments that were set aside, if they existed at the broker's startup.
 
     A renamed snapshot may exist again, because the recovery of the previous segment writes one at the same offset. If
-    the log was emptied, the other snapshots that existed are deleted. 2.8 leaves all of this to its search for stray
-    snapshots.
+    the log was emptied, the other snapshots that existed are deleted. A 2.8 broker does neither, because its search for
+    stray snapshots removes them.
     """
     if state.settings.broker_release == BEFORE_HORIZONS:
         return

@@ -93,7 +93,7 @@ _idle: list[zstandard.ZstdDecompressor] = []
 
 
 def _decompress_whole(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> memoryview:
-    """Decompress into a reused buffer. First access to new memory takes half as long as the decompression."""
+    """Decompress into a reused buffer. The first access to new memory takes half as long as the decompression."""
     try:
         decompressor = _idle.pop()
     except IndexError:
@@ -123,7 +123,7 @@ def _decompress_in_blocks(frame: bytes | memoryview, size: int) -> bytes:
 
 
 class ChunkReader:
-    """A reader of ranges of a segment from the chunks of its object. Close it if ``read_ahead`` was called.
+    """A reader of ranges of a segment from the chunks of its object. Close the reader if ``read_ahead`` was called.
 
     Args:
         read_stored: function that reads ranges of the object.
@@ -152,7 +152,7 @@ class ChunkReader:
         return bytes(self.read_view(position, length))
 
     def read_view(self, position: int, length: int) -> bytes | memoryview:
-        """Return the same bytes as a call, as a view that is valid until the next call. Raises the same errors."""
+        """Return the bytes of a call as a view that is valid until the next call; the errors are the same."""
         size = self._index.original_file_size
         end = size if length < 0 else min(position + length, size)
         if position >= end:
@@ -188,7 +188,7 @@ class ChunkReader:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _get_chunk(self, chunk: int, last: int) -> bytes | memoryview:
-        """Return a chunk. The chunks after it, up to ``last``, are fetched in the same request."""
+        """Return a chunk. The following chunks up to ``last`` are fetched in the same request."""
         self._start_read_ahead(chunk)
         while chunk not in self._chunks and self._pending and self._pending[0][0].start <= chunk:
             self._cache_chunks(self._pending.popleft()[1].result(), oldest=chunk)

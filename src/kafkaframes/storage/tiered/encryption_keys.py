@@ -1,8 +1,9 @@
 """The keys of encrypted segments: decrypt a segment's AES key with RSA key files.
 
-A segment's AES key is encrypted with RSA-OAEP, with SHA3-512 for the label and for MGF1 (RFC 8017, 7.1).
+A segment's AES key is encrypted with RSA-OAEP, with SHA3-512 for the label and for MGF1 (RFC 8017, 7.1). The library
 ``cryptography`` does not support this combination. The RSA operation is therefore done here on integers, and the
-library only reads the PEM file. Timing attacks are not a concern: the key's owner reads old backups on their machine.
+library only reads the PEM file. Timing attacks are not a concern, because the owner of the key reads old backups on
+their own machine.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ offsets under each of its leader epochs are within the log's offsets under that 
 offset 0, because its start offset is raised with the log start offset (KIP-405, LeaderEpochFileCache).
 
 Kafka records the state of each remote segment in the topic. All records of a user partition are in one partition of the
-topic, in order. The first record of a segment has its metadata, and the later ones only change its state. A segment is
-part of the log while its last state is ``COPY_SEGMENT_FINISHED``. Its objects are deleted some time after
-``DELETE_SEGMENT_STARTED``. The deletion of a partition also deletes all of its segments.
+topic, in order. The first record of a segment contains its metadata, and the later records only change its state. A
+segment is part of the log while its last state is ``COPY_SEGMENT_FINISHED``. The objects of a segment are deleted some
+time after ``DELETE_SEGMENT_STARTED``. The deletion of a partition also deletes all of its segments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class SegmentChain:
         segments: segments by start offset; each offset is in at most one of them.
         omission_reasons: reason for each omitted segment, by segment id.
         gaps: ranges of offsets without a segment, both ends inclusive.
-        overlaps: adjacent segments with common offsets. In one lineage these offsets have the same records.
+        overlaps: adjacent segments with common offsets. Segments of one lineage have the same records at common
+            offsets.
     """
 
     segments: list[SegmentMetadata] = field(default_factory=list)
@@ -89,7 +90,7 @@ def build_chain(segments: Sequence[SegmentMetadata], epochs: Epochs) -> SegmentC
 
     Args:
         segments: complete uploads.
-        epochs: leader epochs of the log. If there are none (records older than format 2), all segments belong to it.
+        epochs: leader epochs of the log. If it is empty (records older than format 2), all segments belong to the log.
     """
     chain = SegmentChain()
     fitting = []
@@ -207,12 +208,12 @@ class RemoteLogMetadata:
     def has_records_of(self, owner: PartitionId) -> bool:
         """Return whether the topic has a record about this partition.
 
-        Without a record, the topic does not decide which segments are valid.
+        If the topic has no record about the partition, it does not decide which segments are valid.
         """
         return owner in self.segments or owner in self.deleted_partitions
 
     def is_valid(self, owner: PartitionId, segment_id: str) -> bool:
-        """Return whether Kafka counts a segment as uploaded and not deleted. Leader epochs are not considered."""
+        """Return whether Kafka counts a segment as uploaded and not deleted. Leader epochs are not considered here."""
         return owner not in self.deleted_partitions and self.states.get(segment_id) == COPY_FINISHED
 
 

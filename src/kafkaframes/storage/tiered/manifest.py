@@ -5,8 +5,8 @@ in them are rejected. ``remoteLogSegmentMetadata`` identifies the segment, and m
 
 The segment is divided into chunks of ``original_chunk_size`` bytes. Each chunk is compressed and encrypted separately,
 and the results are concatenated in the object. The chunk index has the stored sizes: either a fixed size, or a packed
-list. No memory is allocated for sizes that a manifest only claims. The sizes of a fixed index are computed, and a
-variable index has as many sizes as its decoded bytes contain.
+list. The memory that is allocated does not depend on numbers that a manifest only states. The sizes of a fixed index
+are computed, and a variable index has as many sizes as its decoded bytes contain.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ An object's key is ``<prefix><topic>-<topic id>/<partition>/<base offset>-<segme
 characters of URL-safe base64, which may contain ``-`` and ``_``. Names are therefore split from the right, by width.
 The prefix is prepended without a separator and may be a part of the first folder's name.
 
-A *view path* is the path of a log file with content that is in the objects. It consists of the object's path without
-suffix, ``!/``, the partition's directory and the file name:
-``.../00000000000000000480-mVWvRq_YR7C8qGZ6g-ieVg!/orders-0/00000000000000000480.log``.
-A worker needs only this path to read the file, and error messages with the path identify the object.
+A *view path* is the path of a log file with content that is in the objects. A view path consists of the object's path
+without suffix, ``!/``, the partition's directory and the file name:
+``.../00000000000000000480-mVWvRq_YR7C8qGZ6g-ieVg!/orders-0/00000000000000000480.log``. A worker needs only this path to
+read the file, and error messages with the path identify the object.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TopicFolder:
     """The first folder of an object's key: topic name and topic id.
 
     Attributes:
-        name: topic name, possibly after the end of a key prefix. Only a manifest distinguishes the two.
+        name: topic name, possibly after the end of a key prefix. Only a manifest shows where the prefix ends.
         topic_id: topic id; a topic that is deleted and created again gets another id.
     """
 
@@ -199,7 +199,7 @@ class PartitionFolder:
 
     Attributes:
         uploads: existing objects of each upload, by the objects' name without suffix.
-        is_selected_by_name: whether the user named single objects. All of them are then read, and no other
+        is_selected_by_name: whether the user named single objects. If True, all named objects are read, and no other
             objects are expected.
     """
 

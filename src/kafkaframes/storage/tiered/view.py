@@ -1,4 +1,4 @@
-"""Present a tiered store as log directories: read manifests, select the segments of each log, report the others.
+"""Present a tiered store as log directories: read manifests, select each log's segments, report the other segments.
 
 The selection uses all available sources: Kafka's topic of remote segments, and the leader epochs, topic id and log
 start offset of a local copy of the partition. Without a local copy, the newest upload defines the history. Omitted and
@@ -126,8 +126,8 @@ def _is_of_former_topic(
 ) -> bool:
     """Return whether a folder belongs to a deleted topic with a name that was used again.
 
-    Only a local copy with another topic id, or the metadata topic, proves this. Otherwise both are shown, and
-    the user has to choose one.
+    Only a local copy with another topic id, or the metadata topic, proves the deletion. If neither exists, both topics
+    are shown, and the user has to choose one.
     """
     topic_id = tiered_log.folder.topic.topic_id
     other_ids = {
