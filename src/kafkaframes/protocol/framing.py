@@ -1,9 +1,9 @@
 """The bytes of a connection, without I/O: frames, and the client's side of the connection.
 
-A socket fills a ``FrameBuffer``, which returns complete frames. It has the interface of ``asyncio.BufferedProtocol``
-(``get_buffer``, ``buffer_updated``), so that the socket writes directly into it. It doubles its size as data arrives,
-and never trusts a size prefix. A client can receive each large frame in separate memory (``allocate``), and returns it
-without a copy.
+A socket fills a ``FrameBuffer``, which returns complete frames. The buffer has the interface of
+``asyncio.BufferedProtocol`` (``get_buffer``, ``buffer_updated``), so that the socket writes directly into this memory.
+The buffer doubles its size as data arrives, and never trusts a size prefix. A client can receive each large frame in
+separate memory (``allocate``), and returns it without a copy.
 
 ``ClientConnection`` encodes requests and decodes responses. Kafka returns responses in the order of the requests, and
 each response must have the correlation ID of its request.
@@ -55,9 +55,9 @@ class FrameBuffer:
 
     Args:
         max_bytes: maximum size of a frame (the broker setting ``socket.request.max.bytes``).
-        allocate: returns writable memory for a frame of more than ``INITIAL_BUFFER_BYTES``. It is called with the size
-            that the peer specifies, before the data arrives. Use it only for responses to requests of this process, and
-            with memory that costs nothing before it is written.
+        allocate: returns writable memory for a frame of more than ``INITIAL_BUFFER_BYTES``. The function is called with
+            the size that the peer specifies, before the data arrives. Use ``allocate`` only for responses to requests
+            of this process, and with memory that costs nothing before it is written.
     """
 
     __slots__ = ("_allocate", "_buffer", "_end", "_large", "_large_size", "_start", "_view", "max_bytes")
@@ -247,7 +247,8 @@ class ClientConnection:
             mode: ``reference`` or ``strict``, for decoding.
             specs: specs that replace those of the catalog.
             header_tags: raw tagged fields for the header of every request with a flexible version.
-            allocate: memory for large responses, see ``FrameBuffer``. Their records are views of it.
+            allocate: memory for large responses, see ``FrameBuffer``. The records of such a response are views of this
+                memory.
         """
         self._frames = FrameBuffer(max_response_bytes, allocate=allocate)
         self._client_id = client_id
@@ -273,7 +274,7 @@ class ClientConnection:
             header: ``header_tags`` and ``client_instance_id`` as in ``encode_request``.
 
         Raises:
-            EncodeError: the request cannot be encoded. The request is then not queued.
+            EncodeError: the request cannot be encoded. A request that cannot be encoded is not queued.
         """
         number = self._next_id
         header.setdefault("client_id", self._client_id)
@@ -325,8 +326,8 @@ class ClientConnection:
         that this response lists.
 
         Raises:
-            DecodeError: the response is invalid, has another correlation ID, or belongs to no request. The connection
-                cannot be used any longer.
+            DecodeError: the response is invalid, has another correlation ID, or belongs to no request. After this
+                error, the connection cannot be used any longer.
         """
         response = self.next_response_bytes()
         return None if response is None else self.decode_response(response)

@@ -1,4 +1,4 @@
-"""The public functions for messages and APIs. Their implementation is imported by the first call."""
+"""The public functions for messages and APIs. The implementation of a function is imported by its first call."""
 
 from __future__ import annotations
 

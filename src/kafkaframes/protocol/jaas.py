@@ -1,8 +1,8 @@
 """Parser of ``sasl.jaas.config``: a login module and its options, as Java clients accept them (KIP-85).
 
 The form is ``LoginModuleClass controlFlag name="value" ... ;``. Only the last part of the class name is compared, so
-that shaded names (``kafkashaded.org.apache.kafka...PlainLoginModule``) are accepted. Errors contain no values, as these
-are secrets.
+that shaded names (``kafkashaded.org.apache.kafka...PlainLoginModule``) are accepted. Error messages contain no values
+of options, because these are secrets.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class JaasLogin:
         """Return the Kerberos service name of the brokers, from the options or from the client's setting.
 
         Raises:
-            OptionError: both are set and differ.
+            OptionError: the option ``serviceName`` and the setting are both set and differ.
         """
         option = self.options.get("serviceName")
         if option is not None and setting not in (None, option):

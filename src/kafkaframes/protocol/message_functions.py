@@ -1,4 +1,4 @@
-"""The public functions that explain, compare and encode the bytes of messages. Each imports its code on use."""
+"""The public functions that explain, compare and encode messages. Each function imports its code when it is called."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def explain_message(
     00000003  00                                               MetadataRequest (number of tagged fields)         0
 
     Args:
-        data: the bytes. Without ``api`` and ``message`` they are a request with its header; the size before it is
+        data: the bytes. Without ``api`` and ``message``, the bytes are a request with its header; the size before it is
             optional.
         api: name or key of an API. The bytes are a response of this API with its header.
-        message: name of a message. The bytes are its body, without header.
-        version: version of the API or message. Only a request contains its version.
+        message: name of a message. The bytes are the body of this message, without header.
+        version: version of the API or message. Only a request with its header contains its version.
         body: with ``api``: whether the bytes are the response's body, without header.
         request: with ``api``: whether the bytes are a request's body, without header.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
@@ -71,8 +71,8 @@ def explain_records(data: bytes, *, depth: Literal[1, 2] = 2) -> RecordsExplanat
         depth: 1 explains the headers of batches, 2 the records as well.
 
     Returns:
-        The fields with their positions and values; those of compressed records are a part of their own. Its text is an
-        annotated hex dump. If the bytes are damaged, it has the fields before the damage, and the error.
+        The fields with their positions and values; the fields of compressed records are in a separate part. Its text is
+        an annotated hex dump. If the bytes are damaged, the result has the fields before the damage, and the error.
     """
     from kafkaframes.protocol.messages.explanation import explain_record_bytes
 
@@ -92,7 +92,7 @@ def compare_messages(
     names_of: str | None = None,
     mode: Literal["reference", "strict"] = "reference",
 ) -> MessageComparison:
-    """Compare two encodings of a message, field by field. Two encodings of the same value differ, too.
+    """Compare two encodings of a message, field by field; two encodings of one value may differ as well.
 
     >>> first, second = bytes.fromhex("00010000"), bytes.fromhex("00000000")
     >>> compare_messages(first, second, message="MetadataRequest", version=12).is_equal
@@ -110,11 +110,10 @@ def compare_messages(
         names_of: as for ``explain_message``.
         mode: as for ``explain_message``.
 
-    Returns:
-        The fields of both in pairs. Its text has the fields that differ.
+    Returns: The fields of both encodings in pairs. The text of the result has the fields that differ.
 
     Raises:
-        OptionError, SpecError: as ``explain_message``.
+        OptionError, SpecError: the same as for ``explain_message``.
     """
     from kafkaframes.protocol.messages.explanation import MessageComparison, MessageExplanation
 
@@ -155,7 +154,7 @@ def encode_message(
         frame: whether header and size precede the message, as on a connection.
         correlation_id: correlation id in the header.
         client_id: client id in the header of a request.
-        tags: unknown tagged fields to append to the message: number and bytes.
+        tags: unknown tagged fields to append to the message, as (tag number, bytes).
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
 
     Raises:

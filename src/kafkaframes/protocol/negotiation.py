@@ -3,8 +3,8 @@
 A broker lists the versions of each API that it supports, and the client uses the highest common version (KIP-35). A
 broker that does not support the requested version of ApiVersions responds at version 0 with error 35 and its range for
 ApiVersions, and the client sends the request again (KIP-511). If the client and the broker have the same custom specs
-(``specs=``, for example those of a proposal), they use the new versions. Otherwise they use the versions of the
-catalog.
+(``specs=``, for example those of a proposal), they use the new versions. In all other cases, the client uses the
+versions of the catalog.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def find_supported_versions(api_key: int, specs: Specs | None = None) -> Version
 def find_release_versions(name: str) -> Ranges:
     """Return the versions that brokers of a release accept.
 
-    A broker may advertise more: Kafka 4 advertises Produce from version 0, but rejects versions below 3.
+    A broker may advertise more versions than it accepts: Kafka 4 advertises Produce from version 0, but rejects
+        versions below 3.
 
     Raises:
         OptionError: the release is unknown.

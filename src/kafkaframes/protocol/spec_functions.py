@@ -1,7 +1,7 @@
 """The public functions for message specs: layouts, changes between versions, checks, tags, stubs, guide, proposals.
 
-Each imports its code when it is called. Sources of specs are files, directories, jars, zip files of jars' folders, or
-``REF:path`` of the git repository in the current directory.
+Each function imports its code when it is called. Sources of specs are files, directories, jars, zip files of jars'
+folders, or ``REF:path`` of the git repository in the current directory.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def describe_layout(name: str | MessageSpec, version: int | None = None) -> list
 
     Args:
         name: a message, a spec file, or a spec.
-        version: version of the message. Default: its newest version.
+        version: version of the message. The default is the newest version.
 
     Raises:
         SpecError: the message does not exist.
@@ -146,8 +146,8 @@ def list_tags(*, specs: Source | Sequence[Source] = ()) -> TagTable:
     """Return the tags of Kafka's messages, or those of proposals with their collisions.
 
     Args:
-        specs: sources of proposals, which are compared with Kafka's releases and with each other. Default: the tags of
-            the releases.
+        specs: sources of proposals, which are compared with Kafka's releases and with each other. By default, the tags
+            of Kafka's releases are returned.
 
     Raises:
         OptionError: a source does not exist or has no spec.
@@ -165,7 +165,7 @@ def write_stubs(specs: Source, to: Source) -> list[str]:
 
     Args:
         specs: a file or directory of message specs.
-        to: the module to write, ``FILE.py``. The stub ``FILE.pyi`` is written next to it.
+        to: the module to write, ``FILE.py``. The stub ``FILE.pyi`` is written next to the module.
 
     Returns:
         The names of the messages.
@@ -212,12 +212,11 @@ def rewrite_specs(
     Args:
         proposal: name of the proposal.
         to: the folder to write, which may contain only files of an earlier call with the same arguments.
-        source: specs to rewrite. Default: those of the catalog.
+        source: specs to rewrite. The default is the specs of the catalog.
         suffix: whether fields with names that end in ErrorCode or ErrorMessage are tagged, too.
         as_written: whether ApiVersions and unreleased versions are rewritten, too, as in the document.
 
-    Returns:
-        The specs before and after, and the changes.
+    Returns: The specs before and after the rewrite, and the changes.
 
     Raises:
         OptionError: the proposal is unknown, or ``to`` has other files or is inside the source.
@@ -250,10 +249,9 @@ def change_specs(change: Callable[[Kip], object], to: Source, *, source: Source 
     Args:
         change: function that selects and changes fields of its argument.
         to: the folder to write, which may contain only files of an earlier call with the same arguments.
-        source: specs to change. Default: those of the catalog.
+        source: specs to change. The default is the specs of the catalog.
 
-    Returns:
-        The specs before and after.
+    Returns: The specs before and after the change.
 
     Raises:
         OptionError: ``to`` has other files or is inside the source.
@@ -284,8 +282,7 @@ def import_releases(paths: Source | Sequence[Source], to: Source, *, check: bool
         to: the folder of the catalog.
         check: whether nothing is written and the folder is only compared.
 
-    Returns:
-        The files that were written or removed, or would be.
+    Returns: The files that were written or removed or, with ``check``, would be.
 
     Raises:
         OptionError: a source does not exist or has no spec.

@@ -109,7 +109,7 @@ class DecodeArena:
         return ops.ravel()
 
     def _buffer_sizes(self, rows_by_level: Array, data: Array) -> Array:
-        """Return the sizes in bytes of each column's three buffers for these numbers of rows and data bytes."""
+        """Return the sizes in bytes of each column's three buffers, for given numbers of rows and data bytes."""
         shape = self.shape
         rows = rows_by_level[shape.level]
         bits = (rows + 7) >> 3
@@ -151,7 +151,7 @@ class DecodeArena:
             self.bytes[target : target + size] = old_bytes[start : start + size]
 
     def _extrapolate(self, current_sizes: Array, used_sizes: Array, consumed_bytes: int) -> Array:
-        """Extrapolate the usage after ``consumed_bytes`` of input to all input. No size becomes smaller."""
+        """Extrapolate the usage after ``consumed_bytes`` of input to all input. No size becomes smaller by this."""
         expected_sizes = used_sizes * (self.size_bytes / max(consumed_bytes, 1)) * 1.05
         return np.clip(expected_sizes.astype(np.int64), current_sizes, np.maximum(current_sizes, MAX_ROWS))
 

@@ -1,8 +1,8 @@
 """Prepare Arrow input for the encoder: find columns by name, cast them, validate them, copy them to an arena.
 
-All validation happens here, column by column and without a loop over rows. It rejects nulls at versions that do not
-allow them, text that is too long, integers beyond an unsigned type's range, unknown tags that are not in ascending
-order, and non-default values of fields that the version lacks. The EncodeError names the first invalid row.
+This module does all validation, column by column and without a loop over rows. The validation rejects nulls at versions
+that do not allow them, text that is too long, integers beyond an unsigned type's range, unknown tags that are not in
+ascending order, and non-default values of fields that the version lacks. The EncodeError names the first invalid row.
 """
 
 from __future__ import annotations

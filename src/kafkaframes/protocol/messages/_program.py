@@ -6,8 +6,8 @@ arrays share their parent's level and rows. Columns are in depth-first order. In
 the untagged ones, so the columns of any field are one range.
 
 The decoding and encoding interpreters read ``Program.ops``, with one row of ``OP_WIDTH`` int64 per operation: ``[op,
-column, a, b, c, base, valid, data]``. The last three are byte addresses in the arena. ``_arena.py`` fills them in after
-the buffer layout. ``Program.columns`` has ``COLUMN_WIDTH`` int64 per column.
+column, a, b, c, base, valid, data]``. The last three are byte addresses in the arena. ``_arena.py`` sets these
+addresses when it has computed the buffer layout. ``Program.columns`` has ``COLUMN_WIDTH`` int64 per column.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Interpreter of plans: reads and writes a message field by field, and knows the path and position of each value.
 
-It defines the results of the generated functions (``_source.py``); a test compares both on arbitrary bytes. It also
-handles the input that these do not: data that is not canonical, and all errors, which contain the path of the field.
-Modes:
+The interpreter defines the results of the generated functions (``_source.py``); a test compares their results on
+arbitrary bytes. It also handles the input that these do not: data that is not canonical, and all errors, which contain
+the path of the field. Modes:
 
 * ``reference``: accepts exactly what Kafka's generated readers accept: overlong varints, any non-zero bool, malformed
   UTF-8, any negative length as null, and tags in any order. If a known tag is repeated, the
@@ -366,8 +366,8 @@ def describe_tag_conflict(tag: int, plan: StructPlan) -> str:
 def check_tags(tags: list[tuple[int, bytes]] | tuple[()], plan: StructPlan) -> list[tuple[int, bytes]]:
     """Return the unknown tags of a struct in the form in which they are written.
 
-    Kafka's writers do not compare unknown tags with known ones. Their output can contain a tag twice, and Kafka's
-    readers then use the last one without an error.
+    Kafka's writers do not compare unknown tags with known ones. The output of Kafka's writers can therefore contain a
+    tag twice, and Kafka's readers use the last one without an error.
 
     Raises:
         EncodeError: the tags are not strictly ascending, a tag is not an int or its value not bytes, a tag is the

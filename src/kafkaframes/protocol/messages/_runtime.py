@@ -5,8 +5,9 @@ broken UTF-8, a value of the wrong type) raises one of ``MALFORMED_ERRORS``. The
 interpreter, which applies the mode's rules and reports the position. Generated code therefore never has to explain an
 error.
 
-On truncated data, positions may exceed the end of the buffer. Slices are then short, unpacking raises an error, and the
-caller compares the last position with the size. No memory is allocated for a length before its data is checked.
+On truncated data, positions may exceed the end of the buffer. Slices of truncated data are short, unpacking raises an
+error, and the caller compares the last position with the size. No memory is allocated for a length before its data is
+checked.
 """
 
 from __future__ import annotations

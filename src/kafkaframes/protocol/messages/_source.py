@@ -1,15 +1,16 @@
 """Generate Python source from plans: shared parts of ``_source_read.py`` and ``_source_write.py``.
 
 ``decoder_source`` and ``encoder_source`` return the source for one message at one version, with one or two functions
-per struct. ``codec.py`` compiles it, and ``kafkaframes spec show-codec`` prints it. Properties of the generated code:
+per struct. ``codec.py`` compiles the source, and ``kafkaframes spec show-codec`` prints it. Properties of the generated
+code:
 
 * Consecutive fixed-size fields, and the length after them, are one ``struct`` call.
 * A compact length is nearly always one byte; only a branch handles longer ones.
 * An array of structs is one function with the loop inside, so elements cost no calls.
 * Conditions that ``struct`` or the caller's final check (position beyond the end?) detects are not checked again.
-* Only canonical bytes and values of the right types are handled. Anything else raises one of
+* Only canonical bytes and values of the right types are handled. Any other input raises one of
 ``_runtime.MALFORMED_ERRORS``, and the plain interpreter (``_reference.py``) repeats the work. A test verifies on
-arbitrary bytes that both agree.
+arbitrary bytes that generated code and interpreter agree.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ _VIEW_SLICE_CODE = {"string": 'str(buf[p:x], "utf-8")', "bytes": "bytes(buf[p:x]
 def decoder_source(plan: MessagePlan, *, views: bool = False) -> SourceText:
     """Return the source of ``read_<Message>(buf, p, end)``, which returns ``(object, position)``.
 
-    With ``views``, it reads a memoryview, and record fields are views of it. Otherwise it reads bytes.
+    With ``views``, the function reads a memoryview, and record fields are views of it. Without ``views``, the function
+    reads bytes.
     """
     text = SourceText()
     for struct, is_array in list_uses(plan):

@@ -2,14 +2,15 @@
 
 * ``decode_columns(plan, messages)`` returns a ``pa.StructArray`` with one row per message. Fields are named as in
   Kafka's JSON form (``throttleTimeMs``); fields of other versions are omitted. Strings have type ``string``, bytes and
-  records ``binary``, UUIDs ``binary(16)``, and unsigned integers the next wider signed type (as in Java). An absent
-  tagged field has its default. Each struct of a flexible version ends with ``_unknown_tags``.
+  records ``binary``, UUIDs ``binary(16)``, and unsigned integers the next wider signed type (as in Java). A tagged
+  field that is not in the message has its default. Each struct of a flexible version ends with ``_unknown_tags``.
 * ``_error`` is null, or the reason why the message could not be decoded; all other columns are then null. A null
   message is null in all columns.
 * Text that is not UTF-8 is replaced as in Java (U+FFFD) in ``reference`` mode, and is an error in ``strict`` mode.
 
-Python code runs only for invalid messages and invalid text, not for each message. Memory is that of the arrays, and at
-most twice that while they grow. Nothing is allocated for a length or count that exceeds the remaining bytes.
+Python code runs only for invalid messages and invalid text, not for each message. A call uses the memory of the
+resulting arrays, and at most twice as much while they grow. Nothing is allocated for a length or count that exceeds the
+remaining bytes.
 """
 
 from __future__ import annotations
@@ -65,10 +66,11 @@ def decode_columns(
     """Decode many messages of one kind and version.
 
     Args:
-        messages: bytes objects, or a binary or large binary array. Each is a message without header and size.
+        messages: bytes objects, or a binary or large binary array. Each value is a message without header and size.
         decode: decodes an invalid message, to get the error; by default the reason has a position, but no path.
-        specialized: whether to use the specialized decoder, if there is one (``reference`` mode). By default it is used
-            when the process has decoded 4 MiB of the kind, because loading it takes time.
+        specialized: whether to use the specialized decoder, if there is one (``reference`` mode). By default the
+            specialized decoder is used when the process has decoded 4 MiB of such messages, because loading it takes
+            time.
 
     Raises:
         OptionError: the messages have more than 2 GiB; split them.
@@ -126,8 +128,8 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
 def compile_specialized(plan: MessagePlan) -> bool:
     """Compile the specialized decoder of a message and version into the cache; return False if it existed.
 
-    Compilation takes seconds, once per machine. Afterwards, :func:`decode_columns` uses it in all processes, in
-    ``reference`` mode.
+    Compilation takes seconds, once per machine. From then on, :func:`decode_columns` uses this decoder in all
+    processes, in ``reference`` mode.
     """
     return hot.compile_missing([compile_program(plan)]) > 0
 

@@ -76,7 +76,8 @@ def decode_coordinator_record(
     """Decode a record of a coordinator's topic.
 
     Raises:
-        DecodeError: an unknown type or version, or invalid bytes; ``path`` begins with ``key`` or ``value``.
+        DecodeError: the type or version is unknown, or the bytes are invalid; ``path`` begins with ``key`` or
+            ``value``.
         OptionError: ``topic`` is not a coordinator's topic.
     """
     module = _find_module(topic, COORDINATOR_TOPICS)
@@ -122,8 +123,9 @@ def decode_metadata_record(topic: str, value: bytes, *, mode: str = "reference")
     """Decode a record value of ``__cluster_metadata`` or ``__remote_log_metadata``.
 
     Raises:
-        DecodeError: another frame version, an unknown type or version, invalid bytes, or trailing bytes.
-        OptionError: ``topic`` is not one of these two topics.
+        DecodeError: the frame version is not 1, the type or version is unknown, the bytes are invalid, or bytes follow
+            the record.
+        OptionError: ``topic`` is neither of these two topics.
     """
     module = _find_module(topic, METADATA_TOPICS)
     frame, position = read_unsigned_varint(value, 0)
@@ -154,11 +156,11 @@ def encode_metadata_record(value: Message, version: int) -> bytes:
 def decode_versioned(name: str, data: bytes) -> tuple[Any, int]:
     """Decode an int16 version and a body (``ConsumerProtocolSubscription`` ...); return value and version.
 
-    A version above the highest known one is decoded as the highest, and additional bytes are ignored, as in Kafka's
-    consumers.
+    A version above the highest known version is decoded like the highest known version, and additional bytes are
+    ignored, as in Kafka's consumers.
 
     Raises:
-        DecodeError: a negative version, or invalid bytes.
+        DecodeError: the version is negative, or the bytes are invalid.
     """
     cls = message(name)
     version, position = _read_leading_int16(data, name)

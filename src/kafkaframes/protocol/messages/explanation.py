@@ -1,6 +1,6 @@
 """The meaning of each byte of a message or of record batches, as values and as the lines of an annotated hex dump.
 
-``kafkaframes.protocol`` has the functions that create these classes.
+``kafkaframes.protocol`` has the functions that create objects of these classes.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class MessageComparison(_ReprAsLines):
     Attributes:
         first: the first encoding.
         second: the second encoding.
-        pairs: fields of both, in order; None on the side that lacks the field.
+        pairs: fields of both encodings, in order; None on the side that lacks the field.
     """
 
     first: MessageExplanation

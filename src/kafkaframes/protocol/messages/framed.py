@@ -92,8 +92,8 @@ def decode_response_columns(
 ) -> pa.StructArray:
     """Decode responses to requests of one API and version, without size prefixes.
 
-    A broker that does not support the requested ApiVersions version answers with a response of version 0 (KIP-511). Its
-    row has defaults for the fields that version 0 lacks.
+    A broker that does not support the requested ApiVersions version answers with a response of version 0 (KIP-511). The
+    row of such a response has defaults for the fields that version 0 lacks.
 
     Raises:
         OptionError: the API, version or mode does not exist.

@@ -3,7 +3,7 @@
 Kafka differs from KIP-482's page: the flexible request header is version 2 (not 1), and its client ID has an int16
 length. An ApiVersions response always has header version 0, so that every client can read it (KIP-511). KIP-1313's
 request header 3 with the client instance ID is supported for specs with ``headerVersions``. No release up to 4.4 uses
-it; its layout is that of the KIP, because its spec is not published.
+this header; its layout is that of the KIP, because its spec is not published.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def body_class(api_key: int, type_: str, *, specs: Specs | None = None) -> type[
 
 
 def peek_request(data: bytes | memoryview) -> tuple[int, int, int]:
-    """Return API key, API version and correlation ID of a request. Every header version starts with them.
+    """Return API key, API version and correlation ID of a request. Every header version starts with these three fields.
 
     Raises:
         TruncatedError: the request has fewer than 8 bytes.
@@ -177,7 +177,7 @@ def decode_response(
     """Decode the response to a request of an API and version, without its size prefix.
 
     An ApiVersions response that is invalid at that version is decoded at version 0, since brokers that do not support
-    the version respond so. The result has ``api_version`` 0.
+    the version respond so. The result for such a response has ``api_version`` 0.
 
     Args:
         data: the response.

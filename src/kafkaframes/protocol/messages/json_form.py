@@ -3,12 +3,12 @@
 Names are in camel case, bytes are base64, UUIDs are base64url. Tagged fields that have their default are omitted, and
 so are fields that the version lacks. Kafka's peculiarities apply:
 
-* Records are written as an empty text (or as ``<name>SizeInBytes``). ``records="base64"`` is an extension that keeps
-  the data.
+* Records are written as an empty text (or as ``<name>SizeInBytes``). The option ``records="base64"`` is an extension
+  that keeps the data of records.
 * An int8 between 128 and 255 is read as that number minus 128, and 256 as -128. A whole number is not valid as a
   float64. A text is not valid as a number, except infinities and NaN: Kafka writes these as texts but cannot read them;
   this module can.
-* Undeclared names are ignored. A field of another version is read, and rejected on encoding.
+* Undeclared names are ignored. A field of another version is accepted here; the encoder rejects it.
 
 Undeclared tags are an extension, because Kafka's converters lose them. A struct with undeclared tags ends with
 ``"_unknownTags": [{"tag": 17, "data": "<base64>"}]``. ``unknown_tags=False`` produces Kafka's own form.

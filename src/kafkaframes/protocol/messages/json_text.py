@@ -42,11 +42,11 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, left_out: Any = None, r
 
     Args:
         array: result of ``decode_columns``, or a struct column of it; not sliced.
-        left_out: whether to skip each message (those with an ``_error``).
+        left_out: for each message, whether to skip it (because it has an ``_error``).
         records: ``empty`` or ``size``, as in :meth:`Message.to_json`.
 
     Returns:
-        A string array. It is null for skipped messages and for those that need :meth:`Message.to_json`.
+        A string array. The text is null for skipped messages and for messages that need :meth:`Message.to_json`.
     """
     if records not in RECORDS_FORMS or records == "base64":
         raise OptionError(f"records is {records!r}; expected 'empty' or 'size'")

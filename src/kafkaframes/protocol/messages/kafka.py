@@ -1,7 +1,7 @@
 """Every message of the catalog as a name: ``from kafkaframes.protocol.messages.kafka import MetadataResponse``.
 
 Each class is created on first access, by ``message(name)``. Editors and type checkers read ``kafka.pyi`` in this
-directory. Each build writes that file, and so does mypy at its start (``tools/stub.py``).
+directory. Each build writes ``kafka.pyi``, and so does mypy at its start (``tools/stub.py``).
 """
 
 from __future__ import annotations

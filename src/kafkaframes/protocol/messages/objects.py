@@ -35,7 +35,7 @@ class Message(Struct):
 
     @classmethod
     def codec(cls, version: int) -> Codec:
-        """Return the codec of a version. It is created on first use.
+        """Return the codec of a version, which is created on first use.
 
         Raises:
             OptionError: the message has no such version.
@@ -89,8 +89,8 @@ class Message(Struct):
             position: start of the body.
             mode: as for :meth:`decode`.
             tag_header: as for :meth:`decode`.
-            views: if ``data`` is a memoryview, return fields of type records as views of it, without a copy. They keep
-                its memory in use.
+            views: if ``data`` is a memoryview, return fields of type records as views of it, without a copy. These
+                views keep the memory of ``data`` in use.
 
         Raises:
             DecodeError: as for :meth:`decode`, but bytes may follow.
@@ -116,7 +116,7 @@ class Message(Struct):
             messages: bytes objects, or a binary array of any type.
             version: API version.
             mode: as for :meth:`decode`. A body that :meth:`decode` would reject becomes a row of nulls with the reason
-                in ``_error``. It does not affect other rows.
+                in ``_error``. An invalid body does not affect other rows.
 
         Raises:
             DecodeError: the version does not exist.
@@ -132,7 +132,7 @@ class Message(Struct):
     def encode_columns(cls, array: pa.StructArray, version: int) -> pa.BinaryArray:
         """Encode each row as a body: the inverse of :meth:`decode_columns`.
 
-        Columns are found by name. A missing column means the default, ``_error`` is ignored, and a null row becomes
+        Columns are matched by name. A missing column means the default, ``_error`` is ignored, and a null row becomes
         null.
 
         Raises:
@@ -165,7 +165,8 @@ class Message(Struct):
     def encode_parts(self, version: int) -> list[bytes | DeferredBytes]:
         """Return the bytes of :meth:`encode` in parts. The values of long fields are parts, and are not copied.
 
-        A :class:`kafkaframes.wire.primitives.DeferredBytes` in the value is also a part. Its bytes are not read.
+        A :class:`kafkaframes.wire.primitives.DeferredBytes` in the value is also a part. The bytes of such a part are
+        not read.
 
         Raises:
             EncodeError: as for :meth:`encode`.
@@ -195,7 +196,7 @@ class Message(Struct):
             records: form of fields of type records: ``empty`` as in Kafka's own converter, ``base64`` (complete), or
                 ``size`` (in bytes) as in Kafka's request log.
             unknown_tags: include unknown tagged fields as ``_unknownTags`` of their struct, so that :meth:`from_json`
-                can restore them. False is Kafka's own form, which omits them.
+                can restore them. False selects Kafka's own form, which omits these fields.
 
         Raises:
             EncodeError: as for :meth:`encode`, for a field that the version lacks and for null.
@@ -250,7 +251,7 @@ def _struct_class(struct: StructSpec, base: type[Struct]) -> type[Struct]:
 
 
 def class_of(spec: MessageSpec) -> type[Message]:
-    """Return the class of a spec. It is created on first use."""
+    """Return the class of a spec, which is created on first use."""
     cls: type[Message] | None = vars(spec).get("_message_class")
     if cls is None:
         cls = vars(spec).setdefault("_message_class", message_class(spec))

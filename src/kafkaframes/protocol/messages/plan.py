@@ -1,21 +1,22 @@
 """The plan of a message at one version: its fields in wire order, with all encoding decisions made. Data only.
 
-A plan is created once from a ``MessageSpec`` and a version (:func:`plan_message`). Afterwards, nothing depends on the
+A plan is created once from a ``MessageSpec`` and a version (:func:`plan_message`). After that, nothing depends on the
 version. All executors read the same plan and nothing else: the plain interpreter (``_reference.py``), the source
 generator for objects (``_source.py``), and the columns. A plan therefore refers to no class, buffer or mode.
 
 How to read or write a struct by its plan (Kafka's rules, KIP-482):
 
 1. ``fields`` in order. A field's ``type`` is the name of a primitive type (``wire.primitives.PRIMITIVE_CODECS``) or
-   ``"struct"``. With ``array`` it is a count and that many elements, which are never null. With ``compact``, the length
-   or count is an unsigned varint of n + 1 (null: 0). Otherwise it is an int16 (string) or an int32 (bytes, records,
-   arrays) of n (null: -1). A ``nullable`` single struct starts with an int8: null if negative, otherwise present.
+   ``"struct"``. With ``array``, the value is a count and that many elements, which are never null. With ``compact``,
+   the length or count is an unsigned varint of n + 1 (null: 0). Without ``compact``, the length or count is an int16
+   (string) or an int32 (bytes, records, arrays) of n (null: -1). A ``nullable`` single struct starts with an int8: null
+   if negative, otherwise present.
 2. If ``flexible``: an unsigned varint count, then for each tag an unsigned varint tag, an unsigned varint size and a
    payload. A tag in ``tagged`` contains its field as in 1, except that a nullable single struct starts with an unsigned
    varint (0 null, 1 present). A tag in ``refused_tags`` is declared for other versions only, which is an error. Any
-   other tag is kept raw. A tagged field that has its default is not written.
-3. ``absent`` fields are declared, but not for this version. They have their defaults after reading. Writing another
-   value is an error unless the field is ignorable.
+   other tag is kept as raw bytes. A tagged field that has its default is not written.
+3. ``absent`` fields are declared, but not for this version. These fields have their defaults after reading. Writing
+   another value is an error unless the field is ignorable.
 
 Equal structs of one message and version share one ``StructPlan`` object, so ``id(plan)`` and ``plan.name`` identify it.
 """
@@ -121,7 +122,7 @@ class StructPlan:
 class MessagePlan:
     """How a message is encoded at one version.
 
-    ``root`` is the plan of its top level. ``structs`` are all struct plans in it, children first.
+    ``root`` is the plan of the message's top level. ``structs`` are all struct plans in the message, children first.
     """
 
     name: str

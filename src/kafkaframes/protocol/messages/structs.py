@@ -54,7 +54,7 @@ class Struct:
 
     @property
     def unknown_tags(self) -> list[tuple[int, bytes]]:
-        """Unknown tagged fields as ``(tag, bytes)``, in ascending order. The list can be changed."""
+        """Unknown tagged fields as ``(tag, bytes)``, in ascending order. The returned list can be changed."""
         if self._tags is None:
             self._tags = []
         return self._tags
@@ -122,7 +122,7 @@ class Struct:
 
 
 def _make_init(cls: type[Struct]) -> Any:
-    """Return an ``__init__`` with a keyword for each field. It is created in the first call; most classes have none."""
+    """Return an ``__init__`` with a keyword for each field, created when the class is first called."""
     constants: dict[str, Any] = {"NEW": object()}
     keywords, lines = [], []
     for info in cls._fields:

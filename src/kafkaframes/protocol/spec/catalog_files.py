@@ -17,8 +17,8 @@ class CatalogChanges(NamedTuple):
 
     Attributes:
         messages: number of messages in the catalog.
-        changed: names of the files that were written, or would be.
-        surplus: names of the files of an earlier import that were removed, or would be.
+        changed: names of the files that were written or, with ``check``, would be written.
+        surplus: names of the files of an earlier import that were removed or, with ``check``, would be removed.
     """
 
     messages: int
@@ -29,7 +29,7 @@ class CatalogChanges(NamedTuple):
 def write_catalog_files(
     paths: Sequence[str | os.PathLike[str]], to: str | os.PathLike[str], *, check: bool
 ) -> CatalogChanges:
-    """Import the specs of releases into a folder. With ``check``, only compare."""
+    """Import the specs of releases into a folder. With ``check``, only compare the files."""
     folder = Path(to)
     texts = import_catalog(file for origin in paths for file in read_published(origin))
     changed_files = [name for name, text in texts.items() if _read(folder / name) != text]

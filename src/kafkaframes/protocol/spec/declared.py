@@ -2,7 +2,7 @@
 
 A declaration mirrors the JSON, with names, ranges and default texts as written. ``rules`` validates declarations, and
 ``load`` converts valid ones to the resolved ``model``. Declarations are named tuples because each message needs
-hundreds of them. Each contains its JSON path, for the line number, and its field path, for error messages.
+hundreds of them. Each declaration contains its JSON path, for the line number, and its field path, for error messages.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FieldDecl(NamedTuple):
 class StructDecl(NamedTuple):
     """The declaration of a struct: a message's own, a common or an inline struct.
 
-    ``rules_fields.register_structs`` creates those of inline structs.
+    ``rules_fields.register_structs`` creates the declarations of inline structs.
     """
 
     where: JsonPath

@@ -89,7 +89,7 @@ def _parse_hex_double(text: str) -> float:
 
 
 def _parse_uuid(text: str) -> Default:
-    """Parse base64url of at least 16 bytes. Kafka uses the first 16; more bytes are a lint warning."""
+    """Parse base64url of at least 16 bytes. Kafka uses the first 16 bytes; more bytes are a lint warning."""
     if not text:
         return NIL_UUID
     bare = text.rstrip("=")

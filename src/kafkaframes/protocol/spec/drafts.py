@@ -1,8 +1,8 @@
 """Change specs by a proposal (KIP) in a few lines of Python: from current specs to specs with a new version.
 
-A proposal's function gets a ``Kip``. With it, the function selects fields by name, type and path,
-tags, drops or adds fields, and raises an API's version. Request and response always get their new version together.
-The following needs no code in a proposal:
+A proposal's function gets a ``Kip``. With this object, the function selects fields by name, type and path, tags, drops
+or adds fields, and raises an API's version. Request and response always get their new version together. The following
+needs no code in a proposal:
 
 * A tag gets the next free number of its struct.
 * Null becomes the default of a tagged text if all versions of the field are nullable. Otherwise a null text, which
@@ -13,7 +13,7 @@ The following needs no code in a proposal:
 * A version with tags becomes flexible, with flexible headers.
 
 Old versions keep their layouts, and the new version differs from its predecessor only by the requested changes. Each
-message is checked for both. The functions take and return specs; they do no I/O.
+message is checked for both properties. The functions take and return specs; they do no I/O.
 """
 
 from __future__ import annotations

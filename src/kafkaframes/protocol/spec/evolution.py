@@ -35,7 +35,7 @@ def compare_messages(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | 
 class _SpecComparison:
     """A comparison of two specs of one message.
 
-    A change is reported once, with its versions: ``versions_by_change`` is by (rule, path, text).
+    A change is reported once, with its versions: the keys of ``versions_by_change`` are (rule, path, text).
     """
 
     old: MessageSpec

@@ -44,7 +44,7 @@ class TaggedField:
         message: the response's name.
         path: the field names down to the field.
         kind: ``code`` or ``message``.
-        tag: its number, from ``version`` on.
+        tag: tag number of the field, from ``version`` on.
         is_null_default_new: whether the rewrite changed its default to null.
         arrays: number of enclosing arrays.
     """
@@ -205,7 +205,7 @@ def rewrite_errors(
     Args:
         specs: requests, responses and any other specs, by name; all other specs are returned unchanged.
         suffix: whether to include fields with names that end in ErrorCode or ErrorMessage (``PartitionErrorCode``). The
-            KIP covers only the exact names.
+            KIP itself covers only fields with exactly these names.
         as_written: whether to apply the KIP literally, also to ApiVersions and to unreleased versions.
 
     Raises:

@@ -20,8 +20,9 @@ class FieldSlot:
     """A field in the wire layout of one version of a message.
 
     Attributes:
-        is_compact: whether its length is an unsigned varint of n + 1 (KIP-482); false for types without a length.
-        tag: its tag number in this version, or ``None`` for an untagged field.
+        is_compact: whether the field's length is an unsigned varint of n + 1 (KIP-482); false for types without a
+            length.
+        tag: the field's tag number in this version, or ``None`` for an untagged field.
         children: the layout of the struct, or of each element; empty for primitive types.
         about: the spec's description of the field.
     """
@@ -217,7 +218,7 @@ class Change:
 def list_changes(message: MessageSpec, before: int, after: int, *, later: MessageSpec | None = None) -> list[Change]:
     """Return the wire differences from version ``before`` to version ``after``.
 
-    ``later`` is the spec of the latter, if it differs.
+    ``later`` is the spec of version ``after``, if that is another spec.
     """
     last = message if later is None else later
     old, new = dict(walk_slots(list_slots(message, before))), dict(walk_slots(list_slots(last, after)))

@@ -1,4 +1,4 @@
-"""Check spec files, each alone and all against each other: the work of ``kafkaframes.protocol.lint_specs``."""
+"""Check spec files, each alone and all against each other, for ``kafkaframes.protocol.lint_specs``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LintFinding(NamedTuple):
     """A mistake in a spec, or between the specs of a request and its response.
 
     Attributes:
-        is_error: whether Kafka's generator rejects it; it accepts warnings.
+        is_error: whether Kafka's generator rejects the spec because of this mistake; False for a warning.
         text: file, line, field, reason and rule.
     """
 
@@ -41,7 +41,7 @@ class LintResult:
 
     Attributes:
         files: number of files that were checked.
-        findings: the mistakes, in the order of the files; those between specs are last.
+        findings: the mistakes, in the order of the files; mistakes between specs are last.
     """
 
     files: int

@@ -20,7 +20,7 @@ class SpecDialect(NamedTuple):
     Attributes:
         types: supported message types.
         allows_trailing_text: whether text after the object is ignored (releases up to 2.8 contain such a file).
-        needs_flexible_versions: whether the key is mandatory (since KIP-482, in 2.4).
+        needs_flexible_versions: whether the key ``flexibleVersions`` is mandatory (since KIP-482, in 2.4).
         allows_removed: whether ``validVersions: none`` is allowed, for removed APIs (since 4.0).
         knows_header_versions: whether the key ``headerVersions`` exists (KIP-1313, since 4.5).
     """

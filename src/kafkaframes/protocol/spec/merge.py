@@ -1,4 +1,4 @@
-"""Merge the specs of two releases: all versions of both, each with the layout of its newest release.
+"""Merge the specs of two releases: the result has all versions of both, each with its newest release's layout.
 
 Fields are matched by name within their struct. A renamed field becomes two fields with disjoint versions. The result is
 checked: if a version's layout differs from its source, a SpecError names it.

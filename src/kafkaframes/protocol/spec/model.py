@@ -111,7 +111,8 @@ class FieldSpec:
 class StructSpec:
     """A struct: the message itself, an inline struct of a field, or a common struct.
 
-    ``versions`` are those of the declaration. Each use is further limited by the versions of its parents.
+    ``versions`` are the versions of the declaration. Each use of the struct is further limited by the versions of its
+    parents.
     """
 
     name: str
@@ -147,8 +148,8 @@ class MessageSpec:
 
     Attributes:
         struct: the top level, with the message's name and ``validVersions``.
-        structs: every struct below it by name, inline and common. A name that is used but not declared is a struct
-            without fields, as in Kafka.
+        structs: every struct below the top level by name, inline and common. A name that is used but not declared is a
+            struct without fields, as in Kafka.
         valid_versions: empty for a removed API (``validVersions: none``; its key stays reserved).
         header_versions: the table of KIP-1313's ``headerVersions`` (body versions, header version), or ``None``.
     """
@@ -205,8 +206,8 @@ class MessageSpec:
         """Return the version in which the fields of ``version`` are declared; it differs only for record keys.
 
         Up to 4.0, the version of a coordinator record key was its record type (GroupMetadataKey: 2). Since then, the
-        type is the API key and the only version is 0. Both result in the same bytes, so both versions are valid for a
-        key.
+        type is the API key and the only version is 0. Old and new versions of a key result in the same bytes, so both
+        are valid.
         """
         is_older_name = self.type == "coordinator-key" and version == self.api_key
         return self.valid_versions.lowest if is_older_name else version
@@ -214,9 +215,9 @@ class MessageSpec:
     def header_version(self, version: int) -> int:
         """Return the version of the header that precedes this request's or response's body.
 
-        It is taken from ``headerVersions`` (KIP-1313) if the spec has it. Otherwise it is derived as in Kafka's
-        ApiMessageType: flexible bodies follow the flexible header, ApiVersions (18) responses always follow header 0,
-        and ControlledShutdown (7) request 0 has no client id.
+        The version is taken from ``headerVersions`` (KIP-1313) if the spec has this table. Without this table, the
+        version is derived as in Kafka's ApiMessageType: flexible bodies follow the flexible header, ApiVersions (18)
+        responses always follow header 0, and ControlledShutdown (7) request 0 has no client id.
 
         Raises:
             SpecError: the message is neither a request nor a response.

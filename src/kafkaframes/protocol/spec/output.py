@@ -1,4 +1,4 @@
-"""Write the specs of a proposal into a folder: those of a source, some of them changed."""
+"""Write the specs of a proposal into a folder: the specs of a source, some of them changed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_target(source: str | os.PathLike[str] | None, to: str | os.PathLike[st
 def write_specs(
     to: str | os.PathLike[str], specs: Mapping[str, MessageSpec], files: Mapping[str, tuple[MessageSpec, bytes]]
 ) -> None:
-    """Write specs into a folder, unchanged ones with the bytes of their file. Other files in it are rejected."""
+    """Write specs into a folder, unchanged ones with the bytes of their file. A folder with other files is rejected."""
     target = Path(to)
     texts = {f"{name}.json": make_spec_bytes(spec, *files[name]) for name, spec in specs.items()}
     existing = {path.name for path in target.glob("*.json")} if target.exists() else set()

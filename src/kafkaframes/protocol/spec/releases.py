@@ -1,10 +1,10 @@
 """API versions that releases of Apache Kafka advertise and accept, from 0.8.2 on.
 
 ``releases.json`` is generated from the published kafka-clients of each release (``tests/interop/releases.py``). For
-each API it lists the releases in which the entry changed. Advertised versions are those in an ApiVersions response,
-accepted versions those that the broker serves. They differ: Kafka 4 advertises Produce from version 0, because
-librdkafka otherwise does not compress, but rejects versions 0 to 2 (KAFKA-18659). Unstable versions of a release are in
-neither.
+each API, the file lists the releases in which the entry changed. Advertised versions are those in an ApiVersions
+response, accepted versions those that the broker serves. The two sets differ: Kafka 4 advertises Produce from version
+0, because librdkafka otherwise does not compress, but rejects versions 0 to 2 (KAFKA-18659). Unstable versions of a
+release are in neither set.
 
 Listeners: ``zk_broker`` (a broker with ZooKeeper), ``broker`` (a KRaft broker) and ``controller`` (a KRaft controller).
 """
@@ -32,7 +32,7 @@ class ApiRange:
     Attributes:
         key: API key.
         accepted_versions: versions that brokers of the release serve.
-        advertised_versions: versions in its ApiVersions response.
+        advertised_versions: versions in the release's ApiVersions response.
         deprecated_versions: accepted versions that are deprecated (3.7 to 3.9; KIP-896 removed them in 4.0).
         listeners: names of the listeners that serve the API, from ``LISTENERS``.
     """
@@ -125,8 +125,7 @@ def first_release_with(key: int, version: int) -> str | None:
         key: API key.
         version: version of the API.
 
-    Returns:
-        None if no release serves it yet.
+    Returns: The release, or None if no release in the table serves the version yet.
 
     >>> first_release_with(3, 9), first_release_with(1, 12)  # Metadata, Fetch: their first flexible versions
     ('2.4.1', '2.7.2')

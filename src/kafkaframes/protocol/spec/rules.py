@@ -116,7 +116,7 @@ def _check_header_rows(rows: list[tuple[Versions, str]], valid: Versions) -> Ite
 def _check_header_numbers(rows: list[tuple[Versions, str]], declaration: MessageDecl) -> Iterator[str]:
     """Check the rules of KAFKA-20923 for header versions.
 
-    They never decrease, are flexible for flexible bodies, and are 0 for responses of ApiVersions.
+    Header versions never decrease, are flexible for flexible bodies, and are 0 for responses of ApiVersions.
     """
     numbers = [(versions, int(header)) for versions, header in rows if _HEADER_NUMBER_PATTERN.fullmatch(header.strip())]
     if declaration.api_key == API_VERSIONS and declaration.type == "response":

@@ -23,7 +23,7 @@ _GIT_REF_PATTERN = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
 
 
 def read_published(origin: str | os.PathLike[str]) -> list[PublishedSpec]:
-    """Return every spec file of a source, sorted by path. A source without specs is an ``OptionError``.
+    """Return every spec file of a source, sorted by path. A source without specs raises an ``OptionError``.
 
     ``origin`` is a ``.json`` file, a directory (searched recursively), a jar or zip file, or ``REF:path`` in the git
     repository of the current directory.
@@ -44,7 +44,7 @@ def read_published(origin: str | os.PathLike[str]) -> list[PublishedSpec]:
 
 
 def load_specs(source: str | os.PathLike[str], dialect: SpecDialect = PUBLISHED_DIALECT) -> dict[str, MessageSpec]:
-    """Return the specs of a source by name. Two specs of one message are a ``SpecError``."""
+    """Return the specs of a source by name. Two specs of one message raise a ``SpecError``."""
     return {name: spec for name, (spec, _) in load_files(source, dialect).items()}
 
 
@@ -141,7 +141,7 @@ def find_specs(name: str) -> list[MessageSpec]:
 
 
 def check_version(spec: MessageSpec, version: int | None) -> int:
-    """Return the given version of a spec, or its newest if None. An unknown version is an ``OptionError``."""
+    """Return the given version of a spec, or its newest if None. An unknown version raises an ``OptionError``."""
     valid = spec.valid_versions
     if valid.is_empty:
         raise OptionError(f"{spec.name} was removed: it has no versions")

@@ -28,9 +28,9 @@ class IndexEntry(NamedTuple):
     """A message's entry in the catalog's index.
 
     Attributes:
-        outline: its spec without fields: type, API key, versions, listeners, header versions.
-        module: the Kafka jar that contains it; record API keys are unique within a module only.
-        last_release: the newest release that supports some version of it.
+        outline: the message's spec without fields: type, API key, versions, listeners, header versions.
+        module: the Kafka jar that contains the message; record API keys are unique within a module only.
+        last_release: the newest release that supports any version of the message.
         current_versions: the versions that the catalog's newest release supports; empty for a removed message.
     """
 
@@ -50,7 +50,7 @@ class Api(NamedTuple):
 
     Attributes:
         versions: all versions in the catalog.
-        current_versions: those of the newest release; empty for a removed API.
+        current_versions: versions in the newest release; empty for a removed API.
         flexible_since: the first flexible version, or ``None``.
         is_latest_unstable: whether the highest version is unreleased (``latestVersionUnstable`` in the request spec).
         header_versions: version to (request header version, response header version).
