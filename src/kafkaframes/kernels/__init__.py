@@ -1,4 +1,4 @@
 """Loading of kernels (machine code) from libraries, and their compilation.
 
-The kernels themselves are in other packages.
+The code of the kernels is in other packages.
 """

@@ -1,11 +1,11 @@
 """Kernels and numba expressions that are resolved only when a kernel is compiled.
 
-A kernel file is ordinary Python that uses the types of numba and LLVM, and its own helper functions. If its kernels are
-already compiled, its import must not import numba, which takes longer than most commands. Numba's and LLVM's names are
-therefore ``DeferredExpression`` objects, which record the attributes and calls, and decorators return objects that
-record the function. Before a compilation, ``resolve`` evaluates them: each function is copied, and the globals of the
-copy have their actual values. The modules themselves do not change. ``plain.py`` does the same to run kernels as plain
-Python.
+A kernel file is ordinary Python that uses the types of numba and LLVM, and its own helper functions. If the kernels of
+a file are already compiled, its import must not import numba, which takes longer than most commands. Numba's and LLVM's
+names are therefore ``DeferredExpression`` objects, which record the attributes and calls, and decorators return objects
+that record the function. Before a compilation, ``resolve`` evaluates them: each function is copied, and the globals of
+the copy have their actual values. The modules themselves do not change. ``plain.py`` copies functions in the same way
+to run kernels as plain Python.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def defer_module(name: str) -> DeferredExpression:
 
 
 class ConstantTable(DeferredExpression):
-    """A constant array. It is computed when a kernel that uses it is compiled, or run as plain Python."""
+    """A constant array. The array is computed when a kernel that uses it is compiled, or run as plain Python."""
 
     __slots__ = ()
 
@@ -137,7 +137,7 @@ class FunctionCopies:
         self._functions: dict[int, tuple[Any, FunctionType]] = {}
 
     def _replace_globals(self, namespace: dict[str, Any]) -> dict[str, Any]:
-        """Return the copy of a namespace. The original is kept as well, so that its ``id`` stays unique."""
+        """Return the copy of a namespace. The original namespace is kept as well, so that its ``id`` stays unique."""
         if id(namespace) not in self._namespaces:
             copy: dict[str, Any] = {}
             self._namespaces[id(namespace)] = (namespace, copy)
@@ -166,7 +166,7 @@ KERNELS_BY_MODULE: Final[dict[str, list[Kernel]]] = {}
 class Kernel:
     """A kernel: a function that is compiled to machine code.
 
-    Its first call loads the compiled function, and later calls go directly to it.
+    The first call loads the compiled function, and later calls go directly to that function.
     """
 
     def __init__(
@@ -185,7 +185,8 @@ class Kernel:
         """Run the kernel.
 
         Raises:
-            TypeError: an argument has another type; there is no silent second compilation.
+            TypeError: an argument has a type for which the kernel was not compiled; a call never compiles it for other
+                types.
         """
         return self._run(*args)
 

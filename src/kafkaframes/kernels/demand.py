@@ -5,8 +5,8 @@ those that the running command uses. Only one process compiles at a time: a lock
 processes wait, and they then load the result. The compilation runs in worker processes (``workers.py``), which import
 this module, too.
 
-With a C compiler, the result is one library per module, as in a wheel. Without one, it is numba's own cache, and numba
-must be imported to load the kernels. Without numba, kernels run as plain Python.
+With a C compiler, the result is one library per module, as in a wheel. Without a C compiler, the result is in numba's
+own cache, and numba must be imported to load the kernels. Without numba, kernels run as plain Python.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ is_quiet = False  # True while a command without progress messages runs
 
 
 def load_or_compile(kernel: Kernel) -> Callable[..., Any]:
-    """Return the function that runs a kernel. If it is not compiled, compile all kernels of the imported modules."""
+    """Return the function that runs a kernel; if necessary, compile all kernels of the imported modules first."""
     module = kernel.__module__
     clear_caches()
     if run := directories.load_kernel(module, kernel.__name__):
@@ -261,7 +261,7 @@ def find_c_compiler() -> tuple[str, ...]:
 
 
 def link_library(object_file: bytes, header: str, target_path: Path) -> None:
-    """Write the library of an object file. The file appears at ``target_path`` when it is complete.
+    """Write the library of an object file. The file is renamed to ``target_path`` when it is complete.
 
     Raises:
         CompilerError: the C compiler is missing, or it failed; the message contains the last line of its output.
@@ -296,7 +296,7 @@ MAX_UNUSED_SECONDS: Final = 30 * 86400
 
 @dataclass(frozen=True, slots=True)
 class KernelUnit:
-    """The kernels of one module. ``file`` is their library or numba's cache folder, None if they are not compiled."""
+    """The kernels of one module. ``file``: their library or numba's cache folder; None before the compilation."""
 
     module: str
     file: Path | None

@@ -2,9 +2,9 @@
 
 Loading a file runs its code.
 
-A *unit* is the compiled kernels of one file, such as ``records._kernels_scan``. Its file name contains a digest of that
-file and of all kernel files that it imports, directly or indirectly, because their code is compiled into it. A changed
-kernel is therefore a different unit, and one folder can contain the units of several versions.
+A *unit* is the compiled kernels of one file, such as ``records._kernels_scan``. A unit's file name contains a digest of
+the kernel file and of all kernel files that this file imports, directly or indirectly, because their code is compiled
+into the unit. A changed kernel is therefore a different unit, and one folder can contain the units of several versions.
 
 Units are searched in the package itself (wheels contain them), in each folder of ``$KAFKAFRAMES_KERNELS`` (an image, or
 an archive of ``kafkaframes kernels pack``) and in the cache: ``$KAFKAFRAMES_CACHE_DIR``, else
@@ -50,7 +50,7 @@ _MODE_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 class UnitFolder:
     """A folder that can contain compiled kernels, and whether it is trusted.
 
-    ``distrust`` is the reason why it is not trusted, or empty; ``writable`` is true for cache folders.
+    ``distrust`` is the reason why the folder is not trusted, or empty; ``writable`` is true for cache folders.
     """
 
     folder: Path
@@ -95,7 +95,7 @@ def measure_sources(path: Path) -> int:
 
 
 def file_name(module: str, name: str = "") -> str:
-    """Return the file name of a module's unit (its compiled kernels). ``name`` distinguishes several units of it."""
+    """Return the file name of a module's compiled kernels. ``name`` distinguishes several files of a module."""
     unit = name or module.removeprefix("kafkaframes.")
     return f"{unit}-{detect_target().name}-{digest_sources(module_path(module))}{LIBRARY_SUFFIX}"
 
@@ -155,7 +155,7 @@ def cache_folder() -> Path | None:
 
 
 def clear_caches() -> None:
-    """Clear the caches, so that later calls read the environment and the disk again. Loaded kernels stay loaded."""
+    """Clear the caches of the environment and the disk, which later calls read again; kernels stay loaded."""
     for function in (
         load_unit,
         list_folders,
@@ -210,7 +210,7 @@ def _create_temporary_cache() -> UnitFolder:
     """Return this user's folder in the system's temporary folder.
 
     If another user has created a folder with its name, a folder with a random name is created. Later processes
-    recognize it by its owner.
+    recognize this folder by its owner.
     """
     base, name, source = Path(tempfile.gettempdir()), f"kafkaframes-{os.getuid()}", "the temporary folder"
     plain_folder = _create_folder(base / name, source, may_create=True)

@@ -4,7 +4,7 @@ numba translates each function to LLVM's language, as for a call. No machine cod
 an *entry function*, which takes all arguments as an array of 64-bit words (``glue.c`` calls it), and LLVM writes one
 object file for the target processor, which may differ from this machine's. The process cannot run kernels afterwards.
 
-Only this file imports private parts of numba. ``wire/_jit.py`` passes some of them on to kernel files.
+Only this file imports private parts of numba. ``wire/_jit.py`` passes some of these private parts on to kernel files.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Kernels as plain Python, for machines without a compiled library and without numba.
 
-They are slow, but have the same results.
+Plain Python is slow, but has the same results.
 
-The functions are those of the kernel files. Their numbers are numpy's 64-bit numbers, which overflow like machine
-words, and ``KernelArray`` returns each element as such a number. Operations on addresses, such as
-``wire._kernels.load_i64``, are implemented here with ctypes. Each ``@intrinsic`` refers to its implementation.
+The functions that run are those of the kernel files. The numbers are numpy's 64-bit numbers, which overflow like
+machine words, and ``KernelArray`` returns each element as such a number. Operations on addresses, such as
+``wire._kernels.load_i64``, are implemented here with ctypes. Each ``@intrinsic`` refers to its implementation in this
+module.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _convert_argument(value: Any, kind: Any) -> Any:
     """Convert an argument for the kernel.
 
     Raises:
-        TypeError: its type is not ``kind``, an unresolved numba type.
+        TypeError: the argument's type is not ``kind``, an unresolved numba type.
     """
     if kind._name == "Array":
         element = kind._arguments[0]._name
@@ -157,7 +158,7 @@ def write_bytes(array: Any, content: bytes) -> None:
 
 
 def copy_bytes(target: Any, target_start: Any, source: Any, start: Any, size: Any) -> None:
-    """Copy ``source[start:start + size]`` to ``target[to:]``."""
+    """Copy ``source[start:start + size]`` to ``target`` from index ``target_start`` on."""
     ctypes.memmove(_address_at(target, target_start), _address_at(source, start), int(size))
 
 
@@ -172,7 +173,7 @@ def create_array_view(dtype: Any) -> Callable[..., Any]:
 
 
 def create_call(bits: int) -> Callable[..., Any]:
-    """Return a function that calls the C function at an address. Its arguments are words, its result has ``bits``."""
+    """Return a function that calls a C function by its address with words; the result has ``bits`` bits."""
     result: Any = ctypes.c_int64 if bits == 64 else ctypes.c_int32
 
     def call_function(function: Any, *words: Any) -> Any:

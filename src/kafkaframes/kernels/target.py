@@ -25,12 +25,12 @@ class Target:
     """A processor family and an operating system for which kernels are compiled.
 
     Attributes:
-        name: part of the file names of its libraries.
+        name: part of the file names of the target's libraries.
         triple: LLVM's target triple.
         cpu: LLVM's name of the processor.
         features: LLVM's names of additional features.
         flags: processor flags that the code requires, with Linux's names (``/proc/cpuinfo``).
-        tags: platform tags of its wheels (packaging.python.org, "Platform compatibility tags").
+        tags: platform tags of the target's wheels (packaging.python.org, "Platform compatibility tags").
     """
 
     name: str
@@ -121,7 +121,7 @@ def _has_feature(flag: str, feature: str) -> bool:
 
 
 def _read_processor_flags(target: Target) -> frozenset[str]:
-    """Return the flags of the first processor. Its list is in the first 16 KiB of ``/proc/cpuinfo``."""
+    """Return the flags of the first processor. The list is in the first 16 KiB of ``/proc/cpuinfo``."""
     if not target.flags:
         return frozenset()
     try:

@@ -67,7 +67,7 @@ def run_jobs(jobs: Sequence[Job], *, on_done: Callable[[Job], None] = lambda job
 
 
 def _start_worker() -> subprocess.Popen[str]:
-    """Start a worker with this process's search path. It exits when its input is closed."""
+    """Start a worker with this process's search path. The worker exits when its input is closed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "kafkaframes.kernels.workers"]
     return subprocess.Popen(

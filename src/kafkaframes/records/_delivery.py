@@ -1,8 +1,8 @@
 """Read a compressed stream in the same steps as Kafka's record reader, up to its end or its first error.
 
-The fast paths of the codecs decompress whole streams. A stream that they do not support is read again here with the
-read sizes that Kafka uses, because they determine how many records an error *loses*: the bytes of earlier reads are
-delivered, those of the failing read are not.
+The fast paths of the codecs decompress whole streams. A stream that the fast paths do not support is read again here
+with the read sizes that Kafka uses, because the sizes determine how many records an error *loses*: the bytes of earlier
+reads are delivered, those of the failing read are not.
 
 Kafka puts a buffer (``ChunkedBytesStream``) between the codec and the records: 2 KiB for snappy and LZ4, 16 KiB for
 gzip and zstd. An empty buffer is refilled with one read. If the rest of a record's body is at least as long as the
@@ -26,7 +26,7 @@ _MAX_READ_BYTES = 1 << 20
 class DecompressedContent(NamedTuple):
     """The decompressed bytes of a batch's records section or of a message set.
 
-    ``data`` is what Kafka's reader receives. ``error`` is the reason why it ends early, or ``None``.
+    ``data`` is what Kafka's reader receives. ``error`` is the reason why the data ends early, or ``None``.
     """
 
     data: bytes | bytearray
@@ -53,7 +53,7 @@ def deliver(
     A format 2 stream that fails is read a second time with the read sizes of Kafka's record reader, which decide how
     many bytes are delivered before the error.
 
-    ``open_stream`` may raise ``DamagedStreamError``, as may the reads of its stream.
+    Both ``open_stream`` and the reads of its stream may raise ``DamagedStreamError``.
     """
     data, error = _read_stream(open_stream, buffer_size, limit_bytes, None)
     if error is not None and magic >= 2 and data:

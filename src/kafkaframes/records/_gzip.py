@@ -2,11 +2,11 @@
 
 * A stream may have several members. Bytes after a member that are not a member header are ignored, and so are up to
   18 bytes after a trailer.
-* A member's CRC and length are verified after its last byte was delivered. If they do not match, the records are
-  delivered first and the error follows.
-* Reserved flags in the header are ignored. The header's CRC is verified if it has one.
+* A member's CRC and length are verified after its last byte was delivered. If CRC or length does not match, the records
+  are delivered before the error is reported.
+* Reserved flags in the header are ignored. The header's CRC is verified if the header contains one.
 
-ISA-L decompresses intact streams (three times as fast as zlib). Streams that it rejects are read again with zlib, in
+ISA-L decompresses intact streams (three times as fast as zlib). Streams that ISA-L rejects are read again with zlib, in
 Java's read sizes. libdeflate compresses: its output is not larger than zlib's at the same level, and takes half the
 time.
 """

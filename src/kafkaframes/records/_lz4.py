@@ -1,10 +1,11 @@
 """Read and write LZ4 frames as Kafka does, which has its own ``Lz4BlockInputStream``.
 
-* A stream is one frame. Bytes after its end mark are ignored. A missing end mark is an error after the last block.
+* A stream is one frame. Bytes after the frame's end mark are ignored. A missing end mark is an error after the last
+  block.
 * Blocks must be independent. Linked blocks, dictionaries and reserved bits are rejected.
 * Block checksums are verified. The content checksum (KAFKA-20528) and the content size are ignored.
 * The header checksum is ignored in format 0, because its writers computed it over the frame's magic bytes as well
-  (KAFKA-3160). Formats 1 and 2 verify it.
+  (KAFKA-3160). In formats 1 and 2 the header checksum is verified.
 * A read never crosses a block boundary, so all blocks before a damaged one are delivered.
 """
 
@@ -104,7 +105,7 @@ class Lz4Stream:
         self._position += 1
 
     def read(self, size: int) -> memoryview | bytes:
-        """Return at most ``size`` bytes of the current block. If it is exhausted, open the next."""
+        """Return at most ``size`` bytes of the current block. If the block is exhausted, open the next block."""
         if not self._block and not self._is_at_end:
             self._open_next_block()
         part = self._block[:size]
@@ -165,7 +166,7 @@ def _check_flags(flags: int) -> None:
 
 
 def compress(data: bytes, level: int | None, magic: int) -> bytes:
-    """Return one frame of independent 64 KiB blocks. Magic 0 gets format 0's header checksum."""
+    """Return one frame of independent 64 KiB blocks. Its header checksum is that of format ``magic``."""
     if level in (None, FAST_LEVEL):
         return _compress_fast(data, magic)
     return _compress_high(data, level, magic)

@@ -2,7 +2,7 @@
 
 * A payload without the header is one raw block (librdkafka writes those).
 * Streams may be concatenated: a chunk length equal to the header's first four bytes starts another header. The other
-  four bytes of its magic are not checked.
+  four bytes of the magic of such a header are not checked.
 * The versions in the first header are ignored (Redpanda writes them in little-endian order). In a later header the
   first version must be at least 1.
 * One to three bytes at the position of a chunk length end the stream without an error.
@@ -66,7 +66,7 @@ def _try_decompress_block(block: bytes, limit_bytes: int) -> bytearray | None:
 
 
 def _decompress_block(block: bytes, limit_bytes: int) -> bytearray:
-    """Decompress one raw block. Its stated size is checked first."""
+    """Decompress one raw block. The stated size of the block is checked first."""
     size = _read_stated_size(block)
     if size > limit_bytes or size > len(block) * _MAX_COMPRESSION_RATIO:
         raise DamagedStreamError(f"snappy: a block of {len(block)} bytes states a decompressed size of {size}")
@@ -135,7 +135,7 @@ class SnappyStream:
         return True
 
     def _skip_header(self) -> None:
-        """Skip a later header. Its version is checked only if its whole magic is right."""
+        """Skip a later header. The header's version is checked only if its whole magic is right."""
         header = self._payload[self._position : self._position + _HEADER_SIZE]
         if len(header) < _HEADER_SIZE:
             raise DamagedStreamError("snappy: the stream is truncated in a header")

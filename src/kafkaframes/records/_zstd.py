@@ -1,6 +1,6 @@
 """Read and write zstd as Kafka does, which uses zstd-jni's ``ZstdInputStream``: frames without a content size.
 
-* Frames may be concatenated, and skippable frames are skipped. Any other bytes between or after frames are an error.
+* Frames may be concatenated, and skippable frames are skipped. Other bytes between or after frames are an error.
 * Windows have at most 2^27 bytes. Checksums are verified if present.
 * A read ends at the end of a frame. If a block is damaged, all bytes of the read that reaches it are lost.
 * An empty payload is an empty stream. A truncated frame is not an error if another frame ended in the same 128 KiB of
@@ -122,7 +122,7 @@ class ZstdStream:
     def _raise_if_truncated(self) -> None:
         """Raise an error for a truncated frame.
 
-        Like zstd-jni, it accepts an end without any input after the last frame.
+        As in zstd-jni, a stream may end without any input after the last frame.
         """
         next_input = -(-self._start // _JAVA_INPUT_BYTES) * _JAVA_INPUT_BYTES
         if next_input < len(self._payload):

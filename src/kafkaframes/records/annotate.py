@@ -1,8 +1,8 @@
 """Describe every byte of record batches and message sets, for ``kafkaframes decode --records``.
 
 A run is one field of a header or record: an integer, a varint with its value, or bytes. Compressed records get a
-separate listing. Its positions count from the first decompressed byte. If the bytes are damaged, the listing has the
-runs before the damage and the error.
+separate listing. The positions of this listing count from the first decompressed byte. If the bytes are damaged, the
+listing has the runs before the damage and the error.
 """
 
 from __future__ import annotations

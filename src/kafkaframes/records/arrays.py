@@ -1,7 +1,8 @@
 """Build Arrow arrays of numbers and texts from buffers, and convert timestamps to milliseconds.
 
-``pa.array``, ``pa.scalar``, ``to_numpy`` and functions that take a Python number import pandas if it is installed. That
-takes half a second of CPU time, which every new Spark executor and every command would spend before its first row.
+``pa.array``, ``pa.scalar``, ``to_numpy`` and functions that take a Python number import pandas if it is installed. The
+import of pandas takes half a second of CPU time, which every new Spark executor and every command would spend before
+its first row.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def flag_values(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def add_timestamps(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
-    """Return the key, value, headers and timestamp columns. Timestamps become milliseconds, missing ones ``now_ms``.
+    """Return the columns of a record, with timestamps in milliseconds; ``now_ms`` replaces missing timestamps.
 
     Raises:
         EncodeError: the timestamp column holds neither numbers nor timestamps.
@@ -117,9 +118,9 @@ def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
 
 
 def int64_values(array: pa.Array, *, null_value: int | None = None) -> npt.NDArray[np.int64]:
-    """Return the values of an array of 64-bit numbers or timestamps. Without nulls they are not copied.
+    """Return the values of an array of 64-bit numbers or timestamps. Values without nulls are not copied.
 
-    Nulls become ``null_value``. If that is None, nulls raise ``ValueError``.
+    Nulls become ``null_value``. If ``null_value`` is None, nulls raise ``ValueError``.
 
     >>> int64_values(pa.array([1, 2, 3]).slice(1)).tolist(), int64_values(pa.array([1, None]), null_value=-1).tolist()
     ([2, 3], [1, -1])

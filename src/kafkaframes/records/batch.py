@@ -1,8 +1,8 @@
-"""Records and batches as Python values, for inspection, tools and tests. For data, use ``columns.py``.
+"""Records and batches as Python values, for inspection, tools and tests; ``columns.py`` is for large data.
 
-``read_batches`` iterates over batches as Kafka does. It yields a ``Batch`` for each, with the records up to where Kafka
-would stop, and the reason if that is before the end of the batch. Damaged bytes never raise: an unreadable field is
-``None``, and damage is reported in ``Batch.damage`` and ``BatchWalk.end``.
+``read_batches`` iterates over batches as Kafka does. The iterator yields a ``Batch`` for each batch, with the records
+up to where Kafka would stop, and the reason if Kafka would stop before the end of the batch. Damaged bytes never raise:
+an unreadable field is ``None``, and damage is reported in ``Batch.damage`` and ``BatchWalk.end``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def format_bytes(value: bytes | None) -> str:
 
 
 class Header(NamedTuple):
-    """A record header. The bytes of its key need not be UTF-8."""
+    """A record header. The bytes of the key need not be UTF-8."""
 
     raw_key: bytes
     value: bytes | None
@@ -136,8 +136,8 @@ class BatchDamage(NamedTuple):
     Attributes:
         status: a status code of ``reasons.py``.
         reason: the damage as text.
-        reached: number of records that Kafka's iterator returns before it fails. It is one more than the readable
-            records if the key or value of the next one exceeds its message.
+        reached: number of records that Kafka's iterator returns before it fails. The number is one more than the
+            readable records if the key or value of the next record exceeds its message.
     """
 
     status: int
@@ -237,10 +237,10 @@ def read_batches(
         data: the bytes of a whole log segment.
         position: position of the first batch, in bytes.
         rules: ``scan.MEMORY`` or ``scan.FILE``.
-        limit_bytes: largest decompressed size of a batch; records within it are returned.
-        lenient: index records as the Kafka iterator that skips keys and values does. In compressed batches of format 2
-            this may misplace keys and values. In formats 0 and 1 a key or value that exceeds its message is null
-            without being damage. For uncompressed format 2 batches, Kafka checks everything; this does not.
+        limit_bytes: largest decompressed size of a batch; records within this limit are returned.
+        lenient: index records as the Kafka iterator that skips keys and values does. In compressed batches of format 2,
+            this mode may misplace keys and values. In formats 0 and 1 a key or value that exceeds its message is null
+            without being damage. For uncompressed format 2 batches, Kafka checks everything, which this mode does not.
     """
     return BatchWalk(as_array(data), position, rules, limit_bytes, lenient)
 
@@ -328,7 +328,7 @@ def _int32(value: int) -> int:
 
 
 def _first_inner_offset(inner: memoryview, fields: dict[str, int]) -> int:
-    """Return the offset of the first message in a compressed one. It is readable even if the key or value is not.
+    """Return the offset of the first message in a compressed one, even if its key or value is unreadable.
 
     Inner offsets of format 1 are relative: the last one equals the wrapper's offset (KIP-31), unless that is 0.
     """

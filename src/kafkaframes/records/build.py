@@ -1,8 +1,8 @@
 """Write records as bytes of a segment or request: formats 0, 1 and 2, all codecs.
 
 ``build_records`` splits rows into batches and writes them. ``build_batch`` writes one batch with the header fields that
-the caller sets (the append path, the cleaner, conversions). Both use the same kernels, one call for all batches. Python
-code runs per batch only for compression.
+the caller sets (the append path, the cleaner, conversions). Both functions use the same kernels, with one call for all
+batches. Python code runs per batch only for compression.
 
 As in Kafka:
 
@@ -10,7 +10,8 @@ As in Kafka:
   preserved.
 * Formats 0 and 1, uncompressed: each message is independent. Compressed: a wrapper has the offset of the **last** inner
   message and the largest timestamp. Inner offsets are relative in format 1 and absolute in format 0.
-* LogAppendTime: the batch (format 1: each message) has the timestamp, so a new batch starts where it changes.
+* LogAppendTime: the batch (format 1: each message) has the timestamp, so a new batch starts where the timestamp
+  changes.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def build_records(
         columns: a ``pa.Table``, a ``pa.RecordBatch``, a mapping of names to arrays or sequences, or a sequence of
             mappings. The columns are ``key`` and ``value`` (binary or string, may be null), ``offset`` (increasing;
             holes are preserved), ``timestamp`` (milliseconds or an Arrow timestamp) and ``headers`` (lists of
-            struct<key, value>, maps, or pairs). Other columns of readers are accepted and ignored.
+            struct<key, value>, maps, or pairs). Other columns that readers return are accepted and ignored.
         record_format: 0, 1 or 2. Formats 0 and 1 do not support headers, nor the options after ``timestamp_type``.
             Format 0 has no timestamps and ignores that column. A wrapper of format 0 or 1 has the offset of its last
             message, as Java producers 0.8.2 to 0.10 and all brokers write it; KIP-31 does not define it.
@@ -111,9 +112,9 @@ def build_records(
         batch_bytes: largest uncompressed size of a batch (Kafka's ``batch.size``). A batch has at least one record.
         batch_records: largest number of records in a batch; None for unlimited.
         timestamp_type: CreateTime or LogAppendTime. With LogAppendTime, a new batch starts where the timestamp changes.
-        leader_epoch, producer_id, producer_epoch: header fields; -1 is none.
-        base_sequence: sequence number of the first record. Later batches continue it; after 2^31 - 1 follows 0. -1 is
-            none.
+        leader_epoch, producer_id, producer_epoch: header fields; -1 means that the field is not set.
+        base_sequence: sequence number of the first record. Later batches continue this sequence; after 2^31 - 1 follows
+            0. -1 means no sequence numbers.
         transactional, control: header flags. Control records have their own keys and values in ``columns``.
         delete_horizon_ms: base timestamp of every batch, marked as a delete horizon (KIP-534).
         negative_timestamps: accept timestamps below -1, which a log may contain but Kafka's producers reject.
@@ -161,8 +162,8 @@ def build_separate_batches(
 ) -> Iterator[tuple[bytes, int]]:
     """Write ``columns`` as separate format 2 batches, each with base offset 0, as a producer sends them.
 
-    The batches are those of ``build_records``, except for the base offsets, which the CRC does not cover. They are
-    built a few at a time on demand, so that memory of batches that were already sent can be reused.
+    The batches are those of ``build_records``, except for the base offsets, which the CRC does not cover. The batches
+    are built a few at a time on demand, so that memory of batches that were already sent can be reused.
 
     Yields:
         Each batch, and the number of its offsets.
@@ -247,7 +248,7 @@ def build_batches(
     Args:
         rows: the records of all batches, in order.
         starts: the first row of each batch; no batch may be empty.
-        fields: the header fields of each batch. In formats 0 and 1 all must have the same timestamp type.
+        fields: the header fields of each batch. In formats 0 and 1, all batches must have the same timestamp type.
 
     Returns:
         The bytes of each batch (formats 0 and 1, uncompressed: of each batch's messages).

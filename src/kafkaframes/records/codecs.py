@@ -2,7 +2,7 @@
 
 ``decompress`` never raises for damaged bytes: it returns the data that Kafka's reader would receive, and the reason if
 the stream is damaged. ``compress`` writes the same framing, block sizes and checksums as Kafka, so that any broker and
-client accepts the result. For the common streams of many batches, ``native.py`` does the same without Python.
+client accepts the result. For the common streams of many batches, ``native.py`` decompresses without Python code.
 
 Each codec has a module with a fast path for intact streams of the common form (``decompress_whole``, which returns
 ``None`` for all others) and a stream class with the read sizes of Kafka's Java class.
@@ -83,7 +83,7 @@ def decompress(
         codec: bits 0 to 2 of the attributes.
         payload: the compressed bytes only.
         magic: format of the batch or wrapper; LZ4's header checksum depends on it.
-        limit_bytes: largest decompressed size. Longer content is truncated and has an error.
+        limit_bytes: largest decompressed size. Longer content is truncated and reported as an error.
 
     Returns:
         The data and the error. With an error, Kafka delivers the complete records in the data (format 2), or no record

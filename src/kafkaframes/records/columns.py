@@ -91,14 +91,14 @@ class ReadOptions(NamedTuple):
         control_records: whether to return control records.
         first_offset, end_offset: offset range of the records to return, without ``end_offset``; None for unlimited.
         limit_bytes: largest decompressed size of a batch.
-        budget_bytes: memory budget for batches that are decompressed at the same time. A batch that exceeds it is
-            decompressed alone. None is the budget of ``limits.current_budget()``.
+        budget_bytes: memory budget for batches that are decompressed at the same time. A batch that exceeds this budget
+            is decompressed alone. None selects the budget of ``limits.current_budget()``.
         chunk_bytes: approximate number of bytes to read at once.
         part_bytes: approximate decompressed size of the records in an Arrow batch, at most that of a chunk. The default
             fits into the processor's cache, for callers that process one Arrow batch at a time.
         unwanted: returns which batches to skip without reading them (aborted transactions); None reads all batches.
         heal: gets a chunk and its damaged batches, and returns the chunk with intact copies of the batches that it
-            could replace (from another copy of the log), or None. Replaced batches are not reported.
+            could replace (from another copy of the log), or None. Batches that were replaced are not reported.
     """
 
     columns: Sequence[str] = DEFAULT_COLUMNS
@@ -144,10 +144,10 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 class RecordReader:
-    """Iterates over a source's records as ``pa.RecordBatch``es. Damage that it reaches is added to ``errors``.
+    """Iterates over a source's records as ``pa.RecordBatch``es. Damage that the reader reaches is added to ``errors``.
 
     Attributes:
-        end: position and reason of the end of the batches; None until then.
+        end: position and reason of the end of the batches; None until the reader has reached the end.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class RecordReader:
     def _find_damaged_batches(
         self, result: DecodedBatches, skip: npt.NDArray[np.bool_] | None
     ) -> npt.NDArray[np.bool_] | None:
-        """Return which batches are damaged; None without damaged batches."""
+        """Return which batches are damaged; None if no batch is damaged."""
         bad: npt.NDArray[np.bool_] = result.index.statuses != 0
         if result.sections.problems:
             bad[list(result.sections.problems)] = True

@@ -1,7 +1,7 @@
 """Decode batches: decompress them, then index the records of all of them with one kernel call.
 
 ``open_sections`` returns the position of each batch's records, decompressed if necessary. ``index_records`` returns
-every record's offset, timestamp, and the positions of its key, value and headers, after the same checks as Kafka's.
+every record's offset, timestamp, and the positions of its key, value and headers, after the same checks as in Kafka.
 Python code runs once per *compressed* batch, never per record. Damaged bytes never raise: damage is a status code and a
 position.
 """
@@ -75,7 +75,7 @@ def decode_batches(
 def count_records(data: Bytes, batches: BatchHeaders) -> int:
     """Return the number of records in undamaged batches.
 
-    It is in the headers, except for compressed message sets of formats 0 and 1, which are decompressed.
+    The number is in the headers, except for compressed message sets of formats 0 and 1, which are decompressed.
     """
     is_v2, is_wrapper = batches.is_v2, batches.is_wrapper
     count = int(batches.column("count").sum(where=is_v2)) + int((~is_v2 & ~is_wrapper).sum())
@@ -97,14 +97,14 @@ def decode_steps(
 ) -> Iterator[DecodedBatches]:
     """Decode batches in parts that fit into a memory budget. A batch that exceeds the budget is a part of its own.
 
-    The budget counts decompressed records, and the index of records and headers. A part is valid only while the memory
-    from ``allocate`` is.
+    The budget counts decompressed records, and the index of records and headers. A part is valid only as long as the
+    memory from ``allocate`` is valid.
 
     Args:
         data, batches, limit_bytes: see ``open_sections``.
-        skip: flags of batches to skip; they get no records and no problems.
+        skip: flags of batches to skip; these batches have no records and no problems in the result.
         allocate: returns an uninitialized array (``(size, dtype) -> array``).
-        budget_bytes: memory budget of a part; None is the budget of ``limits.current_budget``.
+        budget_bytes: memory budget of a part; None selects the budget of ``limits.current_budget``.
         base: position of the first byte of ``data`` in its source.
         file: name of the source.
     """

@@ -1,7 +1,7 @@
 """Decoded batches: headers, decompressed records, and an index of the records.
 
-``decode.py`` creates them. They are the source of columns, text and rows. The index has each record's offset, timestamp
-and field positions; the records themselves are not copied.
+``decode.py`` creates them. Columns, text and rows are made from these objects. The index has each record's offset,
+timestamp and field positions; the records themselves are not copied.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class DecodedBatches:
         first: number of the first batch in the batches that were passed to ``decode_steps``.
         base: position of the first byte of ``data`` in its source.
         file: name of the source in errors.
-        lenient: whether only the checks of the Kafka iterator that skips keys and values were made.
-        allocate: returns uninitialized arrays for derived values; they are valid as long as its memory is.
+        lenient: whether the records were only checked like in the Kafka iterator that skips keys and values.
+        allocate: returns uninitialized arrays for derived values, which are valid as long as the allocator's memory.
     """
 
     data: Bytes
@@ -161,7 +161,7 @@ class DecodedBatches:
         return np.repeat(values, self.index.rows)
 
     def select(self, keep: Flags) -> DecodedBatches:
-        """Return the records for which ``keep`` is true. The values of their batches are unchanged."""
+        """Return the records for which ``keep`` is true. The values that belong to batches are unchanged."""
         selection = replace(self, index=self.index.take(keep, self.owners))
         selection.base_offsets, selection.reached_counts = self.base_offsets, self.reached_counts
         vars(selection).update({name: value for name, value in vars(self).items() if name in _CACHED_BATCH_VALUES})
@@ -193,8 +193,8 @@ class DecodedBatches:
     def problem(self, batch: int) -> BatchProblem | None:
         """Return why a batch's records end early; None if they do not.
 
-        The Kafka iterator that skips keys and values notices the end of a damaged stream inside a record. The other
-        iterator notices it when it reads the whole record.
+        The Kafka iterator that skips keys and values notices the end of a damaged stream inside a record. The iterator
+        that reads all fields notices the end when it reads the whole record.
         """
         problem = find_problem(batch, self.index, self.sections)
         if problem is not None and self.lenient and problem.status in _TRUNCATION_REASONS:

@@ -27,13 +27,13 @@ def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> l
 
     Args:
         data: one format 2 batch, or one message set.
-        part_bytes: largest size of a part, in bytes. A part may exceed it if it has one record, or if it compresses
+        part_bytes: largest size of a part, in bytes. A part may be larger if it has one record, or if it compresses
             less well than the whole batch.
         level: compression level; None is Kafka's default.
 
     Returns:
-        (batch, record count) pairs. There are at least two if the batch has at least two records and ``part_bytes`` is
-        less than the size of ``data``.
+        (batch, record count) pairs. The result has at least two pairs if the batch has at least two records and
+        ``part_bytes`` is less than the size of ``data``.
 
     Raises:
         CorruptRecordError: the batch is damaged.

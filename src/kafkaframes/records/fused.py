@@ -51,10 +51,10 @@ class BufferArea(NamedTuple):
     """One of the column buffers that the kernel fills.
 
     Attributes:
-        slot: index of its position in the kernel's plan.
-        selected: flag of the column that needs it; 0 if all columns do.
-        of_rows: its size in bytes per row.
-        of_bytes: its size in bytes per byte of records.
+        slot: index in the kernel's plan of the buffer's position.
+        selected: flag of the column that needs the buffer; 0 if all columns need it.
+        of_rows: size of the buffer in bytes per row.
+        of_bytes: size of the buffer in bytes per byte of records.
     """
 
     slot: int
@@ -288,7 +288,7 @@ class FusedReader:
     def _decompress_general(self, state: ChunkState, plan: Ints) -> Bytes:
         """Return the records of the batch that the kernel does not support, decompressed as Kafka does.
 
-        If they exceed the limit of the fast path, they are truncated one byte after it, and their damage is not
+        Records that exceed the limit of the fast path are truncated one byte after the limit, and their damage is not
         reported. The general path then reads the batch again.
         """
         row = int(plan[kernels.BATCH])

@@ -81,7 +81,7 @@ def from_json_headers(headers: Any) -> list[dict[str, Any]]:
     """Return the headers in a list of ``{"key": ..., "value": ...}`` objects or of (key, value) pairs.
 
     Raises:
-        EncodeError: a header has another form.
+        EncodeError: a header does not have one of these forms.
     """
     if headers is None:
         return []

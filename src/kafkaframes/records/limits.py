@@ -1,4 +1,4 @@
-"""Limits of the memory that decompression may use. The limits of records and headers are in ``reasons.py``."""
+"""Limits of the memory that decompression may use. ``reasons.py`` limits the number of records and headers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAUL
 class ContentBudget:
     """A limit for the decompressed bytes of all batches of one request, and the bytes that are already spent.
 
-    A batch that starts within the budget is decompressed completely. Batches after that are rejected without being
-    opened.
+    A batch that starts within the budget is decompressed completely. When the budget is spent, further batches are
+    rejected without being opened.
 
     Attributes:
         opens_apart: whether the caller decompresses long streams, after ``ContentNotReadyError`` was raised for them.

@@ -67,7 +67,7 @@ def _make_headers(result: DecodedBatches) -> pa.Array:
 
 
 def java_text_array(raw: pa.Array) -> pa.Array:
-    """Return header keys as text, decoded as Java does. They are decoded one by one only if some are not UTF-8."""
+    """Return header keys as text, decoded as Java does. The keys are decoded one by one only if some are not UTF-8."""
     data = np.frombuffer(raw.buffers()[2], np.uint8)
     if data.size and data.max() < 0x80:  # ASCII needs no conversion
         return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers(), null_count=0)
@@ -265,9 +265,9 @@ BATCH_TABLE_SCHEMA = pa.schema(
 def read_batches_table(source: BatchSource, *, rules: str, start: int = 0, end: int | None = None) -> pa.Table:
     """Return a table with one row per batch.
 
-    ``count`` is the header's record count. In formats 0 and 1 it is 1 for an uncompressed message and null for a
-    compressed one. Fields after the end of a truncated header are null. The schema's metadata states where and why the
-    scan ended: ``end_position``, ``end_reason`` and ``end_corrupt``.
+    ``count`` is the header's record count. In formats 0 and 1, ``count`` is 1 for an uncompressed message and null for
+    a compressed one. Fields after the end of a truncated header are null. The schema's metadata states where and why
+    the scan ended: ``end_position``, ``end_reason`` and ``end_corrupt``.
 
     Args:
         rules: ``scan.MEMORY`` or ``scan.FILE``.

@@ -1,8 +1,8 @@
 """Arrays with memory that is reused when nothing refers to it any more.
 
 A reader allocates the same dozens of arrays for every chunk, and its caller usually drops one Arrow batch before it
-asks for the next. Memory that is returned to the system in between comes back as page faults. With reused memory,
-reading uncompressed batches took 68 ns per record instead of 135 (2026-11-21, on a busy machine).
+asks for the next. If the memory is returned to the system in between, its next use causes page faults. With reused
+memory, reading uncompressed batches took 68 ns per record instead of 135 (2026-11-21, on a busy machine).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _spare: list[Recycler] = []  # memory of earlier jobs in this process
 def borrow_memory() -> Iterator[Recycler]:
     """Lend a recycler with the memory of an earlier job, because the jobs of a worker process are similar.
 
-    Fresh memory for each job took a sixth of the time of an export (2026-11-21). A process keeps as much as its largest
-    job used, at most ``kept_bytes`` for each job that ran at the same time.
+    Fresh memory for each job took a sixth of the time of an export (2026-11-21). A process keeps as much memory as its
+    largest job used, at most ``kept_bytes`` for each job that ran at the same time.
     """
     memory = _spare.pop() if _spare else Recycler()
     try:

@@ -2,11 +2,11 @@
 
 For batches of 16 KiB, the Python bindings cost as much as decompression. The wheels' shared libraries export the C
 functions, whose signatures have not changed for a decade, so a kernel can call them for batch after batch. If a library
-does not export them (a system build, another platform), its codec uses the general path, with the same results. Each
-function must decompress a sample correctly before it is used.
+does not export the functions (a system build, another platform), its codec uses the general path, with the same
+results. Each function must decompress a sample correctly before it is used.
 
-A call array holds function addresses and codec contexts. It serves one caller at a time; ``borrow_call_array`` lends
-one.
+A call array holds function addresses and codec contexts. A call array serves one caller at a time;
+``borrow_call_array`` lends one.
 """
 
 from __future__ import annotations

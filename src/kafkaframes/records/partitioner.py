@@ -1,6 +1,6 @@
 """Kafka's default partitioner for keys: murmur2, the sign bit cleared, modulo the number of partitions.
 
-A single key is hashed in Python, many keys by a kernel; a test compares both.
+A single key is hashed in Python, many keys by a kernel; a test compares the results.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def assign_by_key(keys: ByteStrings, counts: Int64s, partitions: Int64s) -> None
 def compute_partitions(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = True) -> tuple[Int64s, int | None]:
     """Return the partition of each row, and the first row with a partition outside of 0 to ``count`` - 1, if any.
 
-    The partition is that of the column ``partition``, or otherwise the hash of ``key``. It is ``NO_PARTITION`` if both
-    are null, or if ``hashes_keys`` is False.
+    The partition is that of the column ``partition``, or otherwise the hash of ``key``. The partition is
+    ``NO_PARTITION`` if both columns are null, or if ``partition`` is null and ``hashes_keys`` is False.
 
     Raises:
         EncodeError: the column ``partition`` does not contain integers.

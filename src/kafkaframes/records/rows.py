@@ -1,6 +1,7 @@
 """Rows to write as records: Arrow columns or plain Python values, converted to flat arrays for the kernels.
 
-Columns have the same names as those of the readers. All are optional, except that ``key`` or ``value`` is required:
+Columns have the same names as those of the readers. All columns are optional, except that ``key`` or ``value`` is
+required:
 
 ==========  ==========================================================  ======================
 name        Arrow type                                                  default
@@ -121,7 +122,7 @@ def make_rows_from_lists(
         counts: number of records in each batch. The offsets of each batch start at 0.
 
     Raises:
-        EncodeError: a timestamp is below -1; ``path`` names its row.
+        EncodeError: a timestamp is below -1; ``path`` names the row.
     """
     times = np.array(timestamps, np.int64)
     if times.min(initial=NO_TIMESTAMP) < NO_TIMESTAMP:
@@ -145,7 +146,7 @@ def _join_headers(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> tupl
 
 
 def _join_byte_strings(values: Sequence[bytes | None]) -> ByteStrings:
-    """Join byte strings. A null has length -1 and takes no bytes."""
+    """Join byte strings. A null has length -1 and no bytes in the result."""
     if None not in values:
         lengths = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
         return ByteStrings(np.cumsum(lengths) - lengths, lengths, np.frombuffer(b"".join(values), np.uint8))  # type: ignore[arg-type]

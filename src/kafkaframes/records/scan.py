@@ -6,11 +6,11 @@ Kafka has two iterators over batches, with different rules:
 * ``FILE`` (``FileLogInputStream``): any magic of 2 or above is read as format 2, any below as a message of format 0
   or 1. Up to 17 bytes at the end are ignored.
 
-Both stop without an error at an incomplete last batch, and with an error at an impossible size.
+Both iterators stop without an error at an incomplete last batch, and with an error at an impossible size.
 
 ``Chunks`` splits a source of any size into chunks of some megabytes of complete batches, so memory is bounded. A source
-provides its size and its bytes; other packages open the files. A batch larger than a chunk is a chunk of its own. It is
-read only if its size fits into the source.
+provides its size and its bytes; other packages open the files. A batch larger than a chunk is a chunk of its own. A
+batch is read only if its size fits into the source.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class BatchHeaders(NamedTuple):
 
     @property
     def is_v2(self) -> Flags:
-        """Which batches are read as format 2. The others are messages of format 0 or 1."""
+        """Which batches are read as format 2. The other batches are messages of format 0 or 1."""
         result: Flags = self.column("magic") >= 2
         return result
 
@@ -221,7 +221,7 @@ class BatchSource(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """The current size. A log that is being written may grow later."""
+        """The current size. A log that is being written may become larger later."""
         ...
 
     @property
@@ -230,7 +230,7 @@ class BatchSource(Protocol):
         ...
 
     def read(self, position: int, length: int) -> Bytes:
-        """Return up to ``length`` bytes from ``position``, fewer at the end. They are valid until the next read."""
+        """Return up to ``length`` bytes from ``position``, fewer at the end; valid until the next read."""
         ...
 
 
@@ -274,7 +274,7 @@ class ScannedChunk:
 class Chunks:
     """Iterates over a source's chunks. After the iteration, ``end`` has the position and the reason of the end.
 
-    A source that has fewer bytes than its size was truncated during the scan. ``end.status`` is then
+    A source that has fewer bytes than its size was truncated during the scan. For such a source, ``end.status`` is
     ``TRUNCATED_SOURCE``, unless the source reports damage of its own.
     """
 

@@ -62,7 +62,7 @@ class MessageExplanation(_ReprAsLines):
 
     @classmethod
     def of(cls, data: bytes, annotation: AnnotatedMessage, *, names_of: str | None = None) -> MessageExplanation:
-        """Return the explanation of annotated bytes. With a release, paths also have its names of renamed fields."""
+        """Return the explanation of annotated bytes; with ``names_of``, paths include that release's field names."""
         runs = annotation.runs
         if names_of is not None:
             names = ReleaseNames(names_of)

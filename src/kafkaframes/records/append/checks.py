@@ -1,8 +1,8 @@
 """The checks of Kafka's LogValidator, in Kafka's order: by batch, and within a batch by record.
 
 All batches and records are checked at once with array operations. Only the first invalid batch is then examined in
-detail, because Kafka stops there. The Kafka methods are ``LogValidator.validateBatch``, ``validateRecord``,
-``validateTimestamp`` and ``validateKey``.
+detail, because Kafka stops there. The corresponding methods of Kafka are ``LogValidator.validateBatch``,
+``validateRecord``, ``validateTimestamp`` and ``validateKey``.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _is_client(content: DecodedBatches, settings: AppendSettings) -> Flags:
 
 
 def _must_be_contiguous(content: DecodedBatches, settings: AppendSettings) -> Flags:
-    """Return whether holes between the offsets are invalid. Mirrors may leave holes."""
+    """Return whether holes between the offsets are invalid. A mirror may send records with holes."""
     if settings.on_noncontiguous == AS_KAFKA:
         return _is_client(content, settings)
     return np.full(len(content.batches), settings.on_noncontiguous == REJECT)
@@ -291,7 +291,7 @@ def _check_unreadable(record: UnreadableMessage, batch: int, settings: AppendSet
     """Reject the whole batch for a truncated message if Kafka does.
 
     Args:
-        wrong_type: whether the message's timestamp type is invalid. Kafka's error text then includes the message.
+        wrong_type: whether the message's timestamp type is invalid. The text of Kafka's error includes the message.
     """
     # Kafka's error text includes the message, so Kafka reads it and fails.
     if record.message[_MAGIC_POSITION] != record.magic:

@@ -1,8 +1,8 @@
 """Down-convert records for old consumers, as brokers up to 3.9 did (``RecordsUtil.downConvert``; removed by KIP-724).
 
 Older formats cannot represent headers, producer fields, transactions, leader epochs, control batches and (format 0)
-timestamps. The result counts what was dropped. Aborted records become visible, so a caller that reads committed records
-must filter them first.
+timestamps. The result has the number of records or batches with data that was dropped. Aborted records become visible,
+so a caller that reads committed records must filter them first.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ or format, or if the inner offsets have holes, a second kernel rebuilds the set.
 handles everything else. Tests run both paths on the same bytes and compare all results.
 
 The general path is imported at first use, so a broker answers its first requests without loading the decoder, the
-builder and Arrow. Most appends never need them.
+builder and Arrow. Most appends never need these modules.
 
-The kernels take their C functions, memory and settings as numbers in one array, the context. Creating one costs more
-than an append, so contexts are reused: ``borrow_context`` returns an idle or new context to one caller, and
+The kernels take their C functions, memory and settings as numbers in one array, the context. The creation of a context
+costs more than an append, so contexts are reused: ``borrow_context`` returns an idle or new context to one caller, and
 ``return_context`` returns it to the idle list. A context keeps the last settings, because consecutive appends often
-share all of them but the time.
+differ only in the time.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def validate_and_assign_at(records: Raw, offset: int, settings: AppendSettings, 
 
 
 def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConvertedRecords:
-    """Convert batches to format ``magic`` (0 or 1) if theirs is newer. Offsets, keys, values and codecs are unchanged.
+    """Convert batches of newer formats to ``magic`` (0 or 1); offsets, keys, values and codecs are unchanged.
 
     Args:
         first_offset: the fetch offset. Earlier records of uncompressed batches may be dropped.
@@ -310,7 +310,7 @@ def borrow_context(settings: AppendSettings, now_ms: int) -> KernelContext:
 
 
 def return_context(context: KernelContext) -> None:
-    """Clear a context and add it to the idle ones."""
+    """Clear a context and add it to the idle contexts."""
     context.release_memory()
     _idle.append(context)
 

@@ -61,7 +61,8 @@ def reject_corrupt_end(end: ScanEnd) -> None:
     """Reject records at whose end Kafka's iterator raises an error.
 
     Raises:
-        AppendRefusedError: with Kafka's exception. For a size near 2^31 Kafka's buffer limit becomes negative.
+        AppendRefusedError: always if the end is corrupt, with the name of Kafka's exception. For a size near 2^31,
+            Kafka's buffer limit becomes negative.
     """
     if end.is_corrupt:
         exception = "IllegalArgumentException" if end.status == HUGE_SIZE else "CorruptRecordException"
@@ -112,7 +113,7 @@ def set_offsets(
 
 
 def set_leader_epoch(out: bytearray, batches: BatchHeaders, leader_epoch: int) -> None:
-    """Write the leader epoch of every format 2 batch. The CRC does not cover it."""
+    """Write the leader epoch of every format 2 batch. The CRC does not cover the leader epoch."""
     for position in batches.column("position").tolist():
         struct.pack_into(">i", out, position + _LEADER_EPOCH_POSITION, leader_epoch)
 

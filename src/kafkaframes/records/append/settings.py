@@ -28,16 +28,16 @@ class AppendSettings:
         timestamp_type: ``message.timestamp.type``.
         now_ms: the broker's clock, in milliseconds.
         before_max_ms, after_max_ms: ``message.timestamp.before.max.ms`` and ``message.timestamp.after.max.ms``.
-        is_compacted: whether the topic is compacted. Every record then needs a key.
-        origin: the sender (Kafka's ``AppendOrigin``). Some checks apply to ``CLIENT`` only.
+        is_compacted: whether the topic is compacted. Every record of a compacted topic needs a key.
+        origin: the sender (Kafka's ``AppendOrigin``). Some checks apply to the origin ``CLIENT`` only.
         leader_epoch: the leader epoch to write into format 2 batches.
         max_batch_bytes: ``max.message.bytes``, the largest size of a batch before and after a rebuild; None for
             unlimited.
         on_noncontiguous: the policy for a record set with holes in its offsets. ``kafka`` rebuilds a set of format 1
-            and rejects one of format 2. ``reject`` rejects both, so that no set is ever recompressed for that reason
-            and clients that number records wrongly get an error. ``reassign`` renumbers the records of both, as
-            described in KIP-31. ``keep`` copies batches with their offsets. Except for ``kafka``, the offsets between
-            the last record and the last offset of a format 2 batch are a hole as well.
+            and rejects one of format 2. ``reject`` rejects sets of both formats, so that no set is ever recompressed
+            for that reason and clients that number records wrongly get an error. ``reassign`` renumbers the records of
+            sets of both formats, as described in KIP-31. ``keep`` copies batches with their offsets. Except for
+            ``kafka``, the offsets between the last record and the last offset of a format 2 batch are a hole as well.
     """
 
     record_format: int = 2
@@ -70,7 +70,7 @@ class AppendSettings:
     def max_content_bytes(self) -> int:
         """The largest decompressed size of an append, in bytes: 64 times the batch limit, at most 256 MiB.
 
-        Kafka has no such limit and decompresses whatever a producer sends.
+        Kafka has no such limit and decompresses records of any size.
         """
         if self.max_batch_bytes is None:
             return DEFAULT_LIMIT_BYTES

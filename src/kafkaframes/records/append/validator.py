@@ -17,9 +17,9 @@ any other             any                         rebuilt with the target's code
 A control batch for a compressed topic stays uncompressed, in place.
 
 ``reassign`` and ``reject`` look for holes between the first and the last offset of the header. If compaction removed
-the last records of a format 2 batch, the inner offsets are still 0, 1, 2, ..., but there is a hole at the end. In
-place, its base offset would be below the log end offset. A batch without holes is renumbered from its base offset,
-regardless of that offset.
+the last records of a format 2 batch, the inner offsets are still 0, 1, 2, ..., but there is a hole at the end. If its
+offsets were assigned in place, the base offset would be below the log end offset. A batch without holes is renumbered
+from its base offset, regardless of that offset.
 
 Kafka reads and writes header keys as text, so a rebuilt batch has U+FFFD in place of bytes that are not UTF-8. A batch
 that stays in place keeps its bytes.
