@@ -13,11 +13,11 @@ from kafkaframes.records.layout import (
     BATCH_V2,
     BYTES_TO_MAGIC,
     CODEC_MASK,
-    COLUMN,
+    COLUMN_INDEX,
     LOG_APPEND_TIME,
     MESSAGE_V0,
     MESSAGE_V1,
-    MIN_SIZE,
+    MIN_STATED_BATCH_BYTES,
     OVERHEAD_BYTES,
     HeaderLayout,
 )
@@ -90,7 +90,7 @@ def scan_batches(buf: Any, position: int, end: int, memory_rules: int, whole: in
         if status != _FOUND:
             return row, position, status
         for name, value in _header(raw, position, size).items():
-            table[COLUMN[name], row] = value
+            table[COLUMN_INDEX[name], row] = value
         row += 1
         position += size
 
@@ -104,7 +104,7 @@ def _next_batch(raw: bytes, position: int, end: int, memory_rules: int) -> tuple
     if position + min(remaining_bytes, BATCH_V2.size) > len(raw):
         return MORE, 0
     body = _field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
-    if body < MIN_SIZE:
+    if body < MIN_STATED_BATCH_BYTES:
         return SMALL_SIZE, 0
     if memory_rules and remaining_bytes < BYTES_TO_MAGIC:
         return TORN, 0
@@ -120,7 +120,7 @@ def _header(raw: bytes, at: int, size: int) -> dict[str, int]:
     magic = _field(raw, at, MESSAGE_V0, "magic", size)
     layout = BATCH_V2 if magic >= 2 else MESSAGE_V1 if magic != 0 else MESSAGE_V0
     fields = {name: _field(raw, at, layout, name, size) for name in layout._bounds}
-    header = dict.fromkeys(COLUMN, -1) | {name: fields[name] for name in fields.keys() & COLUMN.keys()}
+    header = dict.fromkeys(COLUMN_INDEX, -1) | {name: fields[name] for name in fields.keys() & COLUMN_INDEX.keys()}
     header |= {"position": at, "size": size, "base_offset": fields["offset"]}
     if magic >= 2:
         has_delta = size >= BATCH_V2.end_of("last_offset_delta")
@@ -134,10 +134,10 @@ def _header(raw: bytes, at: int, size: int) -> dict[str, int]:
 def check_crcs(buf: Any, table: Any, first: int, last: int, ok: Any) -> None:
     raw = bytes(buf)
     for row in range(first, last):
-        at, size, magic = (int(table[COLUMN[name], row]) for name in ("position", "size", "magic"))
+        at, size, magic = (int(table[COLUMN_INDEX[name], row]) for name in ("position", "size", "magic"))
         layout, checksum = (BATCH_V2, crc32c) if magic >= 2 else (MESSAGE_V0, crc32)
         computed_crc = checksum(raw[at + layout.end_of("crc") : at + size])
-        ok[row] = computed_crc == table[COLUMN["crc"], row] and (magic < 2 or size >= BATCH_V2.size)
+        ok[row] = computed_crc == table[COLUMN_INDEX["crc"], row] and (magic < 2 or size >= BATCH_V2.size)
 
 
 # -------------------------------------------------------------------------------------------------- index
@@ -285,7 +285,7 @@ def _inner_messages(batch: _Batch) -> list[tuple[int, int, int]]:
     messages = []
     while batch.end - position >= OVERHEAD_BYTES:
         size = _field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
-        if size < MIN_SIZE:
+        if size < MIN_STATED_BATCH_BYTES:
             raise _DamagedError(SMALL_INNER_SIZE)
         at = position + OVERHEAD_BYTES
         if size > batch.end - at:
@@ -347,7 +347,7 @@ def index_records(  # the kernel's arguments, in its order
     raw = bytes(buf)
     total = 0
     for index in range(first, last):
-        header = {name: int(table[place, index]) for name, place in COLUMN.items()}
+        header = {name: int(table[place, index]) for name, place in COLUMN_INDEX.items()}
         batch = _Batch(header, raw, int(starts[index]), int(ends[index]), kinds[index] == DAMAGED_DATA, bool(lenient))
         record_count, status = 0, WHOLE
         try:

@@ -6,7 +6,7 @@ A frame's row has the position of its bytes. The caller allocates the arrays and
 from __future__ import annotations
 
 from kafkaframes.capture import layout
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, MIN_SIZE, OVERHEAD_BYTES
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, MIN_STATED_BATCH_BYTES, OVERHEAD_BYTES
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, kernel, types
 from kafkaframes.wire._kernels import copy_bytes, load_i32, load_u8
 
@@ -84,7 +84,7 @@ def summarise_records(buf, starts, sizes, owners, counts, truncations):
                 break
             size = load_i32(buf, at + SIZE_AT) + OVERHEAD_BYTES
             magic = load_u8(buf, at + MAGIC_AT)
-            if magic > 2 or size < MIN_SIZE + OVERHEAD_BYTES or size > end - at:
+            if magic > 2 or size < MIN_STATED_BATCH_BYTES + OVERHEAD_BYTES or size > end - at:
                 truncations[owner] += 1
                 break
             codec = (load_u8(buf, at + OLD_ATTRIBUTES_AT) if magic < 2 else load_u8(buf, at + ATTRIBUTES_AT + 1)) & 7
@@ -107,7 +107,12 @@ def measure_whole_batches(buf, starts, sizes, whole_sizes):
         while end - at >= BYTES_TO_MAGIC:
             size = load_i32(buf, at + SIZE_AT) + OVERHEAD_BYTES
             magic = load_u8(buf, at + MAGIC_AT)
-            if magic > 2 or size < MIN_SIZE + OVERHEAD_BYTES or size > end - at or (magic == 2 and size < V2_BYTES):
+            if (
+                magic > 2
+                or size < MIN_STATED_BATCH_BYTES + OVERHEAD_BYTES
+                or size > end - at
+                or (magic == 2 and size < V2_BYTES)
+            ):
                 break
             at += size
         whole_sizes[index] = at - starts[index]

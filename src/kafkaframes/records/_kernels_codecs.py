@@ -1,13 +1,13 @@
 """Decompress the streams of many batches without Python (numba). Start reading at ``native.py``.
 
-1. The kernels support only intact streams in the forms that most producers write. For all others they return
-   ``UNUSUAL``, which is not a rejection: the general path (``codecs.decompress``) then reads the stream as Kafka's
-   classes do.
-2. The kernels decode snappy blocks themselves. For LZ4, zstd and gzip they call the C libraries in the wheels by
-   address. If an address is 0, every stream of that codec is ``UNUSUAL``.
+1. The kernels support only intact streams in the forms that most producers write. For all other streams the kernels
+   return ``UNUSUAL``, which is not a rejection: the general path (``codecs.decompress``) then reads the stream as
+   Kafka's classes do.
+2. The kernels decode snappy blocks themselves. For LZ4, zstd and gzip, the kernels call the C libraries in the wheels
+   by address. If an address is 0, every stream of that codec is ``UNUSUAL``.
 3. The kernels never write more than ``capacity`` bytes to ``out``, and never read after ``end``. Bounds are checked
    before each copy, and the C functions take the capacity as an argument. ``tests/records/test_native.py`` verifies
-   this with arbitrary bytes.
+   these bounds with arbitrary bytes.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _max_lz4_block_bytes(descriptor):
 
 @device
 def _decode_lz4(data, start, end, out, capacity, calls, magic):
-    """Decode an LZ4 frame of independent blocks up to its end mark. Bytes after it are ignored.
+    """Decode an LZ4 frame of independent blocks up to its end mark. Bytes after the end mark are ignored.
 
     As in Kafka, block checksums are verified, and the content checksum and content size are skipped. Format 0 ignores
     the header checksum, which Kafka's own writers computed wrongly (KAFKA-3160).
@@ -402,7 +402,7 @@ def _decode_gzip(data, start, end, out, capacity, calls):
 def decompress_stream(codec, magic, data, start, end, out, capacity, calls):
     """Decompress a supported stream of a batch of format ``magic`` to ``out``; return the size, or ``UNUSUAL``.
 
-    It is a kernel of its own, so that it is compiled once and not inlined into its callers.
+    The function is a kernel of its own, so that its code is compiled once and not inlined into its callers.
     """
     if codec == SNAPPY:
         return _decode_snappy(data, start, end, out, capacity)
@@ -461,7 +461,8 @@ def open_batches(buf, table, row, starts, ends, kinds, limit, arena, size, calls
     """Append the records of the batches from ``row`` on to ``arena``, which already holds ``size`` bytes.
 
     ``starts`` and ``ends`` change from positions in ``buf`` to positions in ``arena``. Returns ``(row, size, reason)``.
-    The reason is 0 after the last batch. Otherwise batch ``row`` is ``UNUSUAL``, or ``arena`` is ``TOO_SMALL`` for it.
+    The reason is 0 after the last batch. Any other reason applies to batch ``row``: ``UNUSUAL``, or ``TOO_SMALL`` if
+    ``arena`` has no space for it.
     """
     data, out = address_of(buf), address_of(arena)
     while row < starts.size:

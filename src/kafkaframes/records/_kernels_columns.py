@@ -2,7 +2,8 @@
 
 Start reading at ``fused.py``. The bytes of a batch are loaded into the cache once, and each batch is decompressed to
 the same memory. The kernel returns when it needs Python (``plan`` has the reason), and continues from there when it is
-called again. Tests compare its results with those of the general path (``_kernels_index``, ``_kernels_gather``).
+called again. Tests compare the kernel's results with those of the general path (``_kernels_index``,
+``_kernels_gather``).
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ MIN_MESSAGE_BYTES = 26
     NEEDED_BYTES,
     WORDS,
 ) = range(40)
-# Rows of ``outcomes``, per batch: records read, status of their end, position of their end, whether the CRC is right.
+# Rows of ``outcomes``, per batch: number of records that were read, status of the records (``reasons.py``), position
+# where they end, and whether the CRC is right.
 OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE, OUTCOME_CRC = range(4)
 INDEX_BYTES = 3 * (8 + 4)  # bytes of ``scratch`` per record of the largest batch
 
@@ -190,7 +192,7 @@ def _mark_null(here, nulls, capacity, validity):
 def _append_byte_string(buf, position, size, exact, here, to, nulls, capacity, offsets, data, validity):
     """Append a byte string to a column of ``here`` values and ``to`` bytes; return the new byte and null counts.
 
-    Unless ``exact``, up to 31 bytes after it are read and written as well; the next string overwrites them.
+    Unless ``exact``, up to 31 bytes after the string are read and written as well; the next string overwrites them.
     """
     if size < 0:
         nulls = _mark_null(here, nulls, capacity, validity)
@@ -224,7 +226,8 @@ def _append_headers(
 ):  # fmt: skip
     """Append ``count`` headers to the columns; return (end of the headers, total, name end, content end, nulls).
 
-    The end is ``UNUSUAL`` if the general path must read the record. The headers appended so far are then discarded.
+    The end is ``UNUSUAL`` if the general path must read the record. In this case, the headers that were appended so far
+    are discarded.
 
     Args:
         buf: address of the records.

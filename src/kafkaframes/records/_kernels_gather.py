@@ -42,7 +42,7 @@ def _copy_byte_string(target, to, buf, start, size, limit):
 def _append_byte_string(buf, position, size, limit, here, to, offsets, data, validity):
     """Append a byte string to a column of ``here`` values and ``to`` bytes.
 
-    Return the new byte count, and 1 if it is null.
+    Return the new byte count, and 1 if the string is null.
     """
     if here & 7 == 0:
         store_item_8(validity, here >> 3, 0xFF)

@@ -1,9 +1,11 @@
 """Index the records of batches (numba). Start reading at ``decode.py``.
 
-1. Arguments are arrays and integers, results are numbers. No exceptions, objects or I/O. The caller allocates arrays.
+1. Arguments are arrays and integers, results are numbers. The kernels raise no exceptions, create no objects and do no
+   I/O. The caller allocates arrays.
 2. ``index_records`` finds each record's offset and timestamp and the positions of its key, value and headers, with the
    same checks as Kafka. The device functions take addresses (``address_of``), because passing an array is slow.
-3. Its plain Python twin is in ``tests/records/reference.py``; ``tests/records/test_twins.py`` runs both.
+3. The plain Python twin of ``index_records`` is in ``tests/records/reference.py``; ``tests/records/test_twins.py`` runs
+   both.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from kafkaframes.records._kernels_scan import (
     I64,
     MAGIC,
     MAX_TIMESTAMP,
-    MIN_SIZE,
+    MIN_STATED_BATCH_BYTES,
     OLD_ATTRIBUTES,
     OLD_TIMESTAMP,
     OVERHEAD,
@@ -74,7 +76,7 @@ from kafkaframes.wire._kernels import (
     read_varlong,
 )
 
-# States of a batch's data.
+# States of the bytes of a batch's records: not read, complete, or damaged.
 SKIPPED, WHOLE_DATA, DAMAGED_DATA = 0, 1, 2
 UNCHECKED_READ_BYTES = 40  # if this many bytes remain, the first varints of a record need no bounds checks
 
@@ -210,10 +212,10 @@ def _read_any_record(buf, at, end, is_damaged, lenient):
 
 @device
 def _index_v2_batch(buf, start, end, done, is_damaged, lenient, table, batch, row, slot, fields):
-    """Index one batch of magic 2. Its records from number ``done`` on are in ``buf[start:end]``.
+    """Index one batch of magic 2. The batch's records from number ``done`` on are in ``buf[start:end]``.
 
-    Each record is read by ``read_ordinary_record`` or, if it is not ordinary, by ``_read_any_record``. Both are inlined
-    in one kernel, because a call between kernels costs 8 %.
+    Each record is read by ``read_ordinary_record`` or, if it is not ordinary, by ``_read_any_record``. Both functions
+    are inlined in one kernel, because a call between kernels costs 8 %.
     """
     offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts = fields
     count = table[COUNT, batch]
@@ -304,7 +306,7 @@ def _find_last_message(buf, start, end, is_damaged):
     count, last = 0, 0
     while end - position >= OVERHEAD:
         size = load_i32(buf, position + AT_SIZE)
-        if size < MIN_SIZE:
+        if size < MIN_STATED_BATCH_BYTES:
             return count, last, SMALL_INNER_SIZE
         if size > end - position - OVERHEAD:
             break  # Kafka silently drops an incomplete last message

@@ -1,6 +1,7 @@
 """Scan bytes for batches and verify their CRCs (numba). Start reading at ``scan.py``.
 
-1. Arguments are arrays and integers, results are numbers. No exceptions, objects or I/O. The caller allocates arrays.
+1. Arguments are arrays and integers, results are numbers. The kernels raise no exceptions, create no objects and do no
+   I/O. The caller allocates arrays.
 2. Each kernel has a plain Python twin of the same name in ``tests/records/reference.py``; ``test_twins.py`` runs both.
 3. The constants that the kernels share are here: rows of a scan's table, and positions of header fields.
 """
@@ -8,7 +9,7 @@
 from __future__ import annotations
 
 from kafkaframes.records import layout
-from kafkaframes.records.layout import BATCH_V2, COLUMN, MESSAGE_V0, MESSAGE_V1
+from kafkaframes.records.layout import BATCH_V2, COLUMN_INDEX, MESSAGE_V0, MESSAGE_V1
 from kafkaframes.records.reasons import BAD_MAGIC, END, FULL, HUGE_SIZE, MORE, SMALL_SIZE, TORN
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_INT8S, OUT_TABLE, TABLE, device, kernel, types
 from kafkaframes.wire._kernels import (
@@ -23,13 +24,23 @@ from kafkaframes.wire._kernels import (
     load_u32,
 )
 
-POSITION, SIZE, MAGIC, CRC, ATTRIBUTES = (COLUMN[name] for name in ("position", "size", "magic", "crc", "attributes"))
-BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH = COLUMN["base_offset"], COLUMN["last_offset"], COLUMN["leader_epoch"]
-BASE_TIMESTAMP, MAX_TIMESTAMP = COLUMN["base_timestamp"], COLUMN["max_timestamp"]
-PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = COLUMN["producer_id"], COLUMN["producer_epoch"], COLUMN["base_sequence"]
-COUNT = COLUMN["count"]
+POSITION, SIZE, MAGIC, CRC, ATTRIBUTES = (
+    COLUMN_INDEX[name] for name in ("position", "size", "magic", "crc", "attributes")
+)
+BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH = (
+    COLUMN_INDEX["base_offset"],
+    COLUMN_INDEX["last_offset"],
+    COLUMN_INDEX["leader_epoch"],
+)
+BASE_TIMESTAMP, MAX_TIMESTAMP = COLUMN_INDEX["base_timestamp"], COLUMN_INDEX["max_timestamp"]
+PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = (
+    COLUMN_INDEX["producer_id"],
+    COLUMN_INDEX["producer_epoch"],
+    COLUMN_INDEX["base_sequence"],
+)
+COUNT = COLUMN_INDEX["count"]
 
-OVERHEAD, TO_MAGIC, MIN_SIZE = layout.OVERHEAD_BYTES, layout.BYTES_TO_MAGIC, layout.MIN_SIZE
+OVERHEAD, TO_MAGIC, MIN_STATED_BATCH_BYTES = layout.OVERHEAD_BYTES, layout.BYTES_TO_MAGIC, layout.MIN_STATED_BATCH_BYTES
 AT_SIZE, AT_MAGIC = MESSAGE_V0.position_of("size"), MESSAGE_V0.position_of("magic")
 OLD_CRC, OLD_ATTRIBUTES = MESSAGE_V0.position_of("crc"), MESSAGE_V0.position_of("attributes")
 OLD_TIMESTAMP, OLD_CRC_FROM = MESSAGE_V1.position_of("timestamp"), MESSAGE_V0.end_of("crc")
@@ -112,7 +123,7 @@ def scan_batches(buf, position, end, memory_rules, whole, table):
         if position + min(remaining_bytes, V2_HEADER) > buf.size:
             return row, position, MORE
         body = load_i32(buf, position + AT_SIZE)
-        if body < MIN_SIZE:
+        if body < MIN_STATED_BATCH_BYTES:
             return row, position, SMALL_SIZE
         if memory_rules:
             if remaining_bytes < TO_MAGIC:
@@ -152,7 +163,7 @@ def is_crc_valid(buf, table, row):
 
 @device
 def is_message_crc_valid(buf, crc_at):
-    """Return whether the CRC at ``crc_at`` is correct. It must belong to a complete message of format 0 or 1."""
+    """Return whether the CRC at ``crc_at`` is correct. The CRC must belong to a complete message of format 0 or 1."""
     end = crc_at + load_i32(buf, crc_at - OLD_CRC + AT_SIZE) + OVERHEAD - OLD_CRC
     return crc32_of(buf, crc_at - OLD_CRC + OLD_CRC_FROM, end) == load_u32(buf, crc_at)
 

@@ -1,6 +1,7 @@
 """Write batches, messages and records, field by field (numba). No other kernel writes Kafka's formats.
 
-The kernels that build (``_kernels_build.py``), append and rewrite batches call these functions. Python code does not.
+The kernels that build (``_kernels_build.py``), append and rewrite batches call these functions. Python code does not
+call them.
 
 1. ``out`` and the sources of bytes are addresses (``address_of``): passing an array costs two atomic operations per
 call.

@@ -23,7 +23,7 @@ from kafkaframes.records.layout import (
     LOG_APPEND_TIME,
     MESSAGE_V0,
     MESSAGE_V1,
-    MIN_SIZE,
+    MIN_STATED_BATCH_BYTES,
     OVERHEAD_BYTES,
     TRANSACTIONAL,
     HeaderLayout,
@@ -131,7 +131,7 @@ def _draw_batches(drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], depth
             raise TruncatedError(f"{name} has only {len(head)} bytes; expected a batch header", position=start)
         size = int(struct.unpack_from(">i", head, MESSAGE_V0.position_of("size"))[0])
         magic = int(struct.unpack_from(">b", head, MESSAGE_V0.position_of("magic"))[0])
-        if magic not in _LAYOUT_BY_MAGIC or size < MIN_SIZE:
+        if magic not in _LAYOUT_BY_MAGIC or size < MIN_STATED_BATCH_BYTES:
             is_unknown = magic not in _LAYOUT_BY_MAGIC
             reason = f"{name}: unknown magic {magic}" if is_unknown else f"{name}: invalid size {size}"
             raise CorruptRecordError(reason, position=start)

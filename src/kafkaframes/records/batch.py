@@ -21,7 +21,7 @@ from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
     CODECS,
-    COLUMN,
+    COLUMN_INDEX,
     CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
@@ -209,7 +209,7 @@ class BatchWalk:
         records = _make_records(batches, sections, index)
         first = 0
         for row, count in enumerate(index.rows.tolist()):
-            fields = dict(zip(COLUMN, batches.table[:, row].tolist(), strict=True))
+            fields = dict(zip(COLUMN_INDEX, batches.table[:, row].tolist(), strict=True))
             problem = find_problem(row, index, sections)
             if self.lenient and fields["magic"] >= 2 and fields["count"] == 0:
                 problem = None  # a lenient reader does not read a batch with a count of 0

@@ -20,7 +20,7 @@ from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
     CODECS,
-    COLUMN,
+    COLUMN_INDEX,
     MESSAGE_V0,
     MESSAGE_V1,
     MIN_RECORD_BYTES,
@@ -273,8 +273,8 @@ def _open_until_full(
 
 def _decompress_general(sections: RecordSections, table: Ints, row: int, limit: int) -> bytes | bytearray | memoryview:
     """Return the records that Kafka would read from a compressed batch, and note its damage in ``sections``."""
-    magic, count = int(table[COLUMN["magic"], row]), int(table[COLUMN["count"], row])
-    codec = int(table[COLUMN["attributes"], row]) & CODEC_MASK
+    magic, count = int(table[COLUMN_INDEX["magic"], row]), int(table[COLUMN_INDEX["count"], row])
+    codec = int(table[COLUMN_INDEX["attributes"], row]) & CODEC_MASK
     section = sections.buf[sections.starts[row] : sections.ends[row]].data
     payload = section if magic >= 2 else _wrapper_value(section, magic)
     if isinstance(payload, int):

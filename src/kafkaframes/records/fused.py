@@ -20,7 +20,7 @@ from kafkaframes.records import decode, native
 from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import SKIPPED, WHOLE_DATA
 from kafkaframes.records.decoded import Allocate, BatchProblem
-from kafkaframes.records.layout import CODEC_MASK, COLUMN
+from kafkaframes.records.layout import CODEC_MASK, COLUMN_INDEX
 from kafkaframes.records.scan import BatchHeaders, Bytes, Chunk, Ints
 
 # The columns that the kernel can create.
@@ -37,7 +37,7 @@ _INITIAL_COMPRESSION_RATIO = 4  # estimate for the first compressed batches
 _ALIGNMENT = 64  # bytes; Arrow recommends this alignment of buffers
 _NO_TARGET_BYTES = 1 << 62  # a limit that no source reaches, so that chunks are not divided
 _EMPTY_BYTES: Bytes = np.empty(0, np.uint8)
-_POSITION, _SIZE, _ATTRIBUTES = COLUMN["position"], COLUMN["size"], COLUMN["attributes"]
+_POSITION, _SIZE, _ATTRIBUTES = COLUMN_INDEX["position"], COLUMN_INDEX["size"], COLUMN_INDEX["attributes"]
 
 _SELECTION_BIT_BY_COLUMN = {
     "timestamp_type": kernels.WANT_TYPES,

@@ -3,8 +3,9 @@
 All integers are big-endian. Offset, size and magic have the same position in all three formats, so any log can be split
 into batches before its format is known. A batch has 12 bytes and then ``size`` more.
 
-``BATCH_COLUMNS`` are the columns that a header-only scan returns for each batch; ``COLUMN`` has a column's row in the
-scan's table. The numbers are compiled into the kernels, so their cache also depends on this file (``wire/_jit.py``).
+``BATCH_COLUMNS`` are the columns that a header-only scan returns for each batch; ``COLUMN_INDEX`` has the row of each
+column in the scan's table. The numbers are compiled into the kernels, so their cache also depends on this file
+(``wire/_jit.py``).
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ BATCH_V2 = HeaderLayout(
 
 OVERHEAD_BYTES = MESSAGE_V0.end_of("size")  # Kafka's LOG_OVERHEAD
 BYTES_TO_MAGIC = MESSAGE_V0.end_of("magic")  # Kafka's HEADER_SIZE_UP_TO_MAGIC
-MIN_SIZE = 14  # Kafka's RECORD_OVERHEAD_V0: CRC, magic, attributes and two lengths
+MIN_STATED_BATCH_BYTES = 14  # Kafka's RECORD_OVERHEAD_V0: CRC, magic, attributes and two lengths
 # The smallest record of magic 2 has one byte for each of length, attributes, two deltas, two lengths and header count.
 MIN_RECORD_BYTES = 7
 
@@ -113,4 +114,4 @@ BATCH_COLUMNS = (
     "base_sequence",
     "count",
 )
-COLUMN = {name: position for position, name in enumerate(BATCH_COLUMNS)}
+COLUMN_INDEX = {name: position for position, name in enumerate(BATCH_COLUMNS)}

@@ -26,7 +26,7 @@ from kafkaframes.records.layout import (
     BATCH_COLUMNS,
     BATCH_V2,
     CODEC_MASK,
-    COLUMN,
+    COLUMN_INDEX,
     CONTROL,
     LOG_APPEND_TIME,
     OVERHEAD_BYTES,
@@ -94,7 +94,7 @@ class BatchHeaders(NamedTuple):
 
     def column(self, name: str) -> Ints:
         """Return one field of all batches; -1 if a batch's format has no such field, or its header ends before it."""
-        row: Ints = self.table[COLUMN[name]]
+        row: Ints = self.table[COLUMN_INDEX[name]]
         return row
 
     # Arrays with one element per batch, computed at each access.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.decoded import DecodedBatches
-from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
+from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN_INDEX
 from kafkaframes.records.memory import Recycler
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, Secret, VerdictReader, judge_buckets
 from kafkaframes.storage.cleaner.filter import BatchFilter, CleaningStatistics
@@ -139,7 +139,7 @@ class TransactionHeaders:
             return
         table = np.empty((len(BATCH_COLUMNS) + 2, len(batches)), np.int64)
         table[:-2] = window.batches.table[:, batches]
-        table[COLUMN["position"]] += window.base
+        table[COLUMN_INDEX["position"]] += window.base
         table[-2] = index
         control = window.batches.column("attributes")[batches]
         table[-1] = [_encode_batch_kind(window, batch) for batch in batches] if len(control) else []

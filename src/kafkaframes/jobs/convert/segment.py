@@ -41,7 +41,7 @@ from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.decoded import Allocate, DecodedBatches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, BatchFields
-from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, COLUMN_INDEX, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.memory import borrow_memory
@@ -232,7 +232,7 @@ class _SegmentRewriter:
         batches = scan_all(data, rules=FILE)
         table = batches.table
         self._report.records_written += count_records(data, batches)
-        columns = np.stack([table[COLUMN[name]] for name in INDEXED_COLUMNS])
+        columns = np.stack([table[COLUMN_INDEX[name]] for name in INDEXED_COLUMNS])
         columns[INDEXED_COLUMNS.index("position")] += self._position
         self.columns.append(columns)
         self._out.write(data.data)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, MIN_SIZE, OVERHEAD_BYTES
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, MIN_STATED_BATCH_BYTES, OVERHEAD_BYTES
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 
@@ -205,7 +205,7 @@ def _read_header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader
         return None
     body = int.from_bytes(raw[8:OVERHEAD_BYTES], "big", signed=True)
     size = body + OVERHEAD_BYTES
-    if body < MIN_SIZE or position + size > size_bytes:
+    if body < MIN_STATED_BATCH_BYTES or position + size > size_bytes:
         return None
     return parse_header(raw, window_position=0, position=position, size=size)
 

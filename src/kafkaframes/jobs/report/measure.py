@@ -19,7 +19,7 @@ from kafkaframes.records.decoded import DecodedBatches, RecordIndex
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODECS,
-    COLUMN,
+    COLUMN_INDEX,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     OVERHEAD_BYTES,
@@ -199,7 +199,7 @@ class _WindowMeasurer:
         """Measure the batches of a window."""
         batches = window.batches
         is_chosen = batches.is_transactional
-        self._transactional.append(batches.table[[COLUMN[name] for name in TRANSACTION_COLUMNS]][:, is_chosen])
+        self._transactional.append(batches.table[[COLUMN_INDEX[name] for name in TRANSACTION_COLUMNS]][:, is_chosen])
         window_chunk = Chunk(window.start, as_array(window.data), window.batches_in_data())
         for chunk in split_chunk(window_chunk, self._ratio, _MAX_PART_BYTES):
             self._measure_chunk(chunk)
@@ -283,14 +283,14 @@ def _add_batches(
 def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
     """Count data batches, records, bytes and times by producer id."""
     table = batches.table[:, is_data]
-    ids, indexes = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
-    latest = table[COLUMN["max_timestamp"]]
-    earliest = np.where(_mask_delete_horizons(table), latest, table[COLUMN["base_timestamp"]])
+    ids, indexes = np.unique(np.maximum(table[COLUMN_INDEX["producer_id"]], NO_PRODUCER), return_inverse=True)
+    latest = table[COLUMN_INDEX["max_timestamp"]]
+    earliest = np.where(_mask_delete_horizons(table), latest, table[COLUMN_INDEX["base_timestamp"]])
     firsts, lasts, epochs = np.full(ids.size, _NO_MIN_TIMESTAMP), np.full(ids.size, -1), np.full(ids.size, -1)
     np.minimum.at(firsts, indexes, np.where(earliest < 0, _NO_MIN_TIMESTAMP, earliest))
     np.maximum.at(lasts, indexes, latest)
-    np.maximum.at(epochs, indexes, table[COLUMN["producer_epoch"]])
-    sums = [np.bincount(indexes, weights).astype(np.int64) for weights in (None, rows[is_data], table[COLUMN["size"]])]
+    np.maximum.at(epochs, indexes, table[COLUMN_INDEX["producer_epoch"]])
+    sums = [np.bincount(indexes, weights).astype(np.int64) for weights in (None, rows[is_data], table[COLUMN_INDEX["size"]])]
     firsts[firsts == _NO_MIN_TIMESTAMP] = -1
     for producer, *numbers in zip(
         ids.tolist(), *(column.tolist() for column in (*sums, firsts, lasts, epochs)), strict=True
@@ -300,7 +300,7 @@ def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_
 
 def _mask_delete_horizons(table: Ints) -> npt.NDArray[np.bool_]:
     """Return which batches have a delete horizon instead of their first timestamp (KIP-534)."""
-    result: npt.NDArray[np.bool_] = (table[COLUMN["magic"]] >= 2) & (table[COLUMN["attributes"]] & DELETE_HORIZON != 0)
+    result: npt.NDArray[np.bool_] = (table[COLUMN_INDEX["magic"]] >= 2) & (table[COLUMN_INDEX["attributes"]] & DELETE_HORIZON != 0)
     return result
 
 

@@ -28,7 +28,7 @@ from kafkaframes.jobs.restore.settings import Limits, RestoreSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.decode import count_records, decode_batches, decode_steps
 from kafkaframes.records.decoded import DecodedBatches, RecordIndex
-from kafkaframes.records.layout import COLUMN
+from kafkaframes.records.layout import COLUMN_INDEX
 from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.reasons import DROP
 from kafkaframes.records.rows import Rows
@@ -229,7 +229,7 @@ class BatchRewriter:
         if last_offsets is None and leader_epoch is None:
             return data[start:end].tobytes()
         output, table = bytearray(data[start:end]), batches.table.copy()
-        table[COLUMN["position"]] -= start
+        table[COLUMN_INDEX["position"]] -= start
         relative_offsets = BatchHeaders(table, batches.end)
         if last_offsets is not None:
             set_offsets(output, relative_offsets, last_offsets)

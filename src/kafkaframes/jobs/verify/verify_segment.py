@@ -20,7 +20,7 @@ from kafkaframes.jobs.verify.record_checks import UNKNOWN_TIMESTAMP, RecordCheck
 from kafkaframes.records import scan
 from kafkaframes.records.batch import Batch, read_batches
 from kafkaframes.records.fields import END_MARKER_TYPES
-from kafkaframes.records.layout import COLUMN
+from kafkaframes.records.layout import COLUMN_INDEX
 from kafkaframes.records.reasons import END_REASONS, TORN
 from kafkaframes.records.scan import BatchHeaders, Ints
 from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange, narrow_segment
@@ -135,7 +135,7 @@ def _verify_batches(
         _verify_crcs(window, verified_segment)
         _read_records(window, verified_segment, deep)
         producers.append(_select_producer_batches(window.batches))
-        tables.append(window.batches.table[[COLUMN[name] for name in COLLECTED_COLUMNS]])
+        tables.append(window.batches.table[[COLUMN_INDEX[name] for name in COLLECTED_COLUMNS]])
         verified_segment.batches += len(window.batches)
         counts = window.batches.column("count")
         verified_segment.records += int(counts[counts > 0].sum())
@@ -206,7 +206,7 @@ def _collect_markers(batch: Batch, position: int, verified_segment: VerifiedSegm
 def _select_producer_batches(batches: BatchHeaders) -> Ints:
     """Return the producer columns of the batches of format 2 that have a producer id."""
     idempotent = batches.is_v2 & (batches.column("producer_id") >= 0)
-    return batches.table[[COLUMN[name] for name in PRODUCER_COLUMNS]][:, idempotent]
+    return batches.table[[COLUMN_INDEX[name] for name in PRODUCER_COLUMNS]][:, idempotent]
 
 
 def _verify_end(read_at: ReadAt, verified_segment: VerifiedSegment, end: scan.ScanEnd, limit: int) -> None:

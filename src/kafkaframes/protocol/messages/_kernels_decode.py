@@ -1,12 +1,13 @@
 """The table-driven decoder: it runs a ``_program.ColumnProgram`` on many messages. Start at ``columns.py``.
 
-1. Kernels take arrays and integers and return a status. They raise no exceptions, create no objects, do no I/O and
-   allocate no memory. Device functions take addresses instead of arrays (``wire._kernels.address_of`` has the reason).
+1. Kernels take arrays and integers and return a status. The kernels raise no exceptions, create no objects, do no I/O
+   and allocate no memory. Device functions take addresses instead of arrays (``wire._kernels.address_of`` has the
+   reason).
 2. The caller owns the arena (every column's Arrow buffers) and passes the capacity of each level and column. If a
    buffer is full, the kernel stops before the current message and returns the required capacity. The caller grows the
    arena and resumes.
-3. There are no counters to roll back. A list's rows start at its row's offset, and a row of a column is final only
-   after the next row has been written. An invalid message, a repeated tag or a resumed message is therefore simply
+3. The decoder has no counters to roll back. A list's rows start at its row's offset, and a row of a column is final
+   only after the next row has been written. An invalid message, a repeated tag or a resumed message is therefore simply
    overwritten. An invalid message leaves one row of defaults.
 
 In ``reference`` mode, the semantics are those of Kafka's generated readers. In ``strict`` mode only canonical bytes are
@@ -28,7 +29,7 @@ status, positions       each message's status and end position; a message that i
 bad_text                set for a column with a string that is not UTF-8 (only without ``strict``)
 present, count          whether row i is a message, and the number of rows to encode
 out, ends               output buffer, and the end of message i in it: ``ends[i + 1]``
-stack                   FRAME int64 for each open list and each open tag section
+stack                   FRAME_WORDS int64 for each open list and each open tag section
 ======================  ================================================================================================
 """
 
@@ -45,7 +46,9 @@ OK, SKIPPED, TRUNCATED, OVERLONG_VARINT, NULL, TOO_LONG, NEGATIVE_SIZE, REFUSED_
 NOT_CANONICAL, TAG_ORDER, TAG_SIZE, BAD_UTF8, TOO_MANY, HOLDS_DEFAULT, NEGATIVE_COUNT = range(9, 16)
 DONE, FULL_ROWS, FULL_DATA = range(3)
 
-FRAME = 4  # int64 per stack frame: saved row, last row or tag count, loop start or last tag, end of the current tag
+FRAME_WORDS = (
+    4  # int64 per stack frame: saved row, last row or tag count, loop start or last tag, end of the current tag
+)
 
 
 @device
@@ -448,7 +451,7 @@ def decode(
                     stack[sp] = row
                     stack[sp + 1] = offset + count
                     stack[sp + 2] = level
-                    sp += FRAME
+                    sp += FRAME_WORDS
                     row = offset
                     level = child
             elif op == 11:  # NEXT
@@ -456,7 +459,7 @@ def decode(
                 if row < stack[sp - 3]:
                     pc = at(ops, entry + 2)
                 else:
-                    sp -= FRAME
+                    sp -= FRAME_WORDS
                     row = stack[sp]
                     level = stack[sp + 2]
             elif op == 15:  # TAGS
@@ -478,10 +481,10 @@ def decode(
                     stack[sp] = at(ops, entry + 4)
                     stack[sp + 1] = count
                     stack[sp + 2] = -1
-                    sp += FRAME
+                    sp += FRAME_WORDS
             elif op == 16:  # TAG_STEP
                 if stack[sp - 3] == 0:
-                    sp -= FRAME
+                    sp -= FRAME_WORDS
                     pc = stack[sp]
                     continue
                 stack[sp - 3] -= 1

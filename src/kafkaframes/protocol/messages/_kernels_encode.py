@@ -10,7 +10,7 @@ if the size needs more.
 
 from __future__ import annotations
 
-from kafkaframes.protocol.messages._kernels_decode import FRAME, is_default
+from kafkaframes.protocol.messages._kernels_decode import FRAME_WORDS, is_default
 from kafkaframes.protocol.messages._kernels_memory import (
     at,
     get8,
@@ -155,7 +155,7 @@ def encode(ops_, columns_, tags_, consts_, addresses_, arena_, present, count, o
                     stack[sp] = row
                     stack[sp + 1] = start + size
                     stack[sp + 2] = level
-                    sp += FRAME
+                    sp += FRAME_WORDS
                     row = start
                     level = at(ops, entry + 4)
             elif op == 11:  # NEXT
@@ -163,7 +163,7 @@ def encode(ops_, columns_, tags_, consts_, addresses_, arena_, present, count, o
                 if row < stack[sp - 3]:
                     pc = at(ops, entry + 2)
                 else:
-                    sp -= FRAME
+                    sp -= FRAME_WORDS
                     row = stack[sp]
                     level = stack[sp + 2]
             elif op == 15:  # TAGS
@@ -179,7 +179,7 @@ def encode(ops_, columns_, tags_, consts_, addresses_, arena_, present, count, o
                 if written == 0:
                     pc = at(ops, entry + 4)
                 else:
-                    sp += FRAME
+                    sp += FRAME_WORDS
             elif op == 16:  # TAG_STEP
                 tag = stack[sp - 3]
                 if tag < at(ops, entry + 3):
@@ -195,7 +195,7 @@ def encode(ops_, columns_, tags_, consts_, addresses_, arena_, present, count, o
                     pos = write_varint(out, pos, size)
                     copy_bytes(out, pos, arena, at(addresses, (column + 2) * 4 + 2) + start, size)
                     pos += size
-                sp -= FRAME
+                sp -= FRAME_WORDS
                 pc = stack[sp]
             elif op == 17:  # TAG_BACK
                 pos = close_tag(out, stack[sp - 1], pos)

@@ -2,9 +2,9 @@
 
 The table-driven kernel decodes every message at every version and is compiled once. A specialized decoder is about
 twice as fast, but takes seconds to compile. Therefore only the newest versions of messages that are frequent in a
-cluster's traffic have one. They are compiled ahead of time (``make setup``, ``kafkaframes kernels warm --decoders``)
-into the cache that all processes share. Decoding never triggers a compilation; ``columns.compile_specialized`` adds
-other messages.
+cluster's traffic have a specialized decoder. These decoders are compiled ahead of time (``make setup``, ``kafkaframes
+kernels warm --decoders``) into the cache that all processes share. Decoding never triggers a compilation;
+``columns.compile_specialized`` adds other messages.
 
 The semantics are those of ``_kernels_decode.decode`` in ``reference`` mode, operation by operation. Values that the
 interpreter looks up are literals: runs of fixed-width fields share one bounds check, arrays are plain loops, addresses
@@ -366,7 +366,8 @@ def compile_missing(
 ) -> int:
     """Compile the missing decoders into the cache, on all cores; return their number.
 
-    ``progress`` is called with the number of decoders. The function that it returns is called after each compilation.
+    ``progress`` is called with the number of decoders. The function that ``progress`` returns is called after each
+    compilation.
     """
     folder = directories.cache_folder()
     missing = [program for program in programs if not is_compiled(program)]

@@ -1,10 +1,10 @@
 """Write the JSON form of many messages from their columns (numba). Start at ``json_text.py``.
 
-1. Kernels take arrays and addresses and return numbers. They raise no exceptions, create no objects, do no I/O and
-   allocate no memory. ``json_text.py`` ensures that every address belongs to a buffer of the current array, and keeps
-   the array alive.
-2. Space is checked before each value is written. If it is too small, the kernel stops before the current message. The
-   caller grows ``out`` and resumes.
+1. Kernels take arrays and addresses and return numbers. The kernels raise no exceptions, create no objects, do no I/O
+   and allocate no memory. ``json_text.py`` ensures that every address belongs to a buffer of the current array, and
+   keeps the array alive.
+2. Space is checked before each value is written. If the remaining space is too small, the kernel stops before the
+   current message. The caller grows ``out`` and resumes.
 3. Messages with tags that the spec does not declare are marked and left to the plain twin, ``json_form.py``.
 """
 

@@ -113,7 +113,7 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
     arena = gatherer.build_arena()
     out = np.empty(gatherer.max_encoded_bytes(), np.uint8)
     ends = np.zeros(len(array) + 1, np.int64)
-    stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
+    stack = np.zeros((program.depth + 1) * kernels.FRAME_WORDS, np.int64)
     size = encode(
         arena.patch_ops(), program.columns.ravel(), program.tags, program.consts, arena.addresses.ravel(),
         arena.bytes, present.view(np.uint8), len(array), out, ends, stack,
@@ -202,7 +202,7 @@ def _run_table_driven(
     strict: bool,
 ) -> tuple[int, int, int, int]:
     program = arena.program
-    stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
+    stack = np.zeros((program.depth + 1) * kernels.FRAME_WORDS, np.int64)
     state: tuple[int, int, int, int] = kernels.decode(
         arena.patch_ops(), program.columns.ravel(), program.tags, program.consts, arena.addresses.ravel(), arena.rows,
         buf, starts, at, len(starts) - 1, strict, arena.bytes, status, positions, bad_text, stack,

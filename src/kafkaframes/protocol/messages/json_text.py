@@ -109,7 +109,7 @@ class _JsonProgram:
         return len(self.ops) * kernels.OP_WIDTH
 
     def buffer_address(self, array: pa.Array, buffer: int) -> int:
-        """Return the address of an array's buffer; 0 if it does not exist. Buffer 0 is usually the validity bitmap."""
+        """Return the address of an array's buffer, 0 if it does not exist; buffer 0 is the validity bitmap."""
         memory = array.buffers()[buffer]
         self.buffer_owners.append(array)
         return 0 if memory is None else int(memory.address)

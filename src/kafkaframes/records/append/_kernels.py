@@ -3,14 +3,14 @@
 Start reading at ``entry.py``.
 
 1. ``validate_in_place`` gets a record set and a context (``KernelContext``): addresses of functions, memory, and
-   settings as numbers. If it answers ``IN_PLACE``, the set is valid and has its offsets. If it answers
+   settings as numbers. If the kernel answers ``IN_PLACE``, the set is valid and has its offsets. If the kernel answers
    ``NEEDS_REBUILD``, header, CRC and stream are valid, and ``_kernels_rebuild.py`` rebuilds the set. With every other
    answer the set is unchanged.
 2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides as Kafka would. ``NEEDS_CONTENT`` asks
    for the content, decompressed by ``codecs.decompress``. ``TOO_SMALL`` asks for more memory.
 3. The kernels never write more than CONTENT_SIZE bytes of content, and never access bytes outside the record set.
-4. The check functions return a record count. If it is above zero, every record is whole, offsets are 0, 1, 2, ...,
-   keys are present if required, and timestamps are in range.
+4. The check functions return a record count. If this count is above zero, every record is whole, offsets are 0, 1, 2,
+   ..., keys are present if required, and timestamps are in range.
 """
 
 import numpy as np
@@ -151,8 +151,9 @@ def check_batch(address, start, end, count, base_timestamp, context):
 def check_messages(address, position, end, magic, wrapper_offset, context):
     """Validate messages of format 0 or 1, including their CRCs: (count, largest timestamp).
 
-    ``wrapper_offset`` is the offset of the messages' wrapper. The inner offsets must then be 0, 1, 2, .... It is -1 for
-    messages without a wrapper. They must be uncompressed, and their offsets are not checked.
+    ``wrapper_offset`` is the offset of the messages' wrapper. The inner offsets must then be 0, 1, 2, ....
+    ``wrapper_offset`` is -1 for messages without a wrapper. Such messages must be uncompressed, and their offsets are
+    not checked.
     """
     number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
     inside = wrapper_offset >= 0

@@ -3,8 +3,8 @@ codec (numba).
 
 Start reading at ``entry.py``.
 
-1. ``rewrite_set`` answers ``WRITTEN`` if the set for the log is at OUT_AT. It answers ``PLAIN`` if the records are
-   there uncompressed: the caller compresses them, and ``wrap_compressed`` adds the header.
+1. ``rewrite_set`` answers ``WRITTEN`` if the set for the log is at OUT_AT. The kernel answers ``PLAIN`` if the
+   uncompressed records are at OUT_AT: the caller compresses them, and ``wrap_compressed`` adds the header.
 2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides. ``OUT_TOO_SMALL`` asks for more memory.
 3. The kernels never write more than OUT_SIZE bytes. ``out`` has the size of the input plus
 ``MAX_RECORD_OVERHEAD_BYTES``

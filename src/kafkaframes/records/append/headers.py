@@ -15,7 +15,7 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
-    COLUMN,
+    COLUMN_INDEX,
     CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
@@ -121,7 +121,8 @@ def set_leader_epoch(out: bytearray, batches: BatchHeaders, leader_epoch: int) -
 def set_max_timestamp(out: bytearray, batches: BatchHeaders, row: int, append_time: bool, timestamp: int) -> None:
     """Set the timestamp type and the largest timestamp of a batch (formats 1 and 2), and its CRC if they change."""
     position, size, magic, attributes, current = (
-        int(batches.table[COLUMN[name], row]) for name in ("position", "size", "magic", "attributes", "max_timestamp")
+        int(batches.table[COLUMN_INDEX[name], row])
+        for name in ("position", "size", "magic", "attributes", "max_timestamp")
     )
     if bool(attributes & LOG_APPEND_TIME) == append_time and current == timestamp:
         return

@@ -16,7 +16,7 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.decoded import DecodedBatches
-from kafkaframes.records.layout import COLUMN
+from kafkaframes.records.layout import COLUMN_INDEX
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
 from kafkaframes.storage.cleaner.filter import BatchFilter, CleaningStatistics
@@ -56,7 +56,7 @@ def read_indexed_columns(path: Path) -> Ints:
     """
     data = np.memmap(path, np.uint8, "r") if path.stat().st_size else as_array(b"")
     table = scan_all(data, rules=FILE).table
-    columns: Ints = np.stack([table[COLUMN[name]] for name in INDEXED_COLUMNS])
+    columns: Ints = np.stack([table[COLUMN_INDEX[name]] for name in INDEXED_COLUMNS])
     return columns
 
 

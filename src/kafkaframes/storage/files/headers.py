@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records import layout
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, MESSAGE_V1, MIN_SIZE, OVERHEAD_BYTES
+from kafkaframes.records.layout import (
+    BATCH_V2,
+    BYTES_TO_MAGIC,
+    MESSAGE_V0,
+    MESSAGE_V1,
+    MIN_STATED_BATCH_BYTES,
+    OVERHEAD_BYTES,
+)
 from kafkaframes.records.reasons import CORRUPT_END_REASONS, END, END_REASONS, SMALL_SIZE, TORN
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.wire.integers import MAX_INT32
@@ -153,7 +160,7 @@ class HeaderWalk:
 
     def _parse_next_header(self, window: bytes, window_position: int) -> BatchHeader | None:
         body: int = _SIZE_STRUCT.unpack_from(window, window_position + _SIZE_POSITION)[0]
-        if body < MIN_SIZE:
+        if body < MIN_STATED_BATCH_BYTES:
             self.status = SMALL_SIZE
             return None
         size = body + OVERHEAD_BYTES
@@ -201,7 +208,7 @@ def parse_headers(data: bytes | bytearray) -> list[BatchHeader]:
     A single batch, the usual append in format 2, is parsed directly; the scan kernel parses several.
     """
     size = int.from_bytes(data[_SIZE_POSITION:OVERHEAD_BYTES], "big", signed=True)
-    if size + OVERHEAD_BYTES == len(data) and size >= MIN_SIZE:
+    if size + OVERHEAD_BYTES == len(data) and size >= MIN_STATED_BATCH_BYTES:
         return [parse_header(data, window_position=0, position=0, size=len(data))]
     from kafkaframes.records.scan import scan_all  # imports numpy and a kernel, which single batches do not need
 

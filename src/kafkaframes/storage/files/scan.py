@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
+from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN_INDEX
 from kafkaframes.records.reasons import END, MORE
 from kafkaframes.records.scan import FILE, TRUNCATED_SOURCE, BatchHeaders, Bytes, Chunk, Chunks, Ints, ScanEnd, as_array
 from kafkaframes.storage.files.filesystem import ReadAt
@@ -40,7 +40,7 @@ class SegmentWindow(NamedTuple):
     def batches_in_data(self) -> BatchHeaders:
         """Return the batches with positions relative to ``data[0]``, as the functions of ``records`` expect."""
         table = self.batches.table.copy()
-        table[COLUMN["position"]] -= self.start
+        table[COLUMN_INDEX["position"]] -= self.start
         return BatchHeaders(table, self.batches.end)
 
 
@@ -71,7 +71,7 @@ def scan_segment(
     for chunk in chunks:
         start, end = chunk.base, _find_chunk_end(chunk, size_bytes)
         table = chunk.batches.table.copy() if start else chunk.batches.table
-        table[COLUMN["position"]] += start
+        table[COLUMN_INDEX["position"]] += start
         yield SegmentWindow(BatchHeaders(table, end), chunk.data, start)
     if end.can_continue and chunks.end is not None:
         yield SegmentWindow(BatchHeaders(_NO_BATCHES, chunks.end), _NO_BYTES, start)

@@ -1,14 +1,15 @@
 """Find the batch that contains an offset, in one call per window of a segment (numba); ``segment.py`` uses it.
 
-1. ``find_batch`` reads headers like ``segment_reader.HeaderWalk`` (Kafka's FileLogInputStream). It returns ``UNUSUAL``
-   if the general path, ``SegmentReader.find_batch``, has to decide. A test compares both on arbitrary bytes.
+1. ``find_batch`` reads headers like ``segment_reader.HeaderWalk`` (Kafka's FileLogInputStream). The kernel returns
+   ``UNUSUAL`` if the general path, ``SegmentReader.find_batch``, has to decide. A test compares the results of both
+   paths on arbitrary bytes.
 2. No byte outside the window is read.
 """
 
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
     AT_SIZE,
-    MIN_SIZE,
+    MIN_STATED_BATCH_BYTES,
     OVERHEAD,
     TO_MAGIC,
     V2_DELTA,
@@ -29,10 +30,10 @@ _MAX_SAFE_OFFSET = 1 << 62  # above this offset, the last offset of a batch coul
 def find_batch(window, start, file_size, offset, base_offset, entry_offset):
     """Return ``(answer, position, size)`` of the first batch whose last offset is at or above ``offset``.
 
-    ``window`` starts at byte ``start`` of a file of ``file_size`` bytes. A batch must start there. The batch is trusted
-    if it fits the segment's ``base_offset`` and starts at or below ``entry_offset``, the offset of an index entry
-    (``ANY_OFFSET`` without an entry). The answer ``MORE`` asks for the window from ``position`` on. ``NONE`` means that
-    the batches end there.
+    ``window`` starts at byte ``start`` of a file of ``file_size`` bytes. A batch must start at byte ``start``. The
+    batch is trusted if it fits the segment's ``base_offset`` and starts at or below ``entry_offset``, the offset of an
+    index entry (``ANY_OFFSET`` without an entry). The answer ``MORE`` asks for the window from ``position`` on.
+    ``NONE`` means that the batches end at this position.
     """
     data, at, window_size = address_of(window), 0, len(window)
     is_first = entry_offset != ANY_OFFSET
@@ -44,7 +45,7 @@ def find_batch(window, start, file_size, offset, base_offset, entry_offset):
             return MORE, start + at, 0
         body = load_i32(data, at + AT_SIZE)
         size = body + OVERHEAD
-        if body < MIN_SIZE:
+        if body < MIN_STATED_BATCH_BYTES:
             return UNUSUAL, start + at, 0
         if size > remaining_bytes:
             return UNUSUAL if is_first else NONE, start + at, 0

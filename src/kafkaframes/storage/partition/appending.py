@@ -16,7 +16,7 @@ from kafkaframes.records.append.entry import validate_and_assign_at
 from kafkaframes.records.append.headers import scan_valid_batches
 from kafkaframes.records.append.results import Raw, ValidatedRecords
 from kafkaframes.records.append.settings import KEEP, LOG_APPEND_TIME, REASSIGN, AppendSettings
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN, OVERHEAD_BYTES
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN_INDEX, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files.headers import (
@@ -41,7 +41,7 @@ NO_OFFSET = -1
 _OFFSET_BYTES = 8
 _EMPTY_APPEND = PreparedAppend({}, {})
 _CRC_END = BATCH_V2.end_of("crc")
-_BEFORE_OFFSETS, _AFTER_EPOCH = COLUMN["base_offset"], COLUMN["leader_epoch"] + 1
+_BEFORE_OFFSETS, _AFTER_EPOCH = COLUMN_INDEX["base_offset"], COLUMN_INDEX["leader_epoch"] + 1
 
 
 class LogAppendInfo(NamedTuple):
