@@ -361,10 +361,10 @@ def test_kernel_and_twin_split_and_measure_alike(magic, columns, batch_bytes, ba
     for twin in (_kernels_build, reference_build):
         starts, body_sizes = np.zeros(prepared_rows.size, np.int64), np.zeros(prepared_rows.size, np.int64)
         limits = (magic, batch_bytes, batch_records, horizon, int(same_timestamp))
-        count = twin.split_rows(*build._byte_lengths(prepared_rows), *limits, starts)
+        count = twin.split_rows(*build._compute_byte_lengths(prepared_rows), *limits, starts)
         table = build._make_header_table(prepared_rows, starts[:count], Codec.NONE, BatchFields())
         if magic == 2:
-            total = twin.measure_v2_batches(*build._byte_lengths(prepared_rows), table, body_sizes)
+            total = twin.measure_v2_batches(*build._compute_byte_lengths(prepared_rows), table, body_sizes)
         else:
             total = twin.measure_messages(prepared_rows.keys.lengths, prepared_rows.values.lengths, magic, table)
         results.append((count, starts.tolist(), total, body_sizes.tolist(), table.tolist()))

@@ -130,7 +130,7 @@ def list_folders() -> tuple[UnitFolder, ...]:
 
 def cache_folders() -> Iterator[UnitFolder]:
     """Yield the cache folders up to the first writable one, and create them if they do not exist."""
-    for folder, source in _cache_paths():
+    for folder, source in _list_cache_paths():
         cache = _create_folder(folder, source, may_create=True)
         yield cache
         if cache.writable:
@@ -138,7 +138,7 @@ def cache_folders() -> Iterator[UnitFolder]:
     yield _create_temporary_cache()
 
 
-def _cache_paths() -> Iterator[tuple[Path, str]]:
+def _list_cache_paths() -> Iterator[tuple[Path, str]]:
     cache_dir, shared = os.environ.get(CACHE_FOLDER_VARIABLE), os.environ.get("XDG_CACHE_HOME")
     home = os.path.expanduser("~")
     if cache_dir:

@@ -76,7 +76,7 @@ def describe_layout(name: str | MessageSpec, version: int | None = None) -> list
     """
     from kafkaframes.protocol.spec import layout, sources
 
-    spec = _single_spec(name)
+    spec = _find_single_spec(name)
     return list(layout.layout_rows(spec, sources.check_version(spec, version)))
 
 
@@ -97,7 +97,7 @@ def compare_versions(name: str | MessageSpec, before: int, after: int) -> list[C
     """
     from kafkaframes.protocol.spec import layout, sources
 
-    spec = _single_spec(name)
+    spec = _find_single_spec(name)
     return layout.list_changes(spec, sources.check_version(spec, before), sources.check_version(spec, after))
 
 
@@ -293,7 +293,7 @@ def import_releases(paths: Source | Sequence[Source], to: Source, *, check: bool
     return write_catalog_files([paths] if isinstance(paths, str | PathLike) else paths, to, check=check)
 
 
-def _single_spec(name: str | MessageSpec) -> MessageSpec:
+def _find_single_spec(name: str | MessageSpec) -> MessageSpec:
     if not isinstance(name, str):
         return name
     specs = find_specs(name)

@@ -154,7 +154,7 @@ def _draw_header(drawing: AnnotatedBytes, name: str, layout: HeaderLayout, end: 
         values[entry.name] = value
         words = str(value)
         if entry.name == "attributes":
-            words = f"{value} ({_attributes_text(value, magic)})"
+            words = f"{value} ({_format_attributes(value, magic)})"
         elif entry.name == "crc":
             crc_input = drawing.data[start + layout.end_of("crc") : end]
             crc = (crc32c if magic == 2 else crc32)(crc_input)
@@ -163,7 +163,7 @@ def _draw_header(drawing: AnnotatedBytes, name: str, layout: HeaderLayout, end: 
     return values
 
 
-def _attributes_text(value: int, magic: int) -> str:
+def _format_attributes(value: int, magic: int) -> str:
     number = value & CODEC_MASK
     codec = CODECS[number] if number < len(CODECS) else "unknown codec"
     flags = _V2_FLAG_NAMES if magic == 2 else _FLAG_NAMES[:1] if magic == 1 else ()
@@ -254,10 +254,10 @@ def _draw_blob(drawing: AnnotatedBytes, path: str, *, text: bool = False) -> Non
     if size >= 0:
         raw = drawing.take_bytes(size, path)
         if size:
-            drawing.add_run(size, path, repr(decode_java_text(raw)) if text else _preview_text(raw))
+            drawing.add_run(size, path, repr(decode_java_text(raw)) if text else _format_preview(raw))
 
 
-def _preview_text(raw: bytes) -> str:
+def _format_preview(raw: bytes) -> str:
     start = raw[:40]
     try:
         text = repr(start.decode()) if start.decode().isprintable() else start[:16].hex()
@@ -279,7 +279,7 @@ def _draw_message_body(
         if size > 0:
             raw = drawing.take_bytes(size, f"{name}.{part}")
             is_set = codec and part == "value"
-            drawing.add_run(size, f"{name}.{part}", _size_text(size, codec) if is_set else _preview_text(raw))
+            drawing.add_run(size, f"{name}.{part}", _size_text(size, codec) if is_set else _format_preview(raw))
             payload = raw if is_set else payload
     if drawing.position < end:
         drawing.add_run(end - drawing.position, name, f"{end - drawing.position} bytes after the value, ignored")

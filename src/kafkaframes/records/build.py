@@ -378,7 +378,7 @@ def _split_rows(
         return np.arange(0, rows.size, _PORTION_ROWS, dtype=np.int64)
     starts = np.empty(rows.size, np.int64)
     count = kernels.split_rows(
-        *_byte_lengths(rows),
+        *_compute_byte_lengths(rows),
         magic,
         batch_bytes,
         batch_records,
@@ -406,7 +406,7 @@ def _make_header_table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFi
     table[:, kernels.MAX_TIMESTAMP] = _value_or(fields.max_timestamp, largest)
     table[:, kernels.PRODUCER_ID] = fields.producer_id
     table[:, kernels.PRODUCER_EPOCH] = fields.producer_epoch
-    table[:, kernels.BASE_SEQUENCE] = _base_sequences(table, fields.base_sequence)
+    table[:, kernels.BASE_SEQUENCE] = _compute_base_sequences(table, fields.base_sequence)
     _check_deltas(rows, table)
     return table
 
@@ -415,7 +415,7 @@ def _value_or(value: int | None, default: Any) -> Any:
     return default if value is None else value
 
 
-def _base_sequences(table: Table, first: int) -> Any:
+def _compute_base_sequences(table: Table, first: int) -> Any:
     """Return the base sequences. A batch uses as many sequence numbers as offsets (KIP-98)."""
     if first == NO_SEQUENCE:
         return NO_SEQUENCE
@@ -486,11 +486,11 @@ def _measure_batches(rows: Rows, table: Table, magic: int) -> Int64s:
         kernels.measure_messages(rows.keys.lengths, rows.values.lengths, magic, table)
         return np.empty(0, np.int64)
     body_sizes = np.empty(rows.size, np.int64)
-    kernels.measure_v2_batches(*_byte_lengths(rows), table, body_sizes)
+    kernels.measure_v2_batches(*_compute_byte_lengths(rows), table, body_sizes)
     return body_sizes
 
 
-def _byte_lengths(rows: Rows) -> tuple[Int64s, ...]:
+def _compute_byte_lengths(rows: Rows) -> tuple[Int64s, ...]:
     return (
         rows.offsets,
         rows.timestamps,

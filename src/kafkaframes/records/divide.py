@@ -50,7 +50,7 @@ def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> l
     overhead = BATCH_V2.size if magic >= 2 else 0
     ratio = plain_bytes / max(len(data) - overhead * len(batches), 1)
     plain_part_bytes = max(int((part_bytes - overhead) * ratio) + overhead, 1)
-    fields = _header_fields(batches) if magic >= 2 else BatchFields()
+    fields = _collect_header_fields(batches) if magic >= 2 else BatchFields()
     output = build_rows(
         rows, record_format=magic, codec=codec, level=level, batch_bytes=plain_part_bytes, fields=fields
     )
@@ -61,7 +61,7 @@ def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> l
     return [(output[start:end], count) for (start, end), count in zip(positions, counts, strict=True)]
 
 
-def _header_fields(batches: BatchHeaders) -> BatchFields:
+def _collect_header_fields(batches: BatchHeaders) -> BatchFields:
     """Return the batch header fields that are the same in all parts."""
     header = {name: int(batches.column(name)[0]) for name in ("leader_epoch", "producer_id", "producer_epoch")}
     has_horizon = bool(batches.mask_flag(DELETE_HORIZON)[0])

@@ -290,7 +290,9 @@ def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_
     np.minimum.at(firsts, indexes, np.where(earliest < 0, _NO_MIN_TIMESTAMP, earliest))
     np.maximum.at(lasts, indexes, latest)
     np.maximum.at(epochs, indexes, table[COLUMN_INDEX["producer_epoch"]])
-    sums = [np.bincount(indexes, weights).astype(np.int64) for weights in (None, rows[is_data], table[COLUMN_INDEX["size"]])]
+    sums = [
+        np.bincount(indexes, weights).astype(np.int64) for weights in (None, rows[is_data], table[COLUMN_INDEX["size"]])
+    ]
     firsts[firsts == _NO_MIN_TIMESTAMP] = -1
     for producer, *numbers in zip(
         ids.tolist(), *(column.tolist() for column in (*sums, firsts, lasts, epochs)), strict=True
@@ -300,7 +302,9 @@ def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_
 
 def _mask_delete_horizons(table: Ints) -> npt.NDArray[np.bool_]:
     """Return which batches have a delete horizon instead of their first timestamp (KIP-534)."""
-    result: npt.NDArray[np.bool_] = (table[COLUMN_INDEX["magic"]] >= 2) & (table[COLUMN_INDEX["attributes"]] & DELETE_HORIZON != 0)
+    result: npt.NDArray[np.bool_] = (table[COLUMN_INDEX["magic"]] >= 2) & (
+        table[COLUMN_INDEX["attributes"]] & DELETE_HORIZON != 0
+    )
     return result
 
 

@@ -90,7 +90,7 @@ class DecodeArena:
 
     def _allocate(self) -> None:
         shape = self.shape
-        sizes = self._buffer_sizes(self.rows, self.data)
+        sizes = self._compute_buffer_sizes(self.rows, self.data)
         aligned_sizes = (sizes.ravel() + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES
         ends = np.cumsum(aligned_sizes)
         self.addresses = np.empty((len(sizes), 4), np.int64)
@@ -108,7 +108,7 @@ class DecodeArena:
             ops[self.shape.element_ops, 7] = self.addresses[ops[self.shape.element_ops, 3], 0]
         return ops.ravel()
 
-    def _buffer_sizes(self, rows_by_level: Array, data: Array) -> Array:
+    def _compute_buffer_sizes(self, rows_by_level: Array, data: Array) -> Array:
         """Return the sizes in bytes of each column's three buffers, for given numbers of rows and data bytes."""
         shape = self.shape
         rows = rows_by_level[shape.level]
@@ -141,7 +141,7 @@ class DecodeArena:
         self.data[column] = min(max(int(self.data[column]), 2 * data), MAX_ROWS)
         old_bytes, old_addresses = self.bytes, self.addresses
         self._allocate()
-        used_sizes = self._buffer_sizes(np.array(lengths, np.int64), np.array(ends, np.int64))
+        used_sizes = self._compute_buffer_sizes(np.array(lengths, np.int64), np.array(ends, np.int64))
         for column, part in np.argwhere(used_sizes > 0).tolist():
             start, target, size = (
                 int(old_addresses[column, part]),
@@ -187,22 +187,22 @@ class DecodeArena:
     ) -> pa.Array:
         length = lengths[node.level]
         children = [self._make_array(child, lengths, texts) for child in node.children]
-        validity = self._validity_buffer(node, length, bitmap)
+        validity = self._slice_validity_buffer(node, length, bitmap)
         if node.column in texts:
             return texts[node.column](self._binary(node.column, length, validity))
         buffers = [validity]
         if node.column >= 0 and not pa.types.is_struct(node.type):
-            buffers += self._values_buffer(node.column, length)
+            buffers += self._slice_values_buffer(node.column, length)
         return pa.Array.from_buffers(node.type, length, buffers, children=children)
 
-    def _validity_buffer(self, node: TypeNode, length: int, bitmap: Array | None) -> pa.Buffer | None:
+    def _slice_validity_buffer(self, node: TypeNode, length: int, bitmap: Array | None) -> pa.Buffer | None:
         size = (length + 7) >> 3
         start = int(self.addresses[node.column, 1]) if node.column >= 0 and self.shape.nullable[node.column] else -1
         if bitmap is not None:
             return pa.py_buffer(bitmap if start < 0 else bitmap & self.bytes[start : start + size])
         return None if start < 0 else self.buffer.slice(start, size)
 
-    def _values_buffer(self, column: int, length: int) -> list[pa.Buffer]:
+    def _slice_values_buffer(self, column: int, length: int) -> list[pa.Buffer]:
         start = int(self.addresses[column, 0])
         kind = int(self.program.columns[column, 0])
         if kind == BufferKind.BIT:
@@ -215,4 +215,4 @@ class DecodeArena:
         return [offsets, self.buffer.slice(int(self.addresses[column, 2]), self.read_offset(column, length))]
 
     def _binary(self, column: int, length: int, validity: pa.Buffer | None) -> pa.Array:
-        return pa.Array.from_buffers(pa.binary(), length, [validity, *self._values_buffer(column, length)])
+        return pa.Array.from_buffers(pa.binary(), length, [validity, *self._slice_values_buffer(column, length)])

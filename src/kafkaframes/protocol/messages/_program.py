@@ -250,7 +250,7 @@ class _ProgramCompiler:
 
     def compile_array(self, plan: FieldPlan, level: int) -> TypeNode:
         flags = COMPACT * plan.compact | NULLABLE * plan.nullable
-        child = self.add_level(-1, _element_size(plan))
+        child = self.add_level(-1, _compute_element_size(plan))
         default = None if plan.default is None else b""
         column = self.add_column(BufferKind.LIST, level, nullable=plan.nullable, child=child, default=default)
         self.levels[child].parent_column = column
@@ -283,7 +283,7 @@ def _struct_type(children: list[TypeNode]) -> pa.StructType:
     return pa.struct([(child.name, child.type) for child in children])
 
 
-def _element_size(plan: FieldPlan) -> int:
+def _compute_element_size(plan: FieldPlan) -> int:
     if plan.struct is not None:
         return plan.struct.min_size
     kind = PRIMITIVES[plan.type][1]

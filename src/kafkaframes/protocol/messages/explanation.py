@@ -66,7 +66,7 @@ class MessageExplanation(_ReprAsLines):
         runs = annotation.runs
         if names_of is not None:
             names = ReleaseNames(names_of)
-            runs = [dataclasses.replace(run, path=_with_former_name(run.path, names, names_of)) for run in runs]
+            runs = [dataclasses.replace(run, path=_use_former_name(run.path, names, names_of)) for run in runs]
         return cls(data, tuple(runs), tuple(annotation.values), annotation.error)
 
     @property
@@ -169,7 +169,7 @@ class MessageComparison(_ReprAsLines):
         for pair in self.pairs:
             is_same = self._is_same(*pair)
             if all_fields or not is_same:
-                yield _diff_line(data, *pair, is_same)
+                yield _format_diff_line(data, *pair, is_same)
         for side, explanation in (("left", self.first), ("right", self.second)):
             if explanation.error is not None:
                 yield f"! {side}: {explanation.error}"
@@ -192,7 +192,7 @@ def read_batch_forms(data: bytes) -> tuple[list[dict[str, Any]], CorruptRecordEr
     error = None
     if damage is not None or position < len(data):
         error = CorruptRecordError(damage or f"the bytes from {position} on are not a batch", position=position)
-    return [_json_values(_batch_form(batch)) for batch in batches], error
+    return [_json_values(_batch_to_json(batch)) for batch in batches], error
 
 
 def _json_values(value: Any) -> Any:
@@ -204,7 +204,7 @@ def _json_values(value: Any) -> Any:
     return b64encode(value).decode() if isinstance(value, bytes | bytearray | memoryview) else value
 
 
-def _with_former_name(path: str, names: ReleaseNames, release: str) -> str:
+def _use_former_name(path: str, names: ReleaseNames, release: str) -> str:
     message, *steps = re.sub(r"\[\d+\]", "", path).split(".")
     former = names.former_name(message, steps) if steps else None
     return path if former is None else f"{path} = {former} in {release}"
@@ -214,18 +214,18 @@ def _raw(data: bytes, run: AnnotatedRange) -> bytes:
     return data[run.start : run.end]
 
 
-def _diff_line(
+def _format_diff_line(
     data: tuple[bytes, bytes], entry: AnnotatedRange | None, other_entry: AnnotatedRange | None, same: bool
 ) -> str:
     """Return the line of a field in a comparison, with a star if its bytes differ."""
     run = entry or other_entry
     assert run is not None
-    sides = [_side_text(raw, side) for raw, side in zip(data, (entry, other_entry), strict=True)]
+    sides = [_format_side(raw, side) for raw, side in zip(data, (entry, other_entry), strict=True)]
     first, second = (side.ljust(_COMPARISON_COLUMN_WIDTH) for side in sides)
     return f"{' ' if same else '*'} {first} | {second} {run.path} ({run.what})"
 
 
-def _side_text(data: bytes, run: AnnotatedRange | None) -> str:
+def _format_side(data: bytes, run: AnnotatedRange | None) -> str:
     """Return the bytes and the value of a field in one of two compared messages."""
     if run is None:
         return "-"
@@ -234,7 +234,7 @@ def _side_text(data: bytes, run: AnnotatedRange | None) -> str:
     return text if len(text) <= _COMPARISON_COLUMN_WIDTH else f"{text[: _COMPARISON_COLUMN_WIDTH - 2]}.."
 
 
-def _batch_form(batch: Batch) -> dict[str, Any]:
+def _batch_to_json(batch: Batch) -> dict[str, Any]:
     """Return a batch with its records, with Kafka's field names."""
     fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
     records = [

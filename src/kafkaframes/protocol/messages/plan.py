@@ -188,7 +188,7 @@ class _Planner:
                 for field in all_fields
                 if not field.is_present(version) and not self.is_tag(field)
             ),
-            min_size=sum(map(_min_size, fields)) + self.flexible,
+            min_size=sum(map(_compute_min_size, fields)) + self.flexible,
         )
         self.plans[struct.name] = plan
         return plan
@@ -242,7 +242,7 @@ class _Planner:
         return self.parts_done[struct.name]
 
 
-def _min_size(field: FieldPlan) -> int:
+def _compute_min_size(field: FieldPlan) -> int:
     if field.array or field.type not in SIZE_BY_FIXED_TYPE:
         if field.struct is not None and not field.array:
             return 1 if field.nullable else field.struct.min_size

@@ -95,7 +95,7 @@ def make_stub(specs: Iterable[MessageSpec], *, overloads: bool = True) -> str:
     specs = list(specs)
     lines = [_STUB_HEADER]
     for spec in specs:
-        lines += [*_message_stub(spec), ""]
+        lines += [*_write_message_stub(spec), ""]
     if not overloads:
         return "\n".join(lines)
     for spec in specs:
@@ -107,15 +107,15 @@ def make_stub(specs: Iterable[MessageSpec], *, overloads: bool = True) -> str:
     return "\n".join(lines)
 
 
-def _message_stub(spec: MessageSpec) -> Iterator[str]:
+def _write_message_stub(spec: MessageSpec) -> Iterator[str]:
     yield f"class {spec.name}(_Message):"
     for struct in spec.structs.values():
         yield f"    class {struct.name}(_Struct):"
-        yield from _class_body(spec, struct, "        ")
-    yield from _class_body(spec, spec.struct, "    ")
+        yield from _write_class_body(spec, struct, "        ")
+    yield from _write_class_body(spec, spec.struct, "    ")
 
 
-def _class_body(spec: MessageSpec, struct: StructSpec, indent: str) -> Iterator[str]:
+def _write_class_body(spec: MessageSpec, struct: StructSpec, indent: str) -> Iterator[str]:
     if not struct.fields:
         yield f"{indent}pass"
     for field in struct.fields:

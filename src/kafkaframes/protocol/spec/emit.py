@@ -32,20 +32,20 @@ def to_json(message: MessageSpec) -> dict[str, Any]:
         out["latestVersionUnstable"] = True
     if message.header_versions is not None:
         out["headerVersions"] = {str(versions): str(header) for versions, header in message.header_versions}
-    out["fields"] = [_field_json(message, field, inlined_structs) for field in message.struct.fields]
+    out["fields"] = [_field_to_json(message, field, inlined_structs) for field in message.struct.fields]
     if message.common_structs:
         out["commonStructs"] = [
-            _common_struct_json(message, field, inlined_structs) for field in message.common_structs
+            _common_struct_to_json(message, field, inlined_structs) for field in message.common_structs
         ]
     return out
 
 
-def _common_struct_json(message: MessageSpec, struct: StructSpec, inlined_structs: set[str]) -> dict[str, Any]:
-    fields = [_field_json(message, field, inlined_structs) for field in struct.fields]
+def _common_struct_to_json(message: MessageSpec, struct: StructSpec, inlined_structs: set[str]) -> dict[str, Any]:
+    fields = [_field_to_json(message, field, inlined_structs) for field in struct.fields]
     return {"name": struct.name, "versions": str(struct.versions), "fields": fields}
 
 
-def _field_json(message: MessageSpec, field: FieldSpec, inlined_structs: set[str]) -> dict[str, Any]:
+def _field_to_json(message: MessageSpec, field: FieldSpec, inlined_structs: set[str]) -> dict[str, Any]:
     """Return a field as a JSON object."""
     out: dict[str, Any] = {"name": field.name, "type": str(field.type), "versions": str(field.versions)}
     out.update(_version_keys(field))
@@ -66,7 +66,7 @@ def _field_json(message: MessageSpec, field: FieldSpec, inlined_structs: set[str
         struct = message.struct_of(field)
         if not struct.is_common and struct.name not in inlined_structs:
             inlined_structs.add(struct.name)
-            out["fields"] = [_field_json(message, inner, inlined_structs) for inner in struct.fields]
+            out["fields"] = [_field_to_json(message, inner, inlined_structs) for inner in struct.fields]
     return out
 
 
@@ -99,7 +99,7 @@ def default_text(field: FieldSpec) -> str | None:
         return str(value).lower()
     if isinstance(value, uuid.UUID):
         return uuid_to_text(value)
-    return _float_text(value) if isinstance(value, float) else str(value)
+    return _format_float(value) if isinstance(value, float) else str(value)
 
 
 def _is_written_default_valid(field: FieldSpec) -> bool:
@@ -109,7 +109,7 @@ def _is_written_default_valid(field: FieldSpec) -> bool:
         return False
 
 
-def _float_text(value: float) -> str:
+def _format_float(value: float) -> str:
     if value != value:
         return "NaN"
     return repr(value).replace("inf", "Infinity")

@@ -295,7 +295,9 @@ class _SpecComparison:
             if new is None or old.versions.intersect(self.old.valid_versions).is_empty or self.new.is_removed:
                 continue
             now = self._current_path(path)
-            if _default_text(old) != _default_text(new) and _remove_struct_names(old) == _remove_struct_names(new):
+            if _make_comparable_default(old) != _make_comparable_default(new) and _remove_struct_names(
+                old
+            ) == _remove_struct_names(new):
                 is_safe = self._is_harmless(old, new) and self._is_carried(path, now)
                 rule = "default-to-null" if is_safe else "default-changed"
                 self._add_change(rule, now, f"default {_text(old)} is now {_text(new)}")
@@ -407,7 +409,7 @@ def _is_wrapped_in_struct(structs: FieldSlot, plain: FieldSlot) -> bool:
     )
 
 
-def _default_text(field_spec: FieldSpec) -> object:
+def _make_comparable_default(field_spec: FieldSpec) -> object:
     value = field_spec.default
     return "NaN" if value != value else value  # makes NaN defaults equal
 

@@ -59,14 +59,14 @@ _FLAG_DESCRIPTIONS: Final = (
 def make_wire_pages() -> list[tuple[str, str, list[Section]]]:
     """Return the pages as (id, title, sections)."""
     return [
-        ("frames", "Frames and headers", list(_frames_page())),
-        ("types", "Primitive types and varints", list(_types_page())),
-        ("tags", "Tagged fields", list(_tags_page())),
-        ("records", "Batches and records", list(_records_page())),
+        ("frames", "Frames and headers", list(_make_frames_page())),
+        ("types", "Primitive types and varints", list(_make_types_page())),
+        ("tags", "Tagged fields", list(_make_tags_page())),
+        ("records", "Batches and records", list(_make_records_page())),
     ]
 
 
-def _frames_page() -> Iterable[Section]:
+def _make_frames_page() -> Iterable[Section]:
     """Return the sections of the page about frames and headers."""
     yield _section("How messages travel")
     for name in ("RequestHeader", "ResponseHeader"):
@@ -76,12 +76,12 @@ def _frames_page() -> Iterable[Section]:
             yield f"{name} {version}", (), [(("field", "type", "bytes"), lines)]
 
 
-def _types_page() -> Iterable[Section]:
+def _make_types_page() -> Iterable[Section]:
     """Return the sections of the page about primitive types and varints."""
     yield _section(
-        "Primitive types", (("type", "bytes", "example", "inflexible", "flexible"), list(map(_type_row, SIZES)))
+        "Primitive types", (("type", "bytes", "example", "inflexible", "flexible"), list(map(_make_type_row, SIZES)))
     )
-    numbers = [(str(number), *_varint_row(number)) for number in _VARINT_EXAMPLES]
+    numbers = [(str(number), *_make_varint_row(number)) for number in _VARINT_EXAMPLES]
     yield _section("Varints", (("number", "unsigned", "zig-zag"), numbers))
 
 
@@ -94,24 +94,24 @@ def _text() -> dict[str, Any]:
     return tomllib.loads(TEXT_FILE.read_text(encoding="utf-8"))
 
 
-def _type_row(name: str) -> tuple[str, ...]:
+def _make_type_row(name: str) -> tuple[str, ...]:
     size, value = SIZES[name], _TYPE_EXAMPLES[name]
-    plain, flexible = (_hex_text(table[name][1], value) for table in (PRIMITIVE_CODECS, COMPACT_PRIMITIVE_CODECS))
+    plain, flexible = (_format_hex(table[name][1], value) for table in (PRIMITIVE_CODECS, COMPACT_PRIMITIVE_CODECS))
     return name, "length + n" if size is None else str(size), str(value), plain, flexible
 
 
-def _varint_row(number: int) -> tuple[str, str]:
-    unsigned = _hex_text(varint.write_unsigned_varint, number) if number >= 0 else ""
-    return unsigned, _hex_text(varint.write_varint, number)
+def _make_varint_row(number: int) -> tuple[str, str]:
+    unsigned = _format_hex(varint.write_unsigned_varint, number) if number >= 0 else ""
+    return unsigned, _format_hex(varint.write_varint, number)
 
 
-def _hex_text(write: Callable[[bytearray, Any], None], value: object) -> str:
+def _format_hex(write: Callable[[bytearray, Any], None], value: object) -> str:
     out = bytearray()
     write(out, value)
     return out.hex(" ")
 
 
-def _tags_page() -> Iterable[Section]:
+def _make_tags_page() -> Iterable[Section]:
     """Return the sections of the page about tagged fields."""
     out = bytearray()
     varint.write_unsigned_varint(out, 2)
@@ -121,18 +121,18 @@ def _tags_page() -> Iterable[Section]:
     yield _section("Tag sections", tags=out.hex(" "))
 
 
-def _records_page() -> Iterable[Section]:
+def _make_records_page() -> Iterable[Section]:
     """Return the sections of the page about records."""
     codecs = ", ".join(f"{number} {name}" for number, name in enumerate(layout.CODECS))
     flags = "; ".join(f"bit {flag.bit_length() - 1}: {text}" for flag, text in _FLAG_DESCRIPTIONS)
-    yield _section("Batch, format 2", _header_rows(layout.BATCH_V2), codecs=codecs, flags=flags)
+    yield _section("Batch, format 2", _make_header_rows(layout.BATCH_V2), codecs=codecs, flags=flags)
     fields = [tuple(row) for row in _text()["fields of a record"]]
     yield _section("Record, format 2", (("field", "type", ""), fields))
-    yield _section("Message, format 0", _header_rows(layout.MESSAGE_V0))
-    yield "Message, format 1", (), [_header_rows(layout.MESSAGE_V1)]
+    yield _section("Message, format 0", _make_header_rows(layout.MESSAGE_V0))
+    yield "Message, format 1", (), [_make_header_rows(layout.MESSAGE_V1)]
 
 
-def _header_rows(header: layout.HeaderLayout) -> Table:
+def _make_header_rows(header: layout.HeaderLayout) -> Table:
     """Return the table of a batch header's fields."""
     lines = [
         (str(header.position_of(entry.name)), entry.name, _INTEGER_NAMES[entry.format], entry.note)
@@ -174,7 +174,8 @@ def make_guide_data(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> 
     lines: dict[tuple[Any, ...], int] = {}
     names = sorted({*catalog.list_names(), *specs})
     messages = [
-        _message_data(specs.get(name) or catalog.load_spec(name), layouts, lines, own=name in specs) for name in names
+        _make_message_data(specs.get(name) or catalog.load_spec(name), layouts, lines, own=name in specs)
+        for name in names
     ]
     return {
         "release": catalog.newest_release(),
@@ -193,12 +194,12 @@ def _collect_descriptions(specs: Iterable[MessageSpec]) -> dict[str, str]:
     return {field.name: field.about for struct in structs for field in struct.fields if field.about}
 
 
-def _message_data(
+def _make_message_data(
     spec: MessageSpec, layouts: dict[tuple[int, ...], int], lines: dict[tuple[Any, ...], int], *, own: bool
 ) -> dict[str, Any]:
     release, valid = catalog.newest_release(), spec.valid_versions
     entry = catalog.IndexEntry(spec, "your specs", release, valid) if own else catalog.find_entry(spec.name)
-    versions = [_version_data(spec, version, layouts, lines) for version in spec.valid_versions]
+    versions = [_make_version_data(spec, version, layouts, lines) for version in spec.valid_versions]
     return {
         "name": spec.name,
         "own": own,
@@ -217,7 +218,7 @@ def _message_data(
     }
 
 
-def _version_data(
+def _make_version_data(
     spec: MessageSpec, version: int, layouts: dict[tuple[int, ...], int], lines: dict[tuple[Any, ...], int]
 ) -> list[Any]:
     """Return [is flexible, header version or null, layout number, changes since the previous version]."""

@@ -58,9 +58,9 @@ class JsonText:
         except ValueError as error:
             position = getattr(error, "pos", start)
             reason = getattr(error, "msg", str(error))
-            raise SpecError(f"invalid JSON: {reason}", file=file_line(file, self._line_at(position))) from None
+            raise SpecError(f"invalid JSON: {reason}", file=file_line(file, self._find_line(position))) from None
         self.trailing = self.text[end:].strip(_BLANK_CHARACTERS)
-        self.trailing_line = self._line_at(len(self.text) - len(self.text[end:].lstrip(_BLANK_CHARACTERS)))
+        self.trailing_line = self._find_line(len(self.text) - len(self.text[end:].lstrip(_BLANK_CHARACTERS)))
 
     def line_of(self, path: Sequence[str | int]) -> int:
         """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest existing parent."""
@@ -68,12 +68,12 @@ class JsonText:
         depth, line = -1, 1
         for value_path, position in _value_positions(self.text):
             if len(value_path) > depth and value_path == steps[: len(value_path)]:
-                depth, line = len(value_path), self._line_at(position)
+                depth, line = len(value_path), self._find_line(position)
                 if depth == len(steps):
                     break
         return line
 
-    def _line_at(self, position: int) -> int:
+    def _find_line(self, position: int) -> int:
         before = self.text[:position]
         return before.count("\n") + before.count("\r") - before.count("\r\n") + 1
 

@@ -52,10 +52,10 @@ class FieldSlot:
 
 def list_slots(message: MessageSpec, version: int) -> tuple[FieldSlot, ...]:
     """Return the slots of a version, the tagged ones last."""
-    return _struct_slots(message, message.struct, version)
+    return _list_struct_slots(message, message.struct, version)
 
 
-def _struct_slots(message: MessageSpec, struct: StructSpec, version: int) -> tuple[FieldSlot, ...]:
+def _list_struct_slots(message: MessageSpec, struct: StructSpec, version: int) -> tuple[FieldSlot, ...]:
     fields = (*struct.fields_at(version), *struct.tags_at(version))
     return tuple(_make_slot(message, field, version) for field in fields)
 
@@ -71,7 +71,9 @@ def _make_slot(message: MessageSpec, field_spec: FieldSpec, version: int) -> Fie
         is_compact=has_length and message.field_is_flexible(field_spec, version),
         tag=field_spec.tag if field_spec.is_tagged(version) else None,
         default=field_spec.default,
-        children=_struct_slots(message, message.struct_of(field_spec), version) if field_spec.type.is_struct else (),
+        children=_list_struct_slots(message, message.struct_of(field_spec), version)
+        if field_spec.type.is_struct
+        else (),
         about=field_spec.about,
     )
 
@@ -166,34 +168,37 @@ def bnf_text(message: MessageSpec, version: int) -> str:
     """Return a version in the notation of Kafka's protocol guide: one line per field, structs as ``name => fields``."""
     head = f"{message.name} (version {version}) =>"
     return "\n".join(
-        (f"{head} {_slot_names(message, list_slots(message, version), version)}", *_bnf_lines(message, version))
+        (
+            f"{head} {_format_slot_names(message, list_slots(message, version), version)}",
+            *_format_bnf_lines(message, version),
+        )
     )
 
 
-def _slot_names(message: MessageSpec, slots: tuple[FieldSlot, ...], version: int) -> str:
+def _format_slot_names(message: MessageSpec, slots: tuple[FieldSlot, ...], version: int) -> str:
     words = [f"[{slot.name}]" if slot.type.is_array else slot.name for slot in slots if slot.tag is None]
     return " ".join(words + (["TAG_BUFFER"] if message.is_flexible(version) else []))
 
 
-def _bnf_lines(message: MessageSpec, version: int) -> Iterator[str]:
+def _format_bnf_lines(message: MessageSpec, version: int) -> Iterator[str]:
     for path, slot in walk_slots(list_slots(message, version)):
         tag = "" if slot.tag is None else f"<tag {slot.tag}> "
         null = "?" if slot.is_nullable and slot.type.is_struct else ""
-        what = _slot_names(message, slot.children, version) if slot.type.is_struct else type_text(slot)
+        what = _format_slot_names(message, slot.children, version) if slot.type.is_struct else type_text(slot)
         yield f"{'  ' * len(path)}{tag}{slot.name} => {null}{what}"
 
 
 def layout_json(message: MessageSpec, version: int) -> dict[str, Any]:
     """Return a version's layout as a JSON object."""
     flexible = message.is_flexible(version)
-    fields = [_slot_json(slot) for slot in list_slots(message, version)]
+    fields = [_slot_to_json(slot) for slot in list_slots(message, version)]
     return {"name": message.name, "type": message.type, "apiKey": message.api_key, "version": version} | {
         "flexible": flexible,
         "fields": fields,
     }
 
 
-def _slot_json(slot: FieldSlot) -> dict[str, Any]:
+def _slot_to_json(slot: FieldSlot) -> dict[str, Any]:
     out: dict[str, Any] = {"name": slot.name, "type": str(slot.type), "wireType": slot.wire_type}
     if slot.is_nullable:
         out["nullable"] = True
@@ -202,7 +207,7 @@ def _slot_json(slot: FieldSlot) -> dict[str, Any]:
     if slot.tag is not None or is_informative(slot.default):
         out["default"] = default_text(slot.default)
     if slot.type.is_struct:
-        out["fields"] = [_slot_json(child) for child in slot.children]
+        out["fields"] = [_slot_to_json(child) for child in slot.children]
     return out
 
 

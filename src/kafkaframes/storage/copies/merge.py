@@ -129,7 +129,7 @@ class _Merger:
             start,
             end,
             self._merge_lineages(start, end),
-            self._high_watermark(end),
+            self._find_high_watermark(end),
             clean or None,
             tuple(self.decisions),
         )
@@ -406,7 +406,7 @@ class _Merger:
         entries = tuple(EpochStart(epoch, offset) for epoch, offset in sorted(start_offsets.items()))
         return truncate_epochs(entries, start_offset=start, end_offset=max(end, start) + 1)
 
-    def _high_watermark(self, end: int) -> int | None:
+    def _find_high_watermark(self, end: int) -> int | None:
         """Return the highest checkpointed high watermark, at most the end of the log."""
         high_watermarks = [min(copy.high_watermark, end) for copy in self.copies if copy.high_watermark is not None]
         return max(high_watermarks, default=None)

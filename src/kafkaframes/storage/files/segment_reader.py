@@ -162,10 +162,12 @@ class SegmentReader:
         """Return whether a batch starts at an entry's position and its offset is at or below the entry's."""
         for header in self.walk_headers(entry.position):
             is_in_order = self.segment.base_offset <= header.base_offset <= header.last_offset
-            return 0 <= header.magic <= 2 and is_in_order and self._first_offset(header, entry.offset) <= entry.offset
+            return (
+                0 <= header.magic <= 2 and is_in_order and self._read_first_offset(header, entry.offset) <= entry.offset
+            )
         return False
 
-    def _first_offset(self, header: BatchHeader, offset: int) -> int:
+    def _read_first_offset(self, header: BatchHeader, offset: int) -> int:
         """Return a batch's first offset. The header of a wrapper message has only its last offset."""
         if header.magic >= 2 or header.base_offset <= offset:
             return header.base_offset

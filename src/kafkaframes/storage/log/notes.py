@@ -56,8 +56,8 @@ class LogNotes:
     Attributes:
         findings: swap files that are read as segments, and transaction indexes that differ from the markers.
         hidden_records: records that ``read_committed`` omits because of an open transaction, by partition.
-        unreadable: errors of segments that cannot be read, and of partitions that cannot be read at all. The partition of
-            such a segment ends before the segment.
+        unreadable: errors of segments that cannot be read, and of partitions that cannot be read at all. The partition
+            of such a segment ends before the segment.
     """
 
     findings: tuple[Finding, ...] = ()

@@ -137,12 +137,12 @@ def _find_part_starts(
     lasts, positions = batches.column("last_offset").tolist(), batches.column("position").tolist()
     for row, (end, position) in enumerate(zip(lasts, positions, strict=True)):
         if base is None or not 0 <= end - base <= MAX_INT32:
-            base = _first_offset(reader, batches, row, last + 1)
+            base = _read_first_offset(reader, batches, row, last + 1)
             yield base, position
         last = end
 
 
-def _first_offset(reader: SegmentReader, batches: BatchHeaders, row: int, min_offset: int) -> int:
+def _read_first_offset(reader: SegmentReader, batches: BatchHeaders, row: int, min_offset: int) -> int:
     """Return the first offset of a batch; as in Kafka, a compressed message of format 0 or 1 is read to find it."""
     base_offset = int(batches.column("base_offset")[row])
     if not batches.is_wrapper[row]:
@@ -164,10 +164,10 @@ def has_overflow(filesystem: FileSystem, segment: Segment, next_base: int | None
     """
     if not segment.size_bytes or (next_base is not None and next_base - 1 - segment.base_offset <= MAX_INT32):
         return False
-    return _last_offset(filesystem, segment) - segment.base_offset > MAX_INT32
+    return _read_last_offset(filesystem, segment) - segment.base_offset > MAX_INT32
 
 
-def _last_offset(filesystem: FileSystem, segment: Segment) -> int:
+def _read_last_offset(filesystem: FileSystem, segment: Segment) -> int:
     if segment.index is not None or segment.end_offset is not None:
         with open_segment(filesystem, segment) as reader:
             return reader.next_offset - 1

@@ -45,7 +45,7 @@ def load_producer_states(
     Raises:
         LogDirError: a segment cannot be read.
     """
-    producers, from_offset = _latest_snapshot(filesystem, partition, end_offset, expiration_ms)
+    producers, from_offset = _load_latest_snapshot(filesystem, partition, end_offset, expiration_ms)
     producers.drop_expired(now_ms)
     nexts = [segment.base_offset for segment in partition.segments[1:]] + [end_offset]
     for segment, next_base in zip(partition.segments, nexts, strict=False):  # a partition may have no segments
@@ -56,7 +56,7 @@ def load_producer_states(
     return producers
 
 
-def _latest_snapshot(
+def _load_latest_snapshot(
     filesystem: FileSystem, partition: Partition, end_offset: int, expiration_ms: int
 ) -> tuple[Producers, int]:
     usable = [file for file in partition.producer_snapshots if file.name.offset <= end_offset]

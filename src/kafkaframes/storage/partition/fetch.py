@@ -76,7 +76,7 @@ def read_for_fetch(
             first = segment.find_batch(offset)
             if first is not None:
                 limit = max(max_bytes, first.size) if min_one_message else max_bytes
-                size = max(min(_end_position(state, segment, end) - first.position, limit), 0)
+                size = max(min(_find_end_position(state, segment, end) - first.position, limit), 0)
                 if isolation == TXN_COMMITTED:
                     aborted_transactions = _list_aborted_transactions(state, segment, offset, first.position + size)
                 if min_range_bytes is not None and size >= min_range_bytes:
@@ -97,7 +97,7 @@ def _read_records(segment: LogSegment, first: BatchWindow, size: int) -> bytes:
     return segment.read_at(first.position, size) if records is None else records
 
 
-def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
+def _find_end_position(state: LogState, segment: LogSegment, end: int) -> int:
     """Return the position at which a read of the segment must end: that of the batch at the watermark."""
     if end >= state.log_end_offset:
         return segment.size_bytes
@@ -105,7 +105,7 @@ def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
     return segment.size_bytes if batch is None else batch.position
 
 
-def _upper_bound_offset(state: LogState, segment: LogSegment, position: int) -> int:
+def _find_upper_bound_offset(state: LogState, segment: LogSegment, position: int) -> int:
     """Return an offset that is above all records before ``position`` (LogSegment.fetchUpperBoundOffset)."""
     index = segment.index.entries
     entry_number = int(index.positions.searchsorted(position, side="left"))
@@ -122,7 +122,7 @@ def _list_aborted_transactions(
     segments = state.segments.segments_from(segment.base_offset)
     if not any(selected.txn_index.aborted_transactions for selected in segments):
         return ()
-    upper = _upper_bound_offset(state, segment, position)
+    upper = _find_upper_bound_offset(state, segment, position)
     aborted_transactions = []
     for selected in segments:
         for transaction in selected.txn_index.aborted_transactions:

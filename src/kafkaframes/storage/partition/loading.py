@@ -235,10 +235,10 @@ def _write_recovered_file(disk: Disk, path: str, content: bytes, recovered_log: 
 def _is_rebuilt_by_recovery(name: str, plan: RecoveryPlan) -> bool:
     """Return whether each recovery rebuilds the file, because it belongs to a segment that may not be flushed yet."""
     file_name = FileName.parse(name)
-    return file_name is not None and file_name.offset >= _first_unflushed_base(plan)
+    return file_name is not None and file_name.offset >= _find_first_unflushed_base(plan)
 
 
-def _first_unflushed_base(plan: RecoveryPlan) -> int:
+def _find_first_unflushed_base(plan: RecoveryPlan) -> int:
     point = plan.partition.recovery_point
     return max(
         (kept_segment.base_offset for kept_segment in plan.segments if kept_segment.base_offset <= point), default=0
@@ -311,7 +311,7 @@ def _open_recovered(
         segments=segments,
         epochs=LeaderEpochs(disk, directory, leader_epochs),
         producers=Producers(expiration_ms=settings.producer_id_expiration_ms),
-        snapshots=ProducerSnapshots(disk, directory, _snapshot_offsets(recovered_log.files)),
+        snapshots=ProducerSnapshots(disk, directory, _list_snapshot_offsets(recovered_log.files)),
         log_start_offset=plan.log_start_offset,
         log_end_offset=plan.log_end_offset,
         recovery_point=_choose_recovery_point(plan),
@@ -344,7 +344,7 @@ def _open_recovered(
     return log
 
 
-def _snapshot_offsets(files: Iterable[str]) -> Iterator[int]:
+def _list_snapshot_offsets(files: Iterable[str]) -> Iterator[int]:
     for file_name in map(FileName.parse, files):
         if file_name is not None and file_name.kind == "snapshot" and not file_name.temporary:
             yield file_name.offset

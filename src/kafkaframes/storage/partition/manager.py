@@ -217,7 +217,7 @@ class LogManager:
         self._write_checkpoints(
             {
                 names.RECOVERY_POINT_CHECKPOINT: self._recovery_points(),
-                names.LOG_START_CHECKPOINT: self._log_start_offsets(),
+                names.LOG_START_CHECKPOINT: self._collect_log_start_offsets(),
                 names.HIGH_WATERMARK_CHECKPOINT: self._high_watermarks(),
                 names.CLEANER_CHECKPOINT: self.cleaner_offsets,
             }
@@ -246,9 +246,9 @@ class LogManager:
         Raises:
             StorageError: the disk fails.
         """
-        self._write_checkpoints({names.LOG_START_CHECKPOINT: self._log_start_offsets()})
+        self._write_checkpoints({names.LOG_START_CHECKPOINT: self._collect_log_start_offsets()})
 
-    def _log_start_offsets(self) -> dict[TopicPartition, int]:
+    def _collect_log_start_offsets(self) -> dict[TopicPartition, int]:
         return {
             key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segment_bases[0]
         }

@@ -29,9 +29,9 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
     Raises:
         StorageError: the disk fails.
     """
-    deletable = _segments_below_start(state)
+    deletable = _find_segments_below_start(state)
     if "delete" in state.settings.policies:
-        deletable = max(deletable, _segments_above_size(state), _segments_too_old(state, now_ms), key=len)
+        deletable = max(deletable, _find_segments_above_size(state), _find_segments_too_old(state, now_ms), key=len)
     if not deletable:
         return 0
     if len(deletable) == len(state.segments):  # a log has at least one segment
@@ -49,7 +49,7 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
     return len(deletable)
 
 
-def _deletion_candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
+def _list_deletion_candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
     """Yield (segment, next base offset) of all segments below the high watermark, except an empty last segment."""
     for segment in state.segments:
         next_base = state.segments.next_base(segment)
@@ -59,30 +59,30 @@ def _deletion_candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
         yield segment, end
 
 
-def _segments_below_start(state: LogState) -> list[LogSegment]:
+def _find_segments_below_start(state: LogState) -> list[LogSegment]:
     def is_below(candidate: tuple[LogSegment, int]) -> bool:
         return candidate[0] is not state.segments.active and candidate[1] <= state.log_start_offset
 
-    return [segment for segment, _ in takewhile(is_below, _deletion_candidates(state))]
+    return [segment for segment, _ in takewhile(is_below, _list_deletion_candidates(state))]
 
 
-def _segments_above_size(state: LogState) -> list[LogSegment]:
+def _find_segments_above_size(state: LogState) -> list[LogSegment]:
     max_bytes = state.settings.retention_bytes
     if max_bytes < 0:
         return []
     excess_bytes, segments = (
         state.segments.size_bytes - max_bytes,
-        [segment for segment, _ in _deletion_candidates(state)],
+        [segment for segment, _ in _list_deletion_candidates(state)],
     )
     freed_bytes = accumulate(segment.size_bytes for segment in segments)
     return [segment for segment, size in zip(segments, freed_bytes, strict=True) if size <= excess_bytes]
 
 
-def _segments_too_old(state: LogState, now_ms: int) -> list[LogSegment]:
+def _find_segments_too_old(state: LogState, now_ms: int) -> list[LogSegment]:
     max_age_ms = state.settings.retention_ms
     if max_age_ms == UNLIMITED:
         return []
-    segments = (segment for segment, _ in _deletion_candidates(state))
+    segments = (segment for segment, _ in _list_deletion_candidates(state))
     return list(takewhile(lambda segment: now_ms - segment.largest_timestamp > max_age_ms, segments))
 
 

@@ -296,10 +296,12 @@ def _find_covered_segments(
         default=0,
     )
     near = [kept_segment for kept_segment in kept_segments if first <= kept_segment.base_offset < swap.next_offset]
-    return [kept_segment for kept_segment in near if _end_offset(filesystem, draft, kept_segment) > swap.base_offset]
+    return [
+        kept_segment for kept_segment in near if _find_end_offset(filesystem, draft, kept_segment) > swap.base_offset
+    ]
 
 
-def _end_offset(filesystem: FileSystem, draft: RecoveryDraft, segment: KeptSegment) -> int:
+def _find_end_offset(filesystem: FileSystem, draft: RecoveryDraft, segment: KeptSegment) -> int:
     if segment.is_recovered:
         return segment.next_offset
     return read_next_offset(filesystem, draft.files[FileName(segment.base_offset, "log")])

@@ -141,7 +141,7 @@ def _plan_recovery(
     kept_segments = opened_segments.kept_segments
     removed_segments: list[KeptSegment] = []
     if recovers:
-        first_unflushed = _first_unflushed_base(
+        first_unflushed = _find_first_unflushed_base(
             [kept_segment.base_offset for kept_segment in kept_segments], recovery_point
         )
         kept_segments, removed_segments = _recover_from(
@@ -158,7 +158,7 @@ def _load_segments(filesystem: FileSystem, draft: RecoveryDraft, recovery_point:
     """Open the segments. Parts of split segments above the recovery point are recovered later."""
     kept_segments: list[KeptSegment] = []
     bases = draft.list_bases()
-    first_unflushed = None if recovery_point is None else _first_unflushed_base(bases, recovery_point)
+    first_unflushed = None if recovery_point is None else _find_first_unflushed_base(bases, recovery_point)
     for base in bases:
         is_later = first_unflushed is not None and base in draft.part_bases and base >= first_unflushed
         kept_segment = _make_kept_segment(draft, base) if is_later else _load_segment(filesystem, draft, base)
@@ -255,7 +255,7 @@ def _drop_orphans(draft: RecoveryDraft) -> None:
     draft.delete_files(orphans, "an index without its segment")
 
 
-def _first_unflushed_base(bases: Sequence[int], recovery_point: int) -> int:
+def _find_first_unflushed_base(bases: Sequence[int], recovery_point: int) -> int:
     """Return the base offset of the segment that contains the recovery point; otherwise that of the first segment."""
     return max((base for base in bases if base <= recovery_point), default=min(bases, default=0))
 

@@ -232,7 +232,7 @@ class ChunkReader:
             except UnreadableError as problem:
                 if plain:  # return the chunks before it; the error is raised when this chunk is requested
                     break
-                raise self._damage_error(number, str(problem)) from None
+                raise self._make_damage_error(number, str(problem)) from None
         return plain
 
     def _decode_chunk(self, chunk: int, stored_bytes: memoryview, size: int) -> bytes | memoryview:
@@ -245,7 +245,7 @@ class ChunkReader:
             raise UnreadableError(f"it has {len(plain)} bytes; expected {end - start}")
         return plain
 
-    def _damage_error(self, chunk: int, reason: str) -> DamagedChunkError:
+    def _make_damage_error(self, chunk: int, reason: str) -> DamagedChunkError:
         lost_range = self._index.plain_range(chunk)
         text = f"chunk {chunk} of {self._index.count} cannot be read: {reason}"
         return DamagedChunkError(text, position=self._index.object_range(chunk)[0], file=self._file, lost=lost_range)

@@ -85,7 +85,7 @@ class TieredFileSystem(DelegatingFileSystem):
         if view.main not in self.manifests and self.inner.stat(view.object_path(names.MANIFEST)) is None:
             return None
         info = self.inner.stat(view.object_path(names.INDEXES if view.index else names.LOG))
-        size_bytes = self._file_size(view, self.read_manifest(view.main))
+        size_bytes = self._compute_file_size(view, self.read_manifest(view.main))
         if info is None or size_bytes is None:
             return None
         return FileInfo(path, view.name, size_bytes, info.mtime_ms)
@@ -152,7 +152,7 @@ class TieredFileSystem(DelegatingFileSystem):
         manifest = self.read_manifest(view.main)
         return max(end - start, 0) if manifest.is_plain else manifest.chunks.count_stored_bytes(start, end)
 
-    def _file_size(self, view: ViewPath, manifest: Manifest) -> int | None:
+    def _compute_file_size(self, view: ViewPath, manifest: Manifest) -> int | None:
         if view.index is None:
             return manifest.size_bytes if view.name.endswith(f".{names.LOG}") else None
         return index_size(manifest, view.index)

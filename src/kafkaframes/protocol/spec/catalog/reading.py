@@ -112,13 +112,13 @@ def find_entry(name: str) -> IndexEntry:
     """
     row = _read_index()["messages"].get(name)
     if row is None:
-        raise SpecError(f"the catalog has no message {name!r}{_did_you_mean(name)}")
+        raise SpecError(f"the catalog has no message {name!r}{_suggest_names(name)}")
     row = dict(row)
     module, release, current = row.pop("module"), row.pop("lastRelease"), row.pop("currentVersions")
     return IndexEntry(load_trusted({**row, "name": name}), module, release, Versions.parse(current))
 
 
-def _did_you_mean(name: str) -> str:
+def _suggest_names(name: str) -> str:
     from difflib import get_close_matches
 
     names_by_lower_case = {message_name.lower(): message_name for message_name in list_names()}
