@@ -50,8 +50,8 @@ def explain_message(
         mode: ``strict`` also rejects encodings that Kafka accepts and never writes.
 
     Returns:
-        The fields with their positions and values, the decoded messages, and the error if the bytes are invalid. Its
-        text is an annotated hex dump.
+        The fields with their positions and values, the decoded messages, and the error if the bytes are invalid. The
+        text of the result is an annotated hex dump.
 
     Raises:
         OptionError: the version is missing, or the API or release does not exist.
@@ -71,8 +71,9 @@ def explain_records(data: bytes, *, depth: Literal[1, 2] = 2) -> RecordsExplanat
         depth: 1 explains the headers of batches, 2 the records as well.
 
     Returns:
-        The fields with their positions and values; the fields of compressed records are in a separate part. Its text is
-        an annotated hex dump. If the bytes are damaged, the result has the fields before the damage, and the error.
+        The fields with their positions and values; the fields of compressed records are in a separate part. The text of
+        the result is an annotated hex dump. If the bytes are damaged, the result has the fields before the damage, and
+        the error.
     """
     from kafkaframes.protocol.messages.explanation import explain_record_bytes
 
@@ -110,7 +111,8 @@ def compare_messages(
         names_of: as for ``explain_message``.
         mode: as for ``explain_message``.
 
-    Returns: The fields of both encodings in pairs. The text of the result has the fields that differ.
+    Returns:
+        The fields of both encodings in pairs. The text of the result has the fields that differ.
 
     Raises:
         OptionError, SpecError: the same as for ``explain_message``.

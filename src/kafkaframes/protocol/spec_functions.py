@@ -216,7 +216,8 @@ def rewrite_specs(
         suffix: whether fields with names that end in ErrorCode or ErrorMessage are tagged, too.
         as_written: whether ApiVersions and unreleased versions are rewritten, too, as in the document.
 
-    Returns: The specs before and after the rewrite, and the changes.
+    Returns:
+        The specs before and after the rewrite, and the changes.
 
     Raises:
         OptionError: the proposal is unknown, or ``to`` has other files or is inside the source.
@@ -251,7 +252,8 @@ def change_specs(change: Callable[[Kip], object], to: Source, *, source: Source 
         to: the folder to write, which may contain only files of an earlier call with the same arguments.
         source: specs to change. The default is the specs of the catalog.
 
-    Returns: The specs before and after the change.
+    Returns:
+        The specs before and after the change.
 
     Raises:
         OptionError: ``to`` has other files or is inside the source.
@@ -282,7 +284,8 @@ def import_releases(paths: Source | Sequence[Source], to: Source, *, check: bool
         to: the folder of the catalog.
         check: whether nothing is written and the folder is only compared.
 
-    Returns: The files that were written or removed or, with ``check``, would be.
+    Returns:
+        The files that were written or removed or, with ``check``, would be.
 
     Raises:
         OptionError: a source does not exist or has no spec.

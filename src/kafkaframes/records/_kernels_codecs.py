@@ -204,7 +204,7 @@ def _plain_decode_snappy_raw(data: Any, position: Any, end: Any, out: Any, capac
 
 @device_with_plain(_plain_decode_snappy_raw)
 def _decode_snappy_raw(data, position, end, out, capacity):
-    """Decode one raw snappy block. It starts with its length; an impossible one is rejected before memory is used."""
+    """Decode one raw snappy block. An impossible length at its start is rejected before memory is used."""
     start, size = position, np.int64(0)
     for index in range(4):
         if position >= end:

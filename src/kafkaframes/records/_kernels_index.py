@@ -392,9 +392,9 @@ def index_records(
         table, first, last: int64[columns, batches]; the batch headers, and the range of batches to index.
         starts, ends: int64[batches]; start and end position of each batch's records in ``buf``.
         kinds: int8[batches]; SKIPPED, WHOLE_DATA or DAMAGED_DATA.
-        lenient: if not 0, index like Kafka's iterator that skips keys and values. It does not check that the fields
-            fill a record, and it returns messages of formats 0 and 1 with a key or value that exceeds the message;
-            these fields are null.
+        lenient: if not 0, index like Kafka's iterator that skips keys and values. This iterator does not check that the
+            fields fill a record, and it returns messages of formats 0 and 1 with a key or value that exceeds the
+            message; these fields are null.
         offsets, stamps: int64[records]; output: offset and timestamp (in milliseconds) of each record.
         key_at, value_at, headers_at: int64[records]; output: positions in ``buf``; for formats 0 and 1, ``headers_at``
             is the position of the message's CRC.

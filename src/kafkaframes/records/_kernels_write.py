@@ -4,10 +4,10 @@ The kernels that build (``_kernels_build.py``), append and rewrite batches call 
 call them.
 
 1. ``out`` and the sources of bytes are addresses (``address_of``): passing an array costs two atomic operations per
-call.
+   call.
 2. A writer returns the position after the written bytes. The caller ensures that ``out`` is large enough: in addition
-    to keys, values and headers, a record takes at most ``MAX_RECORD_OVERHEAD_BYTES`` bytes, and a message ``V1_HEADER +
-    LENGTH_FIELDS_BYTES``.
+   to keys, values and headers, a record takes at most ``MAX_RECORD_OVERHEAD_BYTES`` bytes, and a message
+   ``V1_HEADER + LENGTH_FIELDS_BYTES``.
 3. A size of -1 means null; smaller sizes do not occur. ``layout.py`` has the positions of header fields.
 """
 

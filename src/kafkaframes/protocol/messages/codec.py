@@ -164,8 +164,8 @@ def compile_text(text: SourceText, title: str, classes: Classes) -> dict[str, An
 class HotShapes(dict[Any, Any]):
     """Generated functions for elements of frequent shapes. A shape is the number of items in each array of an element.
 
-    Shapes depend on the data, and a compilation takes a millisecond. Their number is therefore limited, and the
-    function of a shape is generated when it has occurred a few times. Other shapes map to None.
+    Shapes depend on the data, and a compilation takes a millisecond. The number of shapes with a function is therefore
+    limited, and the function of a shape is generated when the shape has occurred a few times. Other shapes map to None.
     """
 
     MIN_OCCURRENCES: Final = 4

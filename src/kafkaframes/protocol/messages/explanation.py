@@ -29,7 +29,7 @@ _COMPARISON_COLUMN_WIDTH: Final = 38  # characters for each of the two compared 
 
 
 class _ReprAsLines:
-    """Base class of explanations. Their ``repr`` is the text of their lines, also in notebooks."""
+    """Base class of explanations. The ``repr`` of an explanation is the text of its lines, also in notebooks."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class _ReprAsLines:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MessageExplanation(_ReprAsLines):
-    """A message, field by field. Its text is an annotated hex dump.
+    """A message, field by field, as an annotated hex dump.
 
     Attributes:
         data: the bytes.
@@ -90,7 +90,7 @@ class MessageExplanation(_ReprAsLines):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RecordsExplanation(_ReprAsLines):
-    """Record batches or message sets, field by field. Its text is an annotated hex dump.
+    """Record batches or message sets, field by field, as an annotated hex dump.
 
     Attributes:
         data: the bytes.
@@ -124,7 +124,7 @@ class RecordsExplanation(_ReprAsLines):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MessageComparison(_ReprAsLines):
-    """Two encodings of a message, field by field. Its text has the fields that differ.
+    """Two encodings of a message, field by field, as a list of the fields that differ.
 
     Attributes:
         first: the first encoding.

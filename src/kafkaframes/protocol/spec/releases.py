@@ -125,7 +125,8 @@ def first_release_with(key: int, version: int) -> str | None:
         key: API key.
         version: version of the API.
 
-    Returns: The release, or None if no release in the table serves the version yet.
+    Returns:
+        The release, or None if no release in the table serves the version yet.
 
     >>> first_release_with(3, 9), first_release_with(1, 12)  # Metadata, Fetch: their first flexible versions
     ('2.4.1', '2.7.2')

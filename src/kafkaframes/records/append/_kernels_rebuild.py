@@ -7,8 +7,7 @@ Start reading at ``entry.py``.
    uncompressed records are at OUT_AT: the caller compresses them, and ``wrap_compressed`` adds the header.
 2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides. ``OUT_TOO_SMALL`` asks for more memory.
 3. The kernels never write more than OUT_SIZE bytes. ``out`` has the size of the input plus
-``MAX_RECORD_OVERHEAD_BYTES``
-   bytes per record.
+   ``MAX_RECORD_OVERHEAD_BYTES`` bytes per record.
 4. Each record is read and written in one step. The functions return ``(count, largest timestamp, first timestamp,
    contiguous, size)``. A count of 0 means that the kernels do not support the records: a size that does not fit, a
    varint that is not in its shortest form, a timestamp out of range, a missing key that the log requires.
@@ -274,7 +273,7 @@ def _can_be_written(set_at, magic, codec, target, context):
 
 @device
 def _finish_batch(set_at, magic, codec, size, offset, context):
-    """Write header and CRC of a format 2 batch. Its records, ``size`` bytes, already follow it at OUT_AT."""
+    """Write header and CRC of a format 2 batch, whose records (``size`` bytes) are already at OUT_AT."""
     out, attributes = context[OUT_AT], codec | (LOG_APPEND_TIME if context[APPEND_TIME] else 0)
     producer, epoch, sequence = np.int64(-1), np.int64(-1), np.int64(-1)
     if magic == 2:

@@ -110,7 +110,7 @@ def read_unreadable_inner_message(content: DecodedBatches, batch: int, number: i
 
 
 def _read_inner_message(content: DecodedBatches, batch: int, number: int, position: int) -> UnreadableMessage:
-    """Read a message of a compressed set. Its CRC is at ``position``, and its size is directly before the CRC."""
+    """Read a message of a compressed set. The CRC is at ``position``, and the message's size directly before it."""
     buf = content.sections.buf
     end = position + int.from_bytes(buf[position - 4 : position].tobytes(), "big")
     return UnreadableMessage(number, int(content.batches.column("magic")[batch]), True, buf[position:end].tobytes())

@@ -305,7 +305,7 @@ def preview_partition(
 def _find_tombstone_horizon(plan: CleaningPlan, settings: CleanerSettings) -> int:
     """Return a modification time. Segments that are not newer may lose their old tombstones.
 
-    It is the modification time of the last clean segment minus ``delete.retention.ms``.
+    The result is the modification time of the last clean segment minus ``delete.retention.ms``.
     """
     clean = plan.segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

@@ -155,7 +155,8 @@ class ChosenBlocks:
     def read_first_offsets(self, copy: int, inspector: BlockInspector) -> None:
         """Read the first offsets of compressed messages (format 0 or 1) that may overlap different chosen messages.
 
-        Their headers contain only the last offset. The first offsets of such chosen messages are read as well.
+        The header of such a message contains only its last offset. The first offsets of these chosen messages are read
+        as well.
         """
         blocks, reach = self.usable[copy], self.column("reach")
         copy_rows = np.flatnonzero(~_mask_members(blocks.last, self.last_offsets) & (blocks.reach < blocks.first))

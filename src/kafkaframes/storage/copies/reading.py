@@ -2,11 +2,11 @@
 
 The headers of a local segment are read in steps of some hundred kilobytes into one buffer; the content of large batches
 is skipped. A segment in a store is one block without headers if its leader epochs are known and the partition is not
-compacted. Its offsets then range from its base offset to that of the next segment.
+compacted. The offsets of such a block range from the segment's base offset to that of the next segment.
 
-A damaged batch is replaced by the same batch of another copy while a log is read. The other batch must have the same
-checksum, size, format and last offset. It therefore has the original bytes, and the rest of the log does not matter,
-whether it is compacted or not.
+A damaged batch is replaced by the same batch of another copy while a log is read. The replacing batch must have the
+same checksum, size, format and last offset. The replacement therefore has the original bytes, and the rest of the log
+does not matter, whether it is compacted or not.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class SegmentReader:
 
     @cached_property
     def largest_timestamp(self) -> int:
-        """The largest timestamp of all batches, including markers; -1 without any.
+        """The largest timestamp of all batches, including markers; -1 if no batch has a timestamp.
 
         The time index contains it up to the last entry of the offset index, because Kafka adds entries to both indexes
         together. The headers after the last entry are read, because the indexes of an open segment do not cover its

@@ -164,8 +164,8 @@ def rebuild_indexes(
 def select_producer_batches(reader: SegmentReader, batches: BatchHeaders) -> Iterator[Seen]:
     """Yield the batches that change the state of producers and transactions, with the markers of control batches.
 
-    If any batch is transactional or has markers, all batches with a producer id are yielded. Otherwise the last batch
-    of each producer is yielded, in the order in which the producers first appear.
+    If any batch is transactional or has markers, all batches with a producer id are yielded. In all other segments,
+    only the last batch of each producer is yielded, in the order in which the producers first appear.
     """
     rows = np.flatnonzero(batches.is_v2 & (batches.column("producer_id") >= 0))
     if not len(rows):

@@ -3,8 +3,8 @@
 The functions read batch headers and the records of transaction markers. The markers decide which transactions are
 aborted. A ``.txnindex`` is only compared with the markers, because after a crash or an incomplete copy it can be empty,
 truncated, or from another log. A broker that recovers the segment also rebuilds the index from the markers. Tiered
-segments are the exception: to read their headers, whole segments would have to be fetched. Their transaction indexes
-are therefore used, and a finding reports this.
+segments are the exception: to read their headers, whole segments would have to be fetched. The transaction indexes of
+these segments are therefore used, and a finding reports this.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class OpenTransactions:
             self._first_offsets_in_log.setdefault(producer_id, base_offset)
 
     def process_batch(self, header: BatchHeader, markers: Iterable[TransactionMarker]) -> list[AbortedTransaction]:
-        """Process a batch. Its data may start a transaction; return the transactions that its markers abort."""
+        """Process a batch, whose data may start a transaction; return the transactions that its markers abort."""
         if header.is_transactional and header.has_producer and not header.is_control:
             self.process_data(header.producer_id, header.base_offset, header.last_offset)
         return [transaction for transaction in map(self.process_marker, markers) if transaction is not None]

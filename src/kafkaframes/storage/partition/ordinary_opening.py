@@ -257,7 +257,7 @@ def _epochs_match(epochs: Epochs, opened_log: _OpenedDirectory, known_start: int
 
 
 def _write_recovered_files(disk: OnlineDisk, directory: str, opened_log: _OpenedDirectory) -> None:
-    """Write the recovered files. They need not be durable before the next flush of the log, as in ``loading``."""
+    """Write the recovered files. The files need not be durable before the next flush of the log, as in ``loading``."""
     for name, raw in opened_log.indexes.items():
         overwrite(disk, join(directory, name), raw)
     old_contents = dict(opened_log.snapshot_contents)

@@ -1,7 +1,8 @@
 """One segment of a partition's log: appends, index entries, rolling and truncation (LogSegment).
 
-Only the active segment is written. Its files are kept open, up to the limit on open files in ``files.disk``. The state
-in memory changes only after the disk write has succeeded, so a segment can still be read after its disk fails.
+Only the active segment is written. The files of a segment are kept open, up to the limit on open files in
+``files.disk``. The state in memory changes only after the disk write has succeeded, so a segment can still be read
+after its disk fails.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from kafkaframes.wire.primitives import DeferredBytes
 
 
 class FileRange(DeferredBytes):
-    """A range of a file. It has its own descriptor and stays readable if the file is renamed or deleted.
+    """A range of a file. The range has its own descriptor and stays readable if the file is renamed or deleted.
 
     Attributes:
         descriptor: descriptor of the file, open for reading; -1 after ``close``.
