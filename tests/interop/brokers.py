@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from kafkaframes.jobs.verify.verify import verify
-from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN, TRANSACTIONAL
+from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN_INDEX, TRANSACTIONAL
 from kafkaframes.records.scan import BatchHeaders, ScanEnd
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
@@ -134,9 +134,12 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
     for batch in batches:
         rows = batch.set_column(1, "timestamp", batch.column("timestamp").cast("int64")).to_pydict()
         table = np.zeros((len(BATCH_COLUMNS), batch.num_rows), np.int64)  # one record per batch
-        table[COLUMN["magic"]] = 2
-        table[COLUMN["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
-        table[COLUMN["base_offset"]], table[COLUMN["producer_id"]] = rows["base_offset"], rows["producer_id"]
+        table[COLUMN_INDEX["magic"]] = 2
+        table[COLUMN_INDEX["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
+        table[COLUMN_INDEX["base_offset"]], table[COLUMN_INDEX["producer_id"]] = (
+            rows["base_offset"],
+            rows["producer_id"],
+        )
         aborted_mask = state.mask_aborted_batches(BatchHeaders(table, ScanEnd(0, 0))) & (isolation == "read_committed")
         for number in np.flatnonzero(~aborted_mask).tolist():
             yield _words({name: rows[name][number] for name in columns})

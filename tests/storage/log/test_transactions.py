@@ -9,7 +9,7 @@ from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.settings import ConvertSettings
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_end_transaction, build_records
-from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
+from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN_INDEX
 from kafkaframes.records.scan import BatchHeaders, ScanEnd
 from kafkaframes.storage.cleaner.plan import CleanerSettings
 from kafkaframes.storage.files.findings import Severity
@@ -218,5 +218,5 @@ def test_batches_of_the_aborted_transaction_are_left_out_and_markers_are_no_data
         ("producer_id", [1, 1, 2, 3, 1]),
         ("attributes", [transactional, control, transactional, transactional, transactional]),
     ):
-        table[COLUMN[name]] = row
+        table[COLUMN_INDEX[name]] = row
     assert state.mask_aborted_batches(BatchHeaders(table, ScanEnd(0, 0))).tolist() == [True, False, False, False, False]
