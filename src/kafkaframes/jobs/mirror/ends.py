@@ -76,7 +76,7 @@ async def open_cluster(
 def _report_findings(
     broker: Broker, reported_remarks: set[str], print_message: Callable[[str], None], report_loss: Callable[[str], None]
 ) -> None:
-    """Report findings that were not reported yet."""
+    """Report the findings of a broker that were not reported before."""
     losses = set(broker.losses)
     for remark in broker.remarks:
         if remark not in reported_remarks:

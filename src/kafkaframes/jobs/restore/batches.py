@@ -271,7 +271,7 @@ class BatchRewriter:
                 yield start, stop, opened_batch
 
     def _decode_batches(self, data: Bytes, batches: BatchHeaders, decodes: Flags) -> Iterator[DecodedRows | None]:
-        """Decode batches in order, within the memory budget. ``None`` is a batch that cannot be decoded."""
+        """Decode batches in order, within the memory budget. ``None`` is yielded for a batch that cannot be decoded."""
         for content in decode_steps(data, batches.select(decodes)):
             damage_reasons = self._find_undecodable_batches(content)
             offsets = content.index.offsets

@@ -1,7 +1,7 @@
 """Run an export into a table: write data files, commit them, sum up the results. The caller chooses where tasks run.
 
-A run works in *waves* of at most ``COMMIT_LOG_BYTES`` of log, and each wave has its own commit. A wave's commit is
-permanent, and the next run continues after it. In each wave
+A run works in *waves* of at most ``COMMIT_LOG_BYTES`` of log, and each wave has its own commit. The commit of a wave is
+permanent, and the next run continues after that wave. In each wave
 
 1. processes or Spark write the new offsets to data files that no reader sees;
 2. one commit makes the files visible and stores the new end offsets. The commit fails if the table's end offsets have
