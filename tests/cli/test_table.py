@@ -177,7 +177,7 @@ def test_offsets_that_retention_took_are_an_error_or_a_gap_that_is_told(broker, 
     send(broker, topic, [b"3", b"4"])
     with Admin(broker.bootstrap_servers) as admin:
         admin.delete_records({TopicPartition(topic, 0): 3})
-    assert "--no-fail-on-data-loss accepts that" in run_refused(*flags)
+    assert "--no-fail-on-data-loss accepts this" in run_refused(*flags)
     gaps = run_json(*flags, "--no-fail-on-data-loss")["table"]["gaps"]
     assert gaps == [{"topic": topic, "partition": 0, "first": 2, "end": 3}]
     assert [row["offset"] for row in rows("delta", tmp_path / "t")] == [0, 1, 3]
