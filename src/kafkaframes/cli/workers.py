@@ -206,7 +206,7 @@ def _begin_worker() -> None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=exit_with_parent, name="kafkaframes parent exit_with_parent", daemon=True).start()
+    threading.Thread(target=exit_with_parent, name="kafkaframes parent watch", daemon=True).start()
 
 
 def _show_progress(answers: Iterator[_Answer], sizes: Sequence[int], total: int, label: str) -> Iterator[_Answer]:

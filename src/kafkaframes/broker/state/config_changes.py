@@ -74,7 +74,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         code: int = ErrorCode.INVALID_REQUEST
         message: str | None = "the request has an unknown operation"
         if counts_by_resource[kind, name] > 1:
-            message = f"{name} is listed repeated_names"
+            message = f"{name} is listed twice"
         # An unknown operation prevents all changes. Kafka's controller then fails and returns error code -1 for all
         # resources.
         elif not fails or kind not in _CHANGE_FUNCTIONS:
@@ -341,7 +341,7 @@ def _check_rows(rows: list[Any]) -> list[Any]:
     """Return the rows; raise an ``InvalidRequestError`` if a name is repeated or a value is missing."""
     repeated_names = [name for name, count in Counter(row.name for row in rows).items() if count > 1]
     if repeated_names:
-        raise InvalidRequestError(f"{repeated_names[0]} is listed repeated_names")
+        raise InvalidRequestError(f"{repeated_names[0]} is listed twice")
     for row in rows:
         if row.value is None and getattr(row, "config_operation", SET) != DELETE:
             raise InvalidRequestError(f"{row.name} has no value")
