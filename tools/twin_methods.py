@@ -28,7 +28,7 @@ class TwinMethods(griffe.Extension):
 
 
 def _replace_methods(module: griffe.Module) -> None:
-    """Replace each generated attribute of a client by the async class's method."""
+    """Replace each generated attribute of a client with the async class's method."""
     count = 0
     for client in module.classes.values():
         for name, attribute in client.attributes.items():

@@ -210,7 +210,7 @@ def test_offsets_that_are_not_committed_are_not_deleted(run):
     run("topics create kept-offsets --partitions 2")
     run("groups reset keepers kept-offsets:0=0")
     for words in ("kept-offsets:1", "kept-offsets:0,1"):
-        with pytest.raises(OptionError, match="group keepers has no committed offsets of kept-offsets-1; nothing was"):
+        with pytest.raises(OptionError, match="group keepers has no committed offsets for kept-offsets-1; nothing was"):
             run(f"groups delete-offsets keepers {words}")
     assert len(rows_of(run, "groups describe keepers")) == 1
     run("groups delete-offsets keepers kept-offsets")

@@ -179,7 +179,7 @@ def test_without_offsets_and_reset_every_poll_raises_until_a_seek(protocol, brok
     with consumer_of(broker, protocol, auto_offset_reset="none") as consumer:
         consumer.subscribe("t")
         for _ in range(3):
-            with pytest.raises(BrokerError, match=r"no committed offset of t-\d, and auto_offset_reset is none"):
+            with pytest.raises(BrokerError, match=r"no committed offset for t-\d, and auto_offset_reset is none"):
                 broker.wait_for(lambda: consumer.poll(100))
         assert sorted(consumer.assignment()) == [ONE, TWO]
         with pytest.raises(BrokerError, match="no committed offset"):

@@ -90,7 +90,7 @@ class RealCluster:
             try:
                 return self._admin.list_topics(topic, timeout=PATIENCE_S)
             except KafkaException as error:
-                # librdkafka drops requests when it replaces a bootstrap address by the node that it belongs to
+                # librdkafka drops requests when it replaces a bootstrap address with the node that it belongs to
                 if error.args[0].code() != KafkaError._DESTROY_BROKER or time.monotonic() > deadline:
                     raise
 

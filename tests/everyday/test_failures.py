@@ -293,7 +293,7 @@ def test_the_end_offsets_request_is_retried_while_the_leader_moves(broker, serve
 @pytest.mark.embedded
 @peers_with(java="testInitTransactionWhileThrottled", kafka_python="test_retriable_error_reenqueues")
 @pytest.mark.parametrize("code", ["CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"])
-def test_a_transactional_producer_starts_although_the_coordinator_is_busy(broker, servers, topic, code):
+def test_a_transactional_producer_waits_for_a_busy_coordinator(broker, servers, topic, code):
     with (
         broker.on("InitProducerId").times(2).error(code),
         Producer(servers, transactional_id=topic, **QUICK) as producer,

@@ -274,7 +274,7 @@ def test_offsets_are_not_committed_by_an_aborted_transaction(servers, admin, pro
 
 @peers_with(java="testSendOffsetsWithGroupMetadata", kafka_python="test_v3_request_carries_member_and_generation")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_transaction_can_read_transform_and_write_records(broker, servers, producer, topic, protocol):
+def test_a_transaction_can_consume_and_produce_records(broker, servers, producer, topic, protocol):
     output = f"{topic}-output"
     broker.create_topic(output)
     broker.append(topic, [{"value": b"%d" % number} for number in range(5)], partition=0)

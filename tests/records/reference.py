@@ -257,7 +257,7 @@ def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
 
 
 def _message(batch: _Batch, at: int, end: int, offset: int, stamp: int) -> _Row:
-    """Index the message with its CRC at ``at``; the lenient reader replaces unreadable fields by null."""
+    """Index the message with its CRC at ``at``; the lenient reader replaces unreadable fields with null."""
     raw = batch.raw
     layout = MESSAGE_V0 if _magic(raw, at) == 0 else MESSAGE_V1
     position = at + layout.size - OVERHEAD_BYTES

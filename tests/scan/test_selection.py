@@ -28,7 +28,7 @@ WITHOUT = {
     "convert_log": _COPIES,
     "recompress_log": _COPIES,
     "restore_log": _COPIES,
-    "compact_log": {"start", "end", "on_damage", *_COPIES},  # docs/selecting.md has the reason
+    "compact_log": {"start", "end", "on_damage", *_COPIES},  # docs/selecting.md explains why
     "mirror_topics": _COPIES,
 }
 # These summarize whole partitions. The topics of a checkpoint are renamed.

@@ -109,7 +109,7 @@ def test_our_sentence_follows_sparks_prefix(spark, log):
 @pytest.mark.skipif(tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2), reason="streams need Spark 4.2")
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}], ids=str)
 def test_invalid_options_of_a_stream_are_reported_when_it_starts(spark, log, trigger, tmp_path):
-    """SPARK-18682 made endingOffsets an option of batches. PySpark's planner replaced our error by its own:
+    """SPARK-18682 made endingOffsets an option of batches. PySpark's planner replaced our error with its own:
     "cannot access local variable 'reader'".
     """
     frame = spark.readStream.format("kafka-log").option("endingOffsets", "latest").load(str(log))

@@ -253,7 +253,7 @@ class ZstdFrames:
 
     @property
     def ends_with_complete_frame(self) -> bool:
-        """Whether the data up to now ends with a complete frame."""
+        """Whether the data so far ends with a complete frame."""
         return self._state == _MAGIC_STATE and not self._head and not self._skip_bytes
 
     def feed(self, data: bytes) -> None:

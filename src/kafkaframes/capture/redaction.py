@@ -1,4 +1,4 @@
-"""Write a capture that can be shared: the same calls, sizes and versions, without payloads, names and secrets.
+"""Write a capture that can be shared: the same calls, sizes and versions, without payloads, names or secrets.
 
 * Each text and UUID is replaced by another one of the same length, consistently within a file.
 * Bytes are replaced by zeros.
@@ -145,7 +145,7 @@ def redact(
     pseudonyms: Pseudonyms | None = None,
     apis: ApiRegistry = CATALOG,
 ) -> RedactionResult:
-    """Write the calls of captures to ``out`` without payloads, names and secrets."""
+    """Write the calls of captures to ``out`` without payloads, names or secrets."""
     out.write(file_header("kafkaframes"))
     work = _RedactionRun(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
     for traffic in iterate_windows_with_coverage(

@@ -134,7 +134,7 @@ class _FrameSplitter:
         """Yield (head, empty) for the start of each frame, and (empty, bytes) for its other bytes."""
         position, end = 0, len(data)
         while position < end:
-            step = min(self.remaining_bytes or self._count_complete_bytes() - len(self._head), end - position)
+            step = min(self.remaining_bytes or self._get_head_size() - len(self._head), end - position)
             part = data[position : position + step]
             position += step
             if self.remaining_bytes:
@@ -142,14 +142,14 @@ class _FrameSplitter:
                 yield b"", part
                 continue
             self._head += part
-            if len(self._head) >= 4 and len(self._head) == self._count_complete_bytes():
+            if len(self._head) >= 4 and len(self._head) == self._get_head_size():
                 head = bytes(self._head)
                 self._head.clear()
                 self.remaining_bytes = max(int.from_bytes(head[:4], "big", signed=True) + 4 - len(head), 0)
                 yield head, b""
 
-    def _count_complete_bytes(self) -> int:
-        """Return the size of the whole frame head, or of the size prefix until it has arrived."""
+    def _get_head_size(self) -> int:
+        """Return the size of the current frame's head. Until the size prefix has arrived, return the prefix's size."""
         if len(self._head) < 4:
             return 4
         size = int.from_bytes(self._head[:4], "big", signed=True)

@@ -7,7 +7,7 @@ Three line formats are supported, with any layout of the log appender: JSON (2.7
 time of a line is the end of the call, in the broker's time zone. The log does not specify the zone, so UTC is assumed.
 
 Data that a log lacks are null: sizes on the wire, records, and bodies below level TRACE. An INFO log contains only
-requests that the broker considers deprecated. If a body is missing, ``_error`` has the reason.
+requests that the broker considers deprecated. If a body is missing, ``_error`` contains the reason.
 """
 
 from __future__ import annotations

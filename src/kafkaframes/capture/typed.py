@@ -139,7 +139,7 @@ RECORDS_SIZE_SUFFIX: Final = "SizeInBytes"
 
 
 def replace_record_sizes(value: object, records: str | None = "") -> object:
-    """Replace the record sizes of a request log by a ``records`` field (empty or null)."""
+    """Replace the record sizes of a request log with a ``records`` field (empty or null)."""
     if isinstance(value, dict):
         fields_without_sizes = {
             name: replace_record_sizes(item, records)
@@ -153,7 +153,7 @@ def replace_record_sizes(value: object, records: str | None = "") -> object:
 
 
 def build_typed_columns(rows: Sequence[dict[str, Any]], types: ApiTypes) -> Mapping[str, pa.Array]:
-    """Return requests and responses of one API as structs, null if missing; ``_error`` then has the reason."""
+    """Return requests and responses of one API as structs, null if missing; ``_error`` then contains the reason."""
     return {direction: _build_structs(rows, types, direction) for direction in (REQUEST, RESPONSE)}
 
 

@@ -49,7 +49,7 @@ to_option = click.option(
 )
 in_place_options = add_click_options(
     click.option(
-        "--in-place", is_flag=True, help="Replace the log directory of a stopped broker by the new directory."
+        "--in-place", is_flag=True, help="Replace the log directory of a stopped broker with the new directory."
     ),
     click.option("--backup", metavar="DIR", help="Path to move the old directory to, with --in-place."),
 )

@@ -359,7 +359,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
             matches = [partition for partition in named_partitions if partition in committed_offsets]
             if not matches or (":" in text and len(matches) < len(named_partitions)):
                 missing = ", ".join(str(partition) for partition in named_partitions if partition not in matches)
-                raise OptionError(f"group {group} has no committed offsets of {missing}; nothing was deleted")
+                raise OptionError(f"group {group} has no committed offsets for {missing}; nothing was deleted")
             partitions += matches
         if is_share:
             admin.delete_share_group_offsets(group, topics)

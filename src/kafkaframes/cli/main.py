@@ -222,7 +222,10 @@ _SPEC_COMMANDS = {
         "write specs for your own proposal, from a Python file",
     ),
     "propose": ("kafkaframes.cli.spec_propose", "compute the bytes that a spec change costs or saves on real traffic"),
-    "import": ("kafkaframes.cli.spec_import:import_releases", "write the catalog from the specs of Kafka's releases"),
+    "import": (
+        "kafkaframes.cli.spec_import:import_releases",
+        "write the catalog from the message specs of Kafka releases",
+    ),
 }
 spec = LazyGroup(
     "spec",

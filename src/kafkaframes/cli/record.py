@@ -151,7 +151,7 @@ def _make_bypass_report(strict: bool, subject: str) -> None:
 def redact(
     paths: tuple[str, ...], to: str, keep_addresses: bool, keep_client_ids: bool, ports: str, specs: str | None
 ) -> None:
-    """Write a capture that you can share: without payloads, names and secrets, with sizes, versions, times and errors.
+    """Write a capture that you can share: without payloads, names or secrets, with sizes, versions, times and errors.
 
     Texts and ids are replaced by others of the same length (equal texts stay equal), bytes become zeros, and only the
     batch headers of records are kept. The names of client software and SASL mechanisms are kept. Only calls of Kafka

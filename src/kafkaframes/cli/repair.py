@@ -66,7 +66,7 @@ def _check_flags(to: str | None, backup: str | None, *, in_place: bool, dry_run:
 @click.option(
     "--to", metavar="DIR", help="The new directory. It must not exist; it is created when all its files are complete."
 )
-@click.option("--in-place", is_flag=True, help="Replace LOGDIR by the repaired log; requires --backup.")
+@click.option("--in-place", is_flag=True, help="Replace LOGDIR with the repaired log; requires --backup.")
 @click.option("--backup", metavar="DIR", help="Path to move the old LOGDIR to, with --in-place.")
 @click.option("--dry-run", is_flag=True, help="Print the changes without making them.")
 @add_click_options(json_option, workers_option, master_option)

@@ -171,7 +171,7 @@ def _describe_next_step(report: RestoreReport, settings: RestoreSettings) -> str
     destination = Path(report.destination).absolute()
     if settings.bootstrap != KRAFT:
         return (
-            "next: stop the broker, replace its partitions' directories by these, start it;\n"
+            "next: stop the broker, replace its partitions' directories with these, start it;\n"
             "committed offsets: kafka-consumer-groups --reset-offsets --from-file group-offsets.csv (docs/restore.md)"
         )
     return (

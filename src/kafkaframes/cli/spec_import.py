@@ -58,7 +58,7 @@ def write_guide(output: Path, specs: str | None) -> None:
 )
 @click.option("--check", is_flag=True, help="Write nothing, and exit 1 if the folder differs.")
 def import_releases(paths: tuple[str, ...], output: Path, check: bool) -> None:
-    """Write the catalog from the specs of Kafka's releases.
+    """Write the catalog from the message specs of Kafka releases.
 
     Specify all releases together, as jars (kafka-clients-4.4.0.jar), zips or directories of them. The layout of a
     message version is that of the newest release with this version, so versions that later releases removed come from

@@ -105,7 +105,7 @@ def delete_user(name: str, connect: Connect, mechanism: str | None) -> None:
         )
         for entry in mechanisms:  # brokers accept only one change of a user in a request
             admin.alter_user_scram_credentials(delete=[(name, entry)])
-    print_text(f"deleted {', '.join(mechanisms)} of {name}")
+    print_text(f"deleted {', '.join(mechanisms)} for {name}")
 
 
 quotas = make_connecting_group("quotas", "List, set and delete quotas of users, client ids and addresses.")
@@ -156,7 +156,7 @@ def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None)
     entity = _to_entity(names)
     with connect() as admin:
         admin.alter_client_quotas({entity: values})
-    print_text(f"set {', '.join(values)} of {entity}")
+    print_text(f"set {', '.join(values)} for {entity}")
 
 
 @quotas.command("delete")
@@ -173,7 +173,7 @@ def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | No
         if unknown or not values:
             raise OptionError(f"{entity} has no quota {', '.join(unknown) or 'at all'}")
         admin.alter_client_quotas({entity: dict.fromkeys(settings or values)})
-    print_text(f"deleted {', '.join(settings or values)} of {entity}")
+    print_text(f"deleted {', '.join(settings or values)} for {entity}")
 
 
 def _to_entity(names: dict[str, str | None]) -> QuotaEntity:
@@ -187,7 +187,7 @@ def _to_entity(names: dict[str, str | None]) -> QuotaEntity:
 
 
 def _replace_default_names(names: dict[str, str | None]) -> dict[str, str | QuotaMatch | None]:
-    """Replace the text ``<default>`` by ``DEFAULT_ENTITY``. An empty name is an error."""
+    """Replace the text ``<default>`` with ``DEFAULT_ENTITY``. An empty name is an error."""
     from kafkaframes.client import DEFAULT_ENTITY
 
     empty = next((key for key, name in names.items() if name == ""), None)

@@ -44,7 +44,7 @@ _parent_loops: list[
 
 
 class _CallInbox(queue.SimpleQueue[Any]):
-    """A queue of functions that the thread waiting for a call runs. The last item is the call's future."""
+    """Functions that a thread runs while it waits for the result of a call. The last item is the call's future."""
 
     is_open = True
 

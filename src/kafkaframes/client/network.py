@@ -255,7 +255,7 @@ async def _look_up_addresses(host: str, port: int) -> list[_ResolvedAddress]:
 
 
 def _describe_tls_error(error: ssl.SSLError) -> str:
-    """Return the reason of a failed TLS handshake, with the settings that change it."""
+    """Return the reason for a failed TLS handshake, with the settings that change it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = error.verify_message.rstrip(".")
         hint = "`ssl_cafile` specifies the trusted certificates"

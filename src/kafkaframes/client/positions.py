@@ -474,7 +474,7 @@ class Positions:
         for state in self._take_current_states(request.versions):
             entry = offsets.get(state.partition)
             if entry is None:
-                self._reset_position(state, f"the group has no committed offset of {state.partition}")
+                self._reset_position(state, f"the group has no committed offset for {state.partition}")
             else:
                 state.move_position(PartitionStep.FETCH, entry.offset, entry.leader_epoch)
 

@@ -312,7 +312,7 @@ class AsyncProducer(TelemetryMethods):
         """Wait for a start, metadata or memory, for at most ``max_block_ms``.
 
         Raises:
-            NetworkError: the timeout has expired. The error names the reason of the wait and the last error.
+            NetworkError: the timeout has expired. The error names the reason for the wait and the last error.
         """
         limit_ms = self.settings.max_block_ms
         self._cluster.last_error = None

@@ -27,7 +27,7 @@ from kafkaframes.wire.integers import MAX_INT32
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 _MAX_RECORD_OVERHEAD_BYTES: Final = (
-    21  # largest size of a record without key, value and headers: Kafka's MAX_RECORD_OVERHEAD
+    21  # largest size of a record without key, value or headers: Kafka's MAX_RECORD_OVERHEAD
 )
 
 

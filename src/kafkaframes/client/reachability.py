@@ -1,4 +1,4 @@
-"""The first connection of a command to its cluster, with a short timeout and a message about the reason of the wait.
+"""The first connection of a command to its cluster, with a short timeout and a message about the reason for the wait.
 
 Kafka's clients retry refused connections for a minute, because brokers may be restarting. A user with a mistyped port
 would also wait for a minute. A command therefore first connects to a bootstrap server, and to one of the addresses that
@@ -102,7 +102,7 @@ async def _create_topic(cluster: ClusterClient, topic: str) -> None:
 
 @dataclass
 class _WaitReport:
-    """Reports the reason of a wait once: at the first failure, or if a connection hangs.
+    """Reports the reason for a wait once: at the first failure, or if a connection hangs.
 
     Attributes:
         error: error to raise at the timeout.

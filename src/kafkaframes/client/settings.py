@@ -191,7 +191,7 @@ class ClientSettings:
 
     @property
     def has_client_certificate(self) -> bool:
-        """Whether the client may have a certificate; a context of the user's may contain one."""
+        """Whether the client may have a certificate; an SSL context that the user passes may contain one."""
         return any((self.ssl_certfile, self.ssl_keystore_location, self.ssl_keystore_key, self.ssl_context))
 
     @property

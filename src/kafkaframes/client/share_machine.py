@@ -191,7 +191,7 @@ class _ShareNode:
 
 
 class ShareMachine:
-    """The state machine of one share consumer.
+    """The protocol state of one share consumer: its membership, fetch sessions, record locks and acknowledgements.
 
     Attributes:
         member: membership in the group.

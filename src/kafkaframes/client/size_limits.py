@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class _TopicLimit:
-    """Batch sizes of one topic, in bytes.
+class _SizeBounds:
+    """The smallest rejected and the largest accepted batch size of one topic, in bytes.
 
     Attributes:
         refused_bytes: smallest rejected size.
@@ -40,16 +40,16 @@ class SizeLimits:
             max_age_s: time from a rejection to the expiry of its limit, in seconds.
         """
         self._max_age_s = max_age_s
-        self._limits: dict[str, _TopicLimit] = {}
+        self._limits: dict[str, _SizeBounds] = {}
 
     def record_rejection(self, topic: str, size: int, now: float) -> int:
         """Record that a leader rejected a batch of ``size`` bytes, and return the size of the parts to send instead."""
         limit = self._limits.get(topic)
         if limit is None or limit.until <= now:
-            limit = _TopicLimit(size, 0, 0.0)
+            limit = _SizeBounds(size, 0, 0.0)
         refused_bytes = min(limit.refused_bytes, size)
         accepted_bytes = limit.accepted_bytes if limit.accepted_bytes < refused_bytes else 0
-        new_limit = self._limits[topic] = _TopicLimit(refused_bytes, accepted_bytes, now + self._max_age_s)
+        new_limit = self._limits[topic] = _SizeBounds(refused_bytes, accepted_bytes, now + self._max_age_s)
         return new_limit.batch_bytes
 
     def record_success(self, topic: str, size: int) -> None:

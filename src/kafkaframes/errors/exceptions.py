@@ -414,13 +414,13 @@ def code_of(error: KafkaframesError) -> ErrorCode:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Messages contain the Python names of settings in backticks. Spark and the command line replace them by their names.
+# Messages contain the Python names of settings in backticks. Spark and the command line replace them with their names.
 
 _SETTING_NAME_PATTERN: Final = re.compile(r"`([a-z_]+)`(=false)?")
 
 
 def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
-    """Replace the Python names of settings in a message by those of Spark's options or of flags.
+    """Replace the Python names of settings in a message with those of Spark's options or of flags.
 
     >>> replace_setting_names("`start`: no such offset; see `kafkaframes info`", {"start": "startingOffsets"})
     'startingOffsets: no such offset; see `kafkaframes info`'
@@ -442,7 +442,7 @@ def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def rename_settings(error: KafkaframesError, names: Mapping[str, str]) -> None:
-    """Replace the names of settings in an error's message by those of Spark's options or of flags."""
+    """Replace the names of settings in an error's message with those of Spark's options or of flags."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
         error.reason = replace_setting_names(reason, names)  # type: ignore[attr-defined]

@@ -92,9 +92,9 @@ def dump_log(
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
-        An iterator over the output in bytes. Its ``errors`` have the damage up to now, its ``notes`` the lines that
-        kafka-dump-log writes to standard error, and its ``decisions`` how copies were merged. ``read_all()`` returns
-        the whole output.
+        An iterator over the output in bytes. Its ``errors`` list the damage found so far, its ``notes`` the lines
+        that kafka-dump-log writes to standard error, and its ``decisions`` how copies were merged. ``read_all()``
+        returns the whole output.
 
     Raises:
         LogDirError: a path does not exist, or is not a file of a log.
@@ -190,7 +190,7 @@ def grep_log(
 
     Returns:
         An iterator over Arrow record batches with topic, partition, offset, timestamp, timestamp_type, key, value and
-        headers. ``errors`` has the damage up to now, ``notes`` the records that an open transaction hides.
+        headers. ``errors`` lists the damage found so far, ``notes`` the records that an open transaction hides.
         ``read_all()`` returns a ``pa.Table``. Polars, DuckDB and pandas accept the iterator as an Arrow stream.
 
     Raises:

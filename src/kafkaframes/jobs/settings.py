@@ -147,7 +147,7 @@ class ValidatedSettings:
         self._reject_conflicts()
 
     def _normalize(self) -> None:
-        """Replace values by equal ones in the form that the settings store."""
+        """Replace values with equal ones in the form that the settings store."""
 
     def _reject_conflicts(self) -> None:
         """Reject settings that contradict each other."""

@@ -148,7 +148,7 @@ def redact_capture(
     ports: str | Sequence[int] = "",
     specs: Specs | None = None,
 ) -> JobResult[RedactionResult]:
-    """Write a capture that can be shared: without payloads, names and secrets, with sizes, versions, times and errors.
+    """Write a capture that can be shared: without payloads, names or secrets, with sizes, versions, times and errors.
 
     Texts and ids are replaced by others of the same length (equal ones stay equal), and bytes by zeros. Of records only
     the batch headers remain. The names of client software and SASL mechanisms are kept.

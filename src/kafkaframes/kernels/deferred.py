@@ -129,7 +129,7 @@ def is_kernel_helper(value: Any) -> bool:
 
 
 class FunctionCopies:
-    """Copies functions, and replaces the globals of each copy by the results of ``replace``."""
+    """Copies functions, and replaces the globals of each copy with the results of ``replace``."""
 
     def __init__(self, replace: Callable[[Any], Any]) -> None:
         self._replace = replace

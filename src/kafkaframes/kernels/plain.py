@@ -66,7 +66,7 @@ def _convert_argument(value: Any, kind: Any) -> Any:
 
 
 def _to_plain(value: Any) -> Any:
-    """Replace a global of a kernel file by its equivalent in plain Python."""
+    """Replace a global of a kernel file with its equivalent in plain Python."""
     if isinstance(value, ConstantTable):
         value = resolve(value)
     if isinstance(value, np.ndarray):

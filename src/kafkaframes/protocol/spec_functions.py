@@ -143,11 +143,11 @@ def lint_specs(paths: Source | Sequence[Source], *, tagged_errors: bool = False)
 
 
 def list_tags(*, specs: Source | Sequence[Source] = ()) -> TagTable:
-    """Return the tags of Kafka's messages, or those of proposals with their collisions.
+    """Return the tagged fields of Kafka's messages, or those of proposals with their collisions.
 
     Args:
-        specs: sources of proposals, which are compared with Kafka's releases and with each other. By default, the tags
-            of Kafka's releases are returned.
+        specs: sources of proposals, which are compared with Kafka's releases and with each other. Without sources, the
+            tagged fields of Kafka's released messages are returned.
 
     Raises:
         OptionError: a source does not exist or has no spec.
@@ -277,7 +277,7 @@ def change_specs(change: Callable[[Kip], object], to: Source, *, source: Source 
 
 
 def import_releases(paths: Source | Sequence[Source], to: Source, *, check: bool = False) -> CatalogChanges:
-    """Write a catalog from the specs of Kafka's releases, as this package contains one.
+    """Write a catalog from the message specs of Kafka releases, as this package contains one.
 
     Args:
         paths: sources with the specs of all releases at once.

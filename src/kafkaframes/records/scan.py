@@ -272,7 +272,7 @@ class ScannedChunk:
 
 
 class Chunks:
-    """Iterates over a source's chunks. After the iteration, ``end`` has the position and the reason of the end.
+    """Iterates over a source's chunks. After the iteration, ``end`` has the position and the reason for the end.
 
     A source that has fewer bytes than its size was truncated during the scan. For such a source, ``end.status`` is
     ``TRUNCATED_SOURCE``, unless the source reports damage of its own.

@@ -267,7 +267,7 @@ def read_records(
             The budget covers the records and the state of the reader. A batch that needs more is decompressed alone.
 
     Returns:
-        An iterator with ``schema``, ``errors`` (the damage up to now: file, position, reason) and ``notes`` (records
+        An iterator with ``schema``, ``errors`` (the damage found so far: file, position, reason) and ``notes`` (records
         that an open transaction hides). Its methods ``read_all()`` and ``to_pandas()`` return a ``pa.Table`` and a
         DataFrame. It is also an Arrow stream, which ``polars.from_arrow``, DuckDB and pandas accept.
 

@@ -129,8 +129,8 @@ def expand_bound(setting: str, bound: Bound, names: Collection[Name]) -> dict[Na
     """Return the bound of each topic partition: an offset, EARLIEST, LATEST or a time.
 
     Raises:
-        OptionError: The bound names other topic partitions than ``names``, or not all of them. As in Spark's Kafka
-            source, a forgotten partition must neither be read whole nor be ignored silently.
+        OptionError: The bound lacks a topic partition in ``names``, or contains one that is not in ``names``. As in
+            Spark's Kafka source, a forgotten partition must neither be read whole nor be ignored silently.
     """
     values = bound.times if isinstance(bound, TimeBound) else bound
     if isinstance(values, int):

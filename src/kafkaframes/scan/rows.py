@@ -45,7 +45,7 @@ class RecordBatches(Iterator[pa.RecordBatch]):
 
     Attributes:
         schema: Schema of all batches.
-        errors: Damage up to now.
+        errors: Damage found so far.
         notes: Further findings, complete after the first batch: records that an open transaction hides, and unexpected
             decisions about files. Their text is one line for users.
     """

@@ -139,8 +139,8 @@ class Scan:
             subject: Registry subject. Its newest schema determines the columns. Default: ``TOPIC-value`` if the scan
                 reads one topic.
             message: Full name of the Protobuf message. Default: the first message of the schema.
-            errors: With ``null``, a value that cannot be decoded is null and ``_error`` has the reason. With ``raise``,
-                it raises a CorruptRecordError.
+            errors: With ``null``, a value that cannot be decoded is null, and ``_error`` contains the reason. With
+                ``raise``, it raises a CorruptRecordError.
             other_fields: JSON only. Whether fields that are not in the schema are returned as text in the column
                 ``other_fields``. Without them, decoding is faster if values have such fields.
 
@@ -247,7 +247,7 @@ class Scan:
                 by processes if values are decoded. None: 1. A limited scan reads one slice after the other.
 
         Returns:
-            An iterator with ``schema``, ``errors`` (the damage up to now) and ``notes`` (records that an open
+            An iterator with ``schema``, ``errors`` (the damage found so far) and ``notes`` (records that an open
             transaction hides, and decisions about transaction indexes and swap files).
 
         Raises:

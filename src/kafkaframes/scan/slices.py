@@ -277,7 +277,7 @@ _Result = tuple[list[pa.RecordBatch], list[Any]]
 
 @dataclass(slots=True)
 class ScanProgress:
-    """The damage and notes of a scan up to now, and its progress in bytes.
+    """The damage and notes that a scan has found so far, and its progress in bytes.
 
     Attributes:
         errors: Damage up to now.

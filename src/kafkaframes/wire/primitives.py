@@ -134,7 +134,7 @@ def uuid_from_text(text: str) -> UUID:
     return UUID(bytes=raw)
 
 
-# Python and Java both replace each longest malformed prefix by one U+FFFD. They differ in an encoded surrogate
+# Python and Java both replace each longest malformed prefix with one U+FFFD. They differ in an encoded surrogate
 # (``ed a0..bf``): Java uses one for the whole sequence, and Python one for each byte. No
 # other sequence contains ``ed`` after its start.
 _SURROGATE_PATTERN = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")

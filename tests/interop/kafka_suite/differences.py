@@ -85,7 +85,7 @@ DIFFERENCES = (
 
 
 def difference_of(result: Result) -> KnownDifference | None:
-    """Return the reason of a failure; None if it has none."""
+    """Return the reason for a failure; None if it has none."""
     suite = result.suite.rpartition(".")[2]
     return next(
         (one for one in DIFFERENCES if re.fullmatch(one.suites, suite) and re.fullmatch(one.tests, result.test)), None

@@ -186,7 +186,7 @@ def the_end_offsets_request_is_retried_while_the_leader_moves(stage: Stage, clie
 
 
 @next_to_peers(sees=["no error", "no error", "no error"])
-def a_transactional_producer_starts_although_the_coordinator_is_busy(stage: Stage, client: Client) -> Any:
+def a_transactional_producer_waits_for_a_busy_coordinator(stage: Stage, client: Client) -> Any:
     kinds = []
     for code in ("CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"):
         stage.fault("InitProducerId", "error", code, times=2)

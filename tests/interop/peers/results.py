@@ -17,7 +17,7 @@ from tests.interop.peers.behaviours import ADAPTERS, Performance, load_performan
 
 PATH: Final = Path(__file__).parents[3] / "docs" / "everyday_peers.json"
 EQUAL, DIFFERS, CANNOT = "equal", "differs", "cannot"
-SOMETIMES: Final = "sometimes "  # begins the reason of a difference that depends on timing within the peer
+SOMETIMES: Final = "sometimes "  # begins the reason for a difference that depends on timing within the peer
 
 
 class Result(NamedTuple):

@@ -81,7 +81,7 @@ def test_a_client_is_a_line_with_its_library_and_a_remedy():
     _, line, more = format_audit(audit_uses(uses, find_release("4.0.1")))
     assert line.split()[:3] == ["removed", "billing", "10.0.0.7"]
     assert line.endswith("upgrade to kafka-clients 2.1.1 or later (Produce 2, Fetch 2)")
-    assert more == "Use -v to list each request with the reason of its verdict."
+    assert more == "Use -v to list each request with the reason for its verdict."
     assert len(list(format_audit(audit_uses(uses, find_release("4.0.1")), verbose=True))) > 5
 
 

@@ -160,7 +160,7 @@ def changes() -> Iterator[Change]:
 
 
 def run(change: Change, form: str, place: Path) -> str | list[dict[str, Any]]:
-    """Fill a table with the first schema and continue with the second one. Return its rows, or the reason of a
+    """Fill a table with the first schema and continue with the second one. Return its rows, or the reason for a
     rejection.
     """
     directory = place / "logs" / "orders-0"

@@ -212,7 +212,7 @@ def test_tasks_get_the_error_of_an_unreadable_or_wrong_checkpoint(control, tmp_p
         with pytest.raises(KafkaframesError, match=r"cannot be read by a process on the driver's machine: .*offsets/8"):
             write_rows(work_of(control, "four", 8), 0, iter([ROWS]))
         work = work_of(control, "five", 7)
-        for task in range(2):  # each of them: Spark shows the reason of one
+        for task in range(2):  # each of them: Spark shows the reason for one
             with pytest.raises(KafkaframesError, match="has no offsets of micro-batch 7"):
                 write_rows(work, task, iter([ROWS]))
     assert values(control) == WANTED

@@ -97,7 +97,7 @@ def flip_bit(choose: random.Random, raw: bytes, start: int) -> bytes:
 
 
 def spoil_header_names(choose: random.Random, raw: bytes, _: int) -> bytes:
-    """Replace headers' names by bytes that are not UTF-8."""
+    """Replace headers' names with bytes that are not UTF-8."""
     return raw.replace(b"NAMENAME", choose.choice(NAMES))
 
 

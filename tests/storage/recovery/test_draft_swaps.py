@@ -12,7 +12,7 @@ DIRECTORY = "t-0"
 
 
 def write_swap(home: Path, swap: bytes, segments: dict[int, bytes]) -> Path:
-    """Write a log whose cleaner stopped before it replaced segment 0 by a swap file with an index."""
+    """Write a log whose cleaner stopped before it replaced segment 0 with a swap file with an index."""
     write_log(home, segments)
     for base in segments:
         (home / DIRECTORY / f"{base:020}.index").write_bytes(bytes(8))

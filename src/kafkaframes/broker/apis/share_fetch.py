@@ -116,8 +116,8 @@ def _answer_in_steps(
         return _build_response(request, broker, session, {}, acknowledged_codes)
     partitions, rows = dict[PartitionKey, Partition](), dict[PartitionKey, _PartitionResult]()
 
-    def find_fetchable_partition(key: PartitionKey, session_partition: SessionPartition) -> None:
-        """Store a partition of the session as fetchable, or its error code as result."""
+    def store_partition_or_error(key: PartitionKey, session_partition: SessionPartition) -> None:
+        """Store a partition of the session if it can be fetched, else store its error code as the result."""
         partition, code = (
             _share.find_partition(request, broker, key)
             if session_partition.is_known
@@ -128,7 +128,7 @@ def _answer_in_steps(
         else:
             partitions[key] = partition
 
-    yield from create_rows_in_steps(list(session.partitions.items()), lambda item: find_fetchable_partition(*item))
+    yield from create_rows_in_steps(list(session.partitions.items()), lambda item: store_partition_or_error(*item))
     return run_when_read(
         broker, lambda: _fetch_partitions(request, broker, session, partitions, rows, acknowledged_codes)
     )

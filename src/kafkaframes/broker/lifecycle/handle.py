@@ -109,8 +109,8 @@ class Broker:
         security: SASL, TLS and ACLs. By default, all clients may do everything.
         broker_release: Kafka release to emulate (``0.8.2`` ... ``4.3``). The broker advertises and serves exactly the
             APIs and versions of this release.
-        specs: message specs to serve (a folder, or specs), such as KIP-636's changes. Other messages use the catalog's
-            specs.
+        specs: a folder with message specs, or the specs themselves, which replace the catalog's specs of the same
+            messages. They can be those of a proposal, such as KIP-636.
         metrics: local port for Prometheus metrics (0 selects a free port), or ``MetricsEndpoint`` with another address.
         request_log: called with one line for each request, in the format of Kafka's request log.
     """

@@ -33,8 +33,8 @@ _METADATA_LEVELS: Final[Mapping[tuple[int, int], int]] = {
 # Lowest level of metadata.version (3.3-IV3) that can be upgraded or downgraded.
 _MIN_BRIDGE_LEVEL: Final = 7
 
-# Levels of metadata.version that change the metadata's records (MetadataVersion.didMetadataChange).
-_RECORD_CHANGING_LEVELS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+# Levels of metadata.version that changed the metadata's records (MetadataVersion.didMetadataChange).
+_METADATA_LEVELS_WITH_RECORD_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 
 
 class Feature(NamedTuple):
@@ -119,7 +119,9 @@ def _check_downgrade(name: str, feature: Feature, level: int, upgrade_type: int,
             f"{prefix}Can't downgrade the version of this feature without setting the upgrade type to either safe or "
             "unsafe downgrade."
         )
-    if name == METADATA and any(level < changing_level <= feature.level for changing_level in _RECORD_CHANGING_LEVELS):
+    if name == METADATA and any(
+        level < changing_level <= feature.level for changing_level in _METADATA_LEVELS_WITH_RECORD_CHANGES
+    ):
         refusal = f"Unsupported metadata.version downgrade from {feature.level} to {level}. "
         if upgrade_type == UNSAFE_DOWNGRADE:
             return f"{refusal}Unsafe metadata downgrade is not supported in this version."

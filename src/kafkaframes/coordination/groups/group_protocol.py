@@ -45,7 +45,7 @@ def find_topic_ids(topics: Topics, names: Iterable[str]) -> frozenset[UUID]:
 
 
 def reject_invalid_request(checks: Iterable[tuple[object, str]]) -> None:
-    """Reject a request with INVALID_REQUEST and the reason of the first check with a true condition."""
+    """Reject a request with INVALID_REQUEST and the reason of the first check whose condition is true."""
     for is_invalid, reason in checks:
         if is_invalid:
             raise RefusedError(ErrorCode.INVALID_REQUEST, reason)

@@ -89,8 +89,8 @@ class ShareFetch(NamedTuple):
     Attributes:
         offset: the partition's next fetch offset at the time when its log was read.
         max_records: largest number of records to acquire.
-        batch_size: preferred largest number of records in an acquired run. Batches of the log are not split into
-            smaller runs.
+        batch_size: number of records above which acquired records are split into several runs. Runs are split only
+            between batches of the log.
         record_limit: whether ``max_records`` is a strict limit, so that a run may end in the middle of a batch.
     """
 

@@ -15,7 +15,8 @@ from kafkaframes.capture.coverage import Coverage
 from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, NULL_LENGTH
 
 NOT_READ: Final = "not read"  # kind of messages that could not be decoded
-NOT_RAISED: Final = "not raised"  # kind of messages that cannot be encoded in the proposed layout
+# Kind of messages that could not be raised to a newer version, such as messages that the new specs do not have.
+NOT_RAISED: Final = "not raised"
 _TAG_HEADER_BYTES: Final = 2.0  # size of a tag and of a length below 128
 
 

@@ -153,7 +153,7 @@ def format_audit(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
         if verbose or finding.verdict != FINE:
             yield f"{finding.verdict:10}  {finding.subject}: {_format_occurrences(finding)}; {finding.reason}"
     if shown_clients and not verbose:
-        yield "Use -v to list each request with the reason of its verdict."
+        yield "Use -v to list each request with the reason for its verdict."
     yield from (f"note: {note}" for note in list_notes(audit))
 
 

@@ -36,7 +36,7 @@ class KeySearchTask:
 
 @dataclass(frozen=True, slots=True)
 class KeySearchResult:
-    """The evidence that a key is gone, or not.
+    """The result of a search for a key: the records with the key, and the data that could not be read.
 
     Attributes:
         files: number of files with records that were read completely.

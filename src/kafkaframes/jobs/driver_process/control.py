@@ -223,7 +223,7 @@ def start_process(module: str, path: Path, payload: bytes, *, purpose: str) -> N
     If a previous process without a socket still uses the port, the start is retried for ``_PORT_RETRY_TIMEOUT_S``.
 
     Raises:
-        KafkaframesError: the process does not start. The message has the reason.
+        KafkaframesError: the process does not start. The message contains the reason.
     """
     deadline = time.monotonic() + _PORT_RETRY_TIMEOUT_S
     while (answer := _try_to_start(module, path, payload)) != READY_LINE:

@@ -183,8 +183,8 @@ class LogDump(Iterator[bytes | memoryview]):
     """The output of a dump, in parts.
 
     Attributes:
-        errors: damage up to now, with file and position. Each error occurs once.
-        notes: lines about the files up to now that kafka-dump-log writes to standard error.
+        errors: damage found so far, with file and position. Each error occurs once.
+        notes: lines about the files read so far that kafka-dump-log writes to standard error.
         decisions: decisions about the copies of partitions, one line each.
     """
 

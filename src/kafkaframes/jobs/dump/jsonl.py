@@ -1,6 +1,6 @@
 """Print segments as JSON lines: each batch, record, error and end of a segment, in file order.
 
-A ``batch`` line has the header fields. The ``record`` lines of the batch follow. An ``error`` line has the reason why a
+A ``batch`` line has the header fields. The ``record`` lines of the batch follow. An ``error`` line states why a
 batch's records (``"in": "records"``) or a segment (``"in": "batches"``) ended early. An ``end`` line ends a segment: a
 ``bytes_read`` below ``file_size`` shows a torn batch or a tail of zeros. Keys and header values are base64 or null.
 Values are base64 or null too, but a value above a size limit is printed as SHA-256 and length. If Kafka could not read

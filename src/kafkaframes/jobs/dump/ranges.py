@@ -164,7 +164,7 @@ def _is_plain(name: FileName) -> bool:
 def merge_file_copies(
     files: Sequence[DumpFile], paths: Sequence[str], *, options: Mapping[str, Any] | None = None
 ) -> tuple[list[DumpFile], list[str]]:
-    """Replace the segments of partitions that have several copies by the parts that make one log.
+    """In partitions with several copies, replace the segments with the parts that make one log.
 
     Temporary files, indexes, snapshots and files that were passed themselves are not replaced. Directories that are not
     copies of the same log are not merged. Returns the files, and messages for the user.

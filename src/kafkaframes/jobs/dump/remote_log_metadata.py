@@ -34,7 +34,7 @@ def make_remote_log_metadata_decoder(*, with_index: bool) -> Decoder:
 
 
 def _format_segment(result: Any, with_index: bool) -> str:
-    """Return a RemoteLogSegmentMetadata record in Java's text."""
+    """Return a RemoteLogSegmentMetadata record in the format of Java's ``toString``."""
     texts = {
         "remoteLogSegmentId": _format_segment_id(result.remote_log_segment_id),
         "startOffset": result.start_offset,
@@ -47,7 +47,7 @@ def _format_segment(result: Any, with_index: bool) -> str:
 
 
 def _format_segment_update(result: Any, _: bool) -> str:
-    """Return a RemoteLogSegmentMetadataUpdate record in Java's text."""
+    """Return a RemoteLogSegmentMetadataUpdate record in the format of Java's ``toString``."""
     texts = {
         "remoteLogSegmentId": _format_segment_id(result.remote_log_segment_id),
         "customMetadata": _format_custom_metadata(result.custom_metadata),
@@ -59,7 +59,7 @@ def _format_segment_update(result: Any, _: bool) -> str:
 
 
 def _format_partition_deletion(result: Any, _: bool) -> str:
-    """Return a RemotePartitionDeleteMetadata record in Java's text."""
+    """Return a RemotePartitionDeleteMetadata record in the format of Java's ``toString``."""
     texts = {
         "topicPartition": _format_topic_partition(result.topic_id_partition),
         "state": _name_state(_PARTITION_DELETE_STATES, result.remote_partition_delete_state),
@@ -70,7 +70,7 @@ def _format_partition_deletion(result: Any, _: bool) -> str:
 
 
 def _format_segment_snapshot(result: Any, with_index: bool) -> str:
-    """Return a RemoteLogSegmentMetadataSnapshot record in Java's text."""
+    """Return a RemoteLogSegmentMetadataSnapshot record in the format of Java's ``toString``."""
     texts = {
         "segmentId": uuid_to_text(result.segment_id),
         "startOffset": result.start_offset,

@@ -105,7 +105,7 @@ _NAME_WITH_UNIT_BY_NAME = {
 
 
 def _add_units(values: dict[str, Any]) -> dict[str, Any]:
-    """Add the units to the names of values, and replace unknown values (-1) by None."""
+    """Add the units to the names of values, and replace unknown values (-1) with None."""
     return {
         _NAME_WITH_UNIT_BY_NAME.get(name, name): None if value == UNKNOWN_VALUE else value
         for name, value in values.items()
@@ -158,7 +158,7 @@ def list_tasks(directories: Iterable[LogDirectory]) -> list[tuple[FileSystem, Se
 
 
 def summarize_quickly(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
-    """Summarize a segment from its first and last batch. If it cannot be read, ``problem`` has the reason."""
+    """Summarize a segment from its first and last batch. If it cannot be read, ``problem`` contains the reason."""
     summary = SegmentSummary(segment.path, segment.base_offset, segment.size_bytes)
     if segment.size_bytes <= BYTES_TO_MAGIC:
         summary.tail_bytes = segment.size_bytes
@@ -246,7 +246,7 @@ def _add_codec_and_format(summary: SegmentSummary, header: BatchHeader) -> None:
 
 
 def summarize_all_headers(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
-    """Summarize a segment from all its headers. If it cannot be read, ``problem`` has the reason."""
+    """Summarize a segment from all its headers. If it cannot be read, ``problem`` contains the reason."""
     from kafkaframes.storage.files.scan import (
         scan_segment,
     )  # imports compiled kernels, which ``summarize_quickly`` does not need

@@ -307,7 +307,7 @@ def export_file(
 ) -> list[SegmentResult]:
     """Export segments of one topic partition into one file, which is renamed into place when it is complete.
 
-    If a segment cannot be read, or is damaged with on_damage=fail, its result has the reason in ``failed``, and the
+    If a segment cannot be read, or is damaged with on_damage=fail, its result states the reason in ``failed``, and the
     file is not written. The other segments of a shared file then get files of their own.
 
     Raises:

@@ -179,7 +179,7 @@ class PartitionSide:
                 return fetched_batches
             if await self.consumer.skip_gap(self.partition, end):
                 return None
-        raise NetworkError(f"no records of {self.partition} arrived for {self.timeout_s:.0f} s")
+        raise NetworkError(f"no records from {self.partition} arrived for {self.timeout_s:.0f} s")
 
     def decode_window(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> FetchedWindow:
         """Return the records of a fetch from ``offset`` to ``end``.

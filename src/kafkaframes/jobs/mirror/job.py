@@ -473,7 +473,7 @@ class _MirrorRun:
                 moved_at = now
             elif not settings.follow and now - moved_at > _STALL_TIMEOUT_S:
                 partitions_text = ", ".join(map(str, self._list_incomplete_partitions()))
-                raise NetworkError(f"no records of {partitions_text} arrived for {_STALL_TIMEOUT_S:.0f} s")
+                raise NetworkError(f"no records from {partitions_text} arrived for {_STALL_TIMEOUT_S:.0f} s")
             self._raise_write_errors()
             if settings.follow and settings.groups and now - groups_at >= settings.group_interval_s:
                 await self._copy_groups(admin, target_admin, writer)

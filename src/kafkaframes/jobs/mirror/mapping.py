@@ -357,7 +357,7 @@ def _add_batches(
 
 
 def clear_transaction(batch: bytes | memoryview) -> bytes:
-    """Return a format 2 batch with base offset 0, without producer, transaction and delete horizon, and a new CRC."""
+    """Return a format 2 batch with base offset 0 and a new CRC, without producer, transaction or delete horizon."""
     new_batch = bytearray(batch)
     (attributes,) = struct.unpack_from(">h", new_batch, _ATTRIBUTES_AT)
     new_batch[:8] = bytes(8)

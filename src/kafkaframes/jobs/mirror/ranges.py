@@ -67,7 +67,7 @@ async def resolve_ranges(
         if is_shared and log_starts[partition] == ends[partition]:
             result[partition] = ALL_OFFSETS
             continue
-        _check_loss(
+        _reject_missing_offsets(
             _name_of(partition),
             first_offsets[partition],
             end_offsets[partition],
@@ -102,7 +102,7 @@ async def _resolve_offsets(
     }
 
 
-def _check_loss(name: Name, start: int, end: int, first: int, log_end: int) -> None:
+def _reject_missing_offsets(name: Name, start: int, end: int, first: int, log_end: int) -> None:
     """Reject offsets that a partition of the source does not have."""
     if NO_START < start < first:
         problem = describe_offset_below_start(format_partition(name), start, first)

@@ -105,8 +105,8 @@ class BatchParcel:
         return max(bisect_right(self.ends, self.get_position(index) + request_bytes), index + 1)
 
 
-class DivisionCounts(NamedTuple):
-    """The number of batches that were too large for the target, and of the parts that replaced them."""
+class SplitCounts(NamedTuple):
+    """The number of batches that were split because the target rejected them as too large, and of their parts."""
 
     batches: int
     parts: int
@@ -126,18 +126,18 @@ async def read_end_offset(cluster: ClusterClient, partition: TopicPartition) -> 
 
 async def deliver_parcel(
     cluster: ClusterClient, partition: TopicPartition, parcel: BatchParcel, *, request_bytes: int = 1 << 20
-) -> DivisionCounts:
-    """Write all batches of a parcel in order, each once. A batch that is too large for the target is divided (KIP-126).
+) -> SplitCounts:
+    """Write all batches of a parcel in order, each once. A batch that is too large for the target is split (KIP-126).
 
     Returns:
-        The number of batches that were divided, and the number of their parts.
+        The number of batches that were split, and the number of their parts.
 
     Raises:
         BrokerError: the broker rejects a batch, or another producer writes to the copy.
         NetworkError: the broker is unreachable for ``default_api_timeout_ms``.
     """
     index, failures = 0, 0
-    division, parts, parts_end = 0, 0, 0  # all batches before ``parts_end`` are parts of a divided batch
+    split_count, parts, parts_end = 0, 0, 0  # all batches before ``parts_end`` are parts of a split batch
     patience_s = cluster.settings.default_api_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
     while index < len(parcel.ends):
@@ -153,7 +153,7 @@ async def deliver_parcel(
                     continue
                 if (smaller := parcel.split_batch(index)) is not None:
                     is_part, unsent_count = index < parts_end, len(smaller.ends) - len(parcel.ends)
-                    division, parts = division + (not is_part), parts + unsent_count + (not is_part)
+                    split_count, parts = split_count + (not is_part), parts + unsent_count + (not is_part)
                     parts_end = parts_end + unsent_count if is_part else index + unsent_count + 1
                     parcel = smaller
                     continue
@@ -161,7 +161,7 @@ async def deliver_parcel(
                 raise
             await asyncio.sleep(cluster.backoff_s(failures))
             failures += 1
-    return DivisionCounts(division, parts)
+    return SplitCounts(split_count, parts)
 
 
 async def _send_request(

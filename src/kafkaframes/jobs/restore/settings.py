@@ -63,7 +63,7 @@ class Limits(NamedTuple):
 
     Attributes:
         first_offset, end_offset: offsets of the source.
-        start_time, end_time: times in milliseconds since 1970. A time stands for the first record that reaches it.
+        start_time, end_time: times in milliseconds since 1970. A time selects the first record at or after it.
     """
 
     first_offset: int | None = None

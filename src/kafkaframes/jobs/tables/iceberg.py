@@ -202,7 +202,7 @@ class IcebergTable:
 
         if self._table is None:
             self._create_table()
-        # Changes only this copy of the metadata; the module docstring has the reason.
+        # Changes only this copy of the metadata; the module docstring explains why.
         self._table.metadata.properties[RETRIES_PROPERTY] = "0"
         note = json.dumps(commit.to_note(state))
         paths = [to_url(file.path) for file in commit.files]

@@ -233,7 +233,7 @@ class LeaseConnection:
         with self._explain_errors(_SERVER_GONE_TEXT):
             answer = self._connection.send_request(counts)
         if "refused" in answer:
-            raise LostTaskError(answer["refused"])  # the ledger has the reason of the failure
+            raise LostTaskError(answer["refused"])  # the ledger contains the reason for the failure
         return answer
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Write the catalog's files from the specs of Kafka's releases."""
+"""Write the catalog's files from the message specs of Kafka releases."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from kafkaframes.protocol.spec.rules_fields import (
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
 MAX_EXPANDED_FIELDS: Final = 10_000  # fields of a message, if the fields of a struct are counted at each use
-MAX_FIELDS_OF_ALL_VERSIONS: Final = 1_000_000  # these fields times the number of versions
+MAX_FIELDS_TIMES_VERSIONS: Final = 1_000_000  # the number of expanded fields, multiplied by the number of versions
 
 
 def _check_flexible_is_declared(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
@@ -244,8 +244,8 @@ def _check_expansion(declaration: MessageDecl, message: RuleContext) -> Iterator
     count = max(versions.highest - versions.lowest + 1, 1)
     if slots > MAX_EXPANDED_FIELDS:
         yield f"its structs expand to more than {MAX_EXPANDED_FIELDS} fields, the limit of this program"
-    elif slots * count > MAX_FIELDS_OF_ALL_VERSIONS and not versions.is_open:
-        yield f"{slots} fields in {count} versions exceed {MAX_FIELDS_OF_ALL_VERSIONS}, the limit of this program"
+    elif slots * count > MAX_FIELDS_TIMES_VERSIONS and not versions.is_open:
+        yield f"{slots} fields in {count} versions exceed {MAX_FIELDS_TIMES_VERSIONS}, the limit of this program"
 
 
 def _count_fields(struct: StructDecl, message: RuleContext, counts: dict[str, int]) -> int:

@@ -149,7 +149,7 @@ _MISSING_KEY_REASON = "the record has no key; a compacted topic requires one"
 
 
 class BatchCheck(NamedTuple):
-    """A check of batches: the reason of its errors, the function that finds invalid batches, and Kafka's exception."""
+    """A check of batches: the reason to report, the function that finds invalid batches, and Kafka's exception."""
 
     reason: str
     find_faults: Callable[[DecodedBatches, AppendSettings], Flags]

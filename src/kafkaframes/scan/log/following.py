@@ -362,10 +362,10 @@ def _limit_by_bytes(begins: Ends, ends: Ends, max_bytes: int, logs: Logs) -> End
     """Return the end offsets of a micro-batch of at most ``max_bytes`` bytes, in equal shares for the partitions."""
     waiting = [name for name in ends if ends[name] > begins[name]]
     share = max_bytes // max(len(waiting), 1)
-    return {**ends, **{name: _end_by_bytes(logs[name], begins[name], ends[name], share) for name in waiting}}
+    return {**ends, **{name: _find_end_within_bytes(logs[name], begins[name], ends[name], share) for name in waiting}}
 
 
-def _end_by_bytes(entry: Log, begin: int, end: int, max_bytes: int) -> int:
+def _find_end_within_bytes(entry: Log, begin: int, end: int, max_bytes: int) -> int:
     """Return the offset after the batches from ``begin`` that fit into ``max_bytes`` bytes, at least one batch."""
     total_bytes, reached = 0, begin
     following = [*(segment.base_offset for segment in entry.partition.segments[1:]), 2**63]
@@ -425,7 +425,7 @@ class AppendedRowReader:
         storage: Options of the file system.
 
     Attributes:
-        errors: Damage up to now. The caller clears the list.
+        errors: Damage found so far. The caller clears the list.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ def _check_offsets_of_replicas(logs: Iterable[Log], start: Bound, end: Bound) ->
     for log in logs:
         copies.setdefault(_name(log.partition), []).append(log)
     for name, copies_of_name in sorted(copies.items()):
-        _check_loss(name, copies_of_name, start, end)
+        _reject_missing_offsets(name, copies_of_name, start, end)
 
 
 def _name(partition: Partition) -> Name:
@@ -116,11 +116,11 @@ def _resolve_range(log: Log, start: Bound, end: Bound) -> OffsetRange:
     return OffsetRange(NO_START if first == EARLIEST else first, NO_END if end_offset == LATEST else end_offset)
 
 
-def _check_loss(name: Name, copies: list[Log], start: Bound, end: Bound) -> None:
-    """Check that the log has the specified offsets. Times cannot be lost.
+def _reject_missing_offsets(name: Name, copies: list[Log], start: Bound, end: Bound) -> None:
+    """Reject a start or end offset that is outside of the log. Bounds that are times are always accepted.
 
     Raises:
-        OptionError: No copy has an offset.
+        OptionError: An offset is below the start or beyond the end of every copy.
     """
     from kafkaframes.scan.log.resolve import find_log_end_offset
 

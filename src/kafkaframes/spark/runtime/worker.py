@@ -95,7 +95,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def rename_to_options(error: KafkaframesError) -> None:
-    """Replace names of settings in an error by names of Spark's options."""
+    """Replace names of settings in an error with names of Spark's options."""
     rename_settings(error, {**map_options_by_setting(), **_client_settings()})
 
 

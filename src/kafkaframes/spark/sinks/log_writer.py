@@ -46,7 +46,7 @@ class TaskRunResult(WriterCommitMessage):
 
 @hide_tracebacks
 class KafkaLogWriter(DataSourceArrowWriter):
-    """Spark's batch writer of a DataFrame to a log directory. Spark pickles it for each task and for the commit."""
+    """A Spark batch writer for log directories. Spark pickles it for each task and for the commit."""
 
     def __init__(self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> None:
         self.target, self.settings = inspect_target(path, values, schema, overwrite=overwrite)

@@ -1,4 +1,4 @@
-"""A stream reader for invalid options, whose error Spark would otherwise replace by another one.
+"""A stream reader for invalid options, whose error Spark would otherwise replace with another one.
 
 If ``streamReader`` raises an error, PySpark 4.2 and 4.3 stop the reader that was not created. The query then fails with
 ``UnboundLocalError: cannot access local variable 'reader'`` (``main`` in ``python_streaming_source_runner.py``).

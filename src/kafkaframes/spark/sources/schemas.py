@@ -1,7 +1,7 @@
 """Schemas of the sources: their columns, and ``value`` as bytes or as a struct of decoded values.
 
 With ``decode=json|avro|protobuf``, the readers of ``kafka-log`` and ``kafka-topic`` read ``value`` as bytes. For each
-batch, ``decode_rows`` replaces the bytes by the struct, and appends the column ``_error``.
+batch, ``decode_rows`` replaces the bytes with the struct, and appends the column ``_error``.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def judge_buckets(
     Args:
         entries: files of step 1 and their runs, in log order.
         verdicts: output file. The output starts with the position of each file's results, in the order of ``entries``,
-            and their end position. For each file, run and bucket one bit per entry follows, padded to whole bytes.
+            and their end position. For each file, run and bucket, one bit per entry follows, padded to whole bytes.
     """
     files = [_open_runs(path, runs, buckets) for path, runs in entries]
     run_files = [_RunVerdicts(counts, data) for runs in files for counts, data in runs]

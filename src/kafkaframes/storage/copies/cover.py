@@ -105,7 +105,7 @@ class ChosenBlocks:
         return values
 
     def replace(self, columns: slice, new_columns: Ints) -> None:
-        """Replace blocks by other blocks."""
+        """Replace blocks with other blocks."""
         self.table = np.concatenate(
             (self.table[:, : columns.start], new_columns, self.table[:, columns.stop :]), axis=1
         )

@@ -54,7 +54,7 @@ def merge(
 
     Args:
         copies: two or more copies; the inspector identifies them by index.
-        check: verify the checksum of every chosen block and replace damaged blocks by those of other copies;
+        check: verify the checksum of every chosen block and replace damaged blocks with those of other copies;
             otherwise the reader does both (``Span.alternates``).
 
     Raises:
@@ -339,7 +339,7 @@ class _Merger:
     # ------------------------------------------------------------------------------------------------------- checksums
 
     def _verify_checksums(self, clean: int) -> None:
-        """Verify the checksums of the chosen blocks; replace damaged ones by valid blocks of other copies."""
+        """Verify the checksums of the chosen blocks; replace damaged ones with valid blocks of other copies."""
         for owner in self.order:
             columns = np.flatnonzero((self.choice.table[OWNER] == owner) & (self.choice.table[CLIPPED] == 0))
             rows = self.choice.table[ROW, columns]

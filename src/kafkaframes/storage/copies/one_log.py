@@ -93,7 +93,7 @@ def merge_copies(
     """Merge the copies of one topic partition.
 
     Args:
-        check: verify checksums, and replace damaged batches by those of other copies.
+        check: verify checksums, and replace damaged batches with those of other copies.
         scan: also read the headers of segments in stores.
         run: function like ``map`` that reads the copies, with results in their order.
 
@@ -142,7 +142,7 @@ def open_one_log(
 
     Args:
         partition_paths: paths of partition directories that the user named.
-        check: verify checksums, and replace damaged batches by those of other copies; this reads segments in stores.
+        check: verify checksums, and replace damaged batches with those of other copies; this reads segments in stores.
         join: present several directories as one even if no partition occurs more than once.
 
     Raises:

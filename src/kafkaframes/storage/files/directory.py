@@ -82,7 +82,7 @@ class Partition:
         kraft_snapshots: ``<offset>-<epoch>.checkpoint`` files, which also contain record batches.
         producer_snapshots: all ``.snapshot`` files, including those that are companions of a segment.
         temporary: files with a second suffix.
-        replaced_segments: segments that a broker replaces by finished swap files when it starts; ``segments`` omits
+        replaced_segments: segments that a broker replaces with finished swap files when it starts; ``segments`` omits
             them.
         orphans: indexes without a ``.log`` file.
         leader_epochs: content of ``leader-epoch-checkpoint``; None if it is missing or corrupt.
@@ -299,7 +299,7 @@ class Remark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServedDirectory:
-    """A log directory to serve from a disk that keeps changes in memory.
+    """A log directory that a broker serves without changing it. The broker keeps its changes in memory.
 
     Attributes:
         was_clean: whether each log ends with a whole batch, if this is known; the value is used in place of the

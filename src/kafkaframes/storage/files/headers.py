@@ -102,7 +102,7 @@ class BatchHeader(NamedTuple):
 class HeaderWalk:
     """An iterator over the batch headers of a file, from a position on.
 
-    Iterate it once. After the iteration, ``status`` (see ``records.reasons``) has the reason of the end, and
+    Iterate it once. After the iteration, ``status`` (see ``records.reasons``) contains the reason for the end, and
     ``position`` is the end of the last batch. If the file is shorter than ``size_bytes``, a ``LogDirError`` with
     ``file`` is raised.
 

@@ -199,7 +199,7 @@ def check_topic_name(name: str) -> None:
     """Raise if ``name`` is not a valid topic name (Kafka's ``Topic.validate``).
 
     Raises:
-        OptionError: the name is invalid; the message has the reason.
+        OptionError: the name is invalid; the message contains the reason.
     """
     if not is_topic_name(name):
         raise OptionError(

@@ -78,7 +78,7 @@ def scan_segment(
 
 
 def _find_chunk_end(chunk: Chunk, size_bytes: int) -> ScanEnd:
-    """Return the end position of a chunk's batches in the file, and the reason of the end."""
+    """Return the end position of a chunk's batches in the file, and the reason for the end."""
     end = chunk.batches.end
     position = chunk.base + end.position
     return ScanEnd(position, END if end.can_continue and position >= size_bytes else end.status)

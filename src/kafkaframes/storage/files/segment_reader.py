@@ -1,7 +1,7 @@
 """Read one segment for look-ups: its records, and its indexes if they are reliable.
 
-A missing, corrupt or foreign index never causes a wrong result. Such an index is ignored, ``problems`` has the reason,
-and the headers are read from the start of the segment. An index position is used only if a batch with a matching offset
+A missing, corrupt or foreign index never causes a wrong result. It is ignored, ``problems`` states why, and the
+headers are read from the start of the segment. An index position is used only if a batch with a matching offset
 starts there.
 """
 

@@ -147,7 +147,7 @@ def _has_headers(column: pa.ChunkedArray) -> bool:
 
 
 def _replace_null_timestamps(table: pa.Table) -> pa.Table:
-    """Replace null timestamps by -1, Kafka's value for a missing timestamp."""
+    """Replace null timestamps with -1, Kafka's value for a missing timestamp."""
     if "timestamp" not in table.column_names or table.column("timestamp").null_count == 0:
         return table
     column = table.column("timestamp")

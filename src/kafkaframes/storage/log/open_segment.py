@@ -26,7 +26,7 @@ from kafkaframes.storage.tiered.names import ViewPath
 # Segments in a store or in tiered storage as sources of batches, with a count of the fetched bytes.
 #
 # Reads from a store are buffered, some megabytes at a time. A tiered segment with a damaged chunk ends, for its reader,
-# before that chunk; ``damage`` then has the reason.
+# before that chunk; ``damage`` then contains the reason.
 
 MIN_STORE_READ_BYTES = 8 << 20  # smallest request to a store: each request takes some milliseconds, whatever its size
 

@@ -110,7 +110,7 @@ class PartitionLog(LogState):
         return self.log_start_offset
 
     def replace_segments(self, old: Sequence[LogSegment], *, now_ms: int) -> bool:
-        """Replace closed segments by a compacted one (see ``retention``); return False if they no longer exist.
+        """Replace closed segments with a compacted one (see ``retention``); return False if they no longer exist.
 
         Raises:
             StorageError: the disk fails; the next opening completes the replacement or undoes it.

@@ -54,7 +54,7 @@ class LogManager:
     """An open log directory. Use ``open_log_directory`` to create one.
 
     Attributes:
-        disk: disk of all logs; ``disk.failure`` has the reason why the disk is offline.
+        disk: disk of all logs; ``disk.failure`` contains the reason why the disk is offline.
         logs: logs by topic partition; ``create``, ``delete`` and ``close`` change them.
         problems: errors of unreadable checkpoints, which are treated as empty; for a served copy also of its identity.
         written_partitions: topic partitions with records in their logs when the checkpoints were last written.

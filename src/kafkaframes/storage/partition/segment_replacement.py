@@ -1,4 +1,4 @@
-"""Replace segments by the compacted segment that the cleaner wrote (LocalLog.replaceSegments).
+"""Replace segments with the compacted segment that the cleaner wrote (LocalLog.replaceSegments).
 
 The new files are complete and flushed as ``.cleaned``. First the new files are renamed to ``.swap``, then the old files
 to ``.deleted``, and finally the new files to their final names. Recovery decides by these suffixes: a crash before the
@@ -34,7 +34,7 @@ def remove_cleaned(state: LogState) -> None:
 
 
 def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int) -> None:
-    """Replace adjacent closed segments by the ``.cleaned`` segment with the base offset of the first.
+    """Replace adjacent closed segments with the ``.cleaned`` segment that has the base offset of the first.
 
     Raises:
         StorageError: the disk fails; the next opening completes the replacement or undoes it.

@@ -178,7 +178,7 @@ class LogSegments:
         del self._segments[segment_number], self._bases[segment_number]
 
     def replace(self, old: Iterable[LogSegment], segment: LogSegment) -> None:
-        """Replace adjacent segments by one with the base offset of the first."""
+        """Replace adjacent segments with one that has the base offset of the first."""
         replaced_ids = set(map(id, old))
         other_segments = [other for other in self._segments if id(other) not in replaced_ids]
         self._segments = sorted([*other_segments, segment], key=lambda other: other.base_offset)

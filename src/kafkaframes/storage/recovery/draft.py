@@ -129,7 +129,7 @@ class RecoveryDraft:
         return size_bytes
 
     def split_segment(self, file: LogFile, parts: tuple[SplitPart, ...]) -> None:
-        """Plan to replace a segment by its parts.
+        """Plan to replace a segment with its parts.
 
         As in Kafka, the parts are ``.swap`` files first, so that a crash loses no part.
         """

@@ -6,7 +6,7 @@ the same as Kafka's:
 
 1. ``.deleted`` files are deleted. If there are ``.cleaned`` files, a split was not finished: they are deleted together
    with the swap files at or above the lowest of them. The other swap files replace the segments with offsets that they
-   cover. A 2.8 broker replaces segments by swap files after step 2 (``draft.SWAP_RULES``).
+   cover. A 2.8 broker replaces segments with swap files after step 2 (``draft.SWAP_RULES``).
 2. Indexes without a ``.log`` are deleted. A segment without ``.index``, or with a ``.txnindex`` that has entries below
    its base offset, is recovered, regardless of its offset.
 3. After an unclean shutdown every segment from the one that contains the recovery point is recovered. Batches are

@@ -101,7 +101,7 @@ def _generate_damaged_batches() -> Iterator[tuple[str, bytes]]:
 
 
 def describe_record_set(data: bytes) -> Row:
-    """Return what a reader must find in a record set: the batches with their records, and the reason of the end."""
+    """Return what a reader must find in a record set: the batches with their records, and the reason for the end."""
     walk = read_batches(data)
     batches = [_describe_batch(batch) for batch in walk]
     return {"batches": batches, **_describe_end(walk, len(data))}

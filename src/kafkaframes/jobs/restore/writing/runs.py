@@ -40,7 +40,7 @@ from kafkaframes.storage.log.segment_writer import PartitionWriter, WrittenParti
 
 MAX_PENDING_BYTES = 32 << 20  # size of the rows that are built into batches together
 _MAX_HEADER_PREFIX_BYTES = 10  # largest size of two varint lengths
-_MAX_BATCH_OVERHEAD_BYTES = 61 + 21  # largest size of a batch with one record, without key, value and headers
+_MAX_BATCH_OVERHEAD_BYTES = 61 + 21  # largest size of a batch with one record, without key, value or headers
 
 
 @dataclass(slots=True)

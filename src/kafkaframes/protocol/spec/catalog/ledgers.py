@@ -144,7 +144,7 @@ class TagTable(NamedTuple):
 
 
 def tag_table(proposals: Mapping[str, Sequence[MessageSpec]]) -> TagTable:
-    """Return the tags of proposals, or those of the releases if no proposal has tags."""
+    """Return the tagged fields of proposals, or those of Kafka's released messages if no proposal has any."""
     own_tags = [tag for specs in proposals.values() for spec in specs for tag in declared_tags(spec)]
     tags = sorted(own_tags or make_tag_registry().values(), key=lambda tag: tag.key)
     return TagTable(tuple(tags), tuple(find_collisions(proposals)))
