@@ -137,7 +137,7 @@ def test_an_explicit_consumer_must_acknowledge_every_record_before_it_polls_agai
         records = []
         while not records:
             records = consumer.poll(500)
-        with pytest.raises(OptionError, match="records of the last poll have no acknowledgement, such as offset"):
+        with pytest.raises(OptionError, match="records from the last poll have no acknowledgement, such as offset"):
             consumer.poll(100)
         consumer.acknowledge(records)
         with pytest.raises(OptionError, match="was not in the last poll, or is acknowledged already"):

@@ -1,4 +1,4 @@
-"""The same scripted requests to two brokers: all differences of their responses, except the allowed ones.
+"""The same scripted requests to two brokers: all differences between their responses, except the allowed ones.
 
 A script is a list of steps: an API, a version, a body. The script itself creates its topics. Responses are compared as
 Kafka's JSON, after values that no two clusters share (ids, ports, hosts, session epochs, texts) are made equal.

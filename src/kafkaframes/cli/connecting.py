@@ -32,7 +32,7 @@ timeout_option = click.option(
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="Maximum wait for the first response of a broker.",
+    help="Maximum wait for the first response from a broker.",
 )
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 _CHARACTER_CLASS = re.compile(

@@ -523,7 +523,7 @@ class ClusterClient:
     def check_coordinator(
         self, code: int, action: str, key: str, kind: int = GROUP, *, message: str | None = None
     ) -> None:
-        """Raise the error of a coordinator's error code.
+        """Raise the exception for a coordinator's error code.
 
         If the coordinator has moved, the next request looks it up again.
         """

@@ -156,7 +156,7 @@ class ConsumerTask:
         self.wake()
 
     def _count_group_answer(self, request: Request, answer: object, start_s: float) -> None:
-        """Count a response of the group coordinator."""
+        """Count a response from the group coordinator."""
         sensor = _SENSOR_BY_GROUP_REQUEST.get(type(request))
         if sensor is None:
             return
@@ -171,7 +171,7 @@ class ConsumerTask:
             self._count_rebalance(now)
 
     def _count_failed_rebalance(self, request: Request, error: Exception) -> None:
-        """Count a rebalance that an error of the coordinator has ended."""
+        """Count a rebalance that an error from the coordinator has ended."""
         if not isinstance(error, BrokerError) or error.code is ErrorCode.MEMBER_ID_REQUIRED:
             return
         is_join = isinstance(request, JoinGroup | SyncGroup)  # the same rebalance may still succeed

@@ -150,7 +150,7 @@ class ProducerOptions(ClientOptions, total=False):
     delivery_timeout_ms: int
     """Time after which an unacknowledged record fails, in milliseconds. Default: 120000."""
     max_block_ms: int
-    """Longest wait of ``send`` and a producer's start for brokers, metadata and memory, in ms. Default: 60000."""
+    """Longest time that a start or ``send`` waits for brokers, metadata and memory, in ms. Default: 60000."""
     enable_idempotence: bool | None
     """Whether retries never duplicate records; None is True if acks is all (Kafka 0.11 and later)."""
     transactional_id: str | None
@@ -203,7 +203,7 @@ class ConsumerOptions(ClientOptions, total=False):
     fetch_min_bytes: int
     """Minimum size of a response, in bytes of records. Default: 1."""
     fetch_max_wait_ms: int
-    """Longest wait of a broker for ``fetch_min_bytes``, in milliseconds. Default: 500."""
+    """Longest time that a broker waits for ``fetch_min_bytes``, in milliseconds. Default: 500."""
     fetch_max_bytes: int
     """Largest size of a response, in bytes. Default: 52428800."""
     max_partition_fetch_bytes: int
@@ -232,7 +232,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
     fetch_min_bytes: int
     """Minimum size of a response, in bytes of records. Default: 1."""
     fetch_max_wait_ms: int
-    """Longest wait of a broker for records, in milliseconds. Default: 500."""
+    """Longest time that a broker waits for records, in milliseconds. Default: 500."""
     fetch_max_bytes: int
     """Largest size of a response, in bytes. Default: 52428800."""
     max_poll_records: int

@@ -103,7 +103,7 @@ class PartitionFetchResponse(NamedTuple):
     """One partition of a Fetch response.
 
     Attributes:
-        error: error of the leader, or of damaged batches.
+        error: error from the leader, or error about damaged batches.
         batches: fetched batches; None if the response has no batch.
         is_cut: whether the response contains only a part of its first batch (before KIP-74).
         preferred_replica: node to read from instead (KIP-392); -1 if none.
@@ -562,7 +562,7 @@ class Positions:
             is_replica, state.replica_until = state.replica != _NO_NODE, 0.0
             state.not_before = now + self._backoff_s(0)
             is_read = state.position == state.fetch_offset
-            if is_read and not is_replica:  # a follower may lag, so only an error of the leader is final
+            if is_read and not is_replica:  # a follower may lag, so only an error from the leader is final
                 self._reset_position(state, f"{state.partition} has no offset {state.fetch_offset}")
         elif isinstance(error, CorruptRecordError) or code == ErrorCode.CORRUPT_MESSAGE:  # a retry reads the same bytes
             self.queue_error(error)

@@ -313,7 +313,7 @@ class AsyncShareConsumer(TelemetryMethods):
     async def commit(self) -> None:
         """Send all acknowledgements and wait until brokers have accepted them.
 
-        If acknowledgements are implicit, the other records of the last poll are accepted first.
+        If acknowledgements are implicit, the other records from the last poll are accepted first.
 
         Raises:
             BrokerError: a broker rejected acknowledgements, for example with INVALID_RECORD_STATE because a lock has

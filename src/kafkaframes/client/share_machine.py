@@ -252,7 +252,7 @@ class ShareMachine:
         if self._locks and self._settings.is_explicit:
             topic, partition, offset = next(iter(self._locks))
             raise OptionError(
-                f"{len(self._locks)} records of the last poll have no acknowledgement, such as offset {offset} of "
+                f"{len(self._locks)} records from the last poll have no acknowledgement, such as offset {offset} of "
                 f"{topic}-{partition}; with share_acknowledgement_mode=explicit each needs one"
             )
         self._accept_delivered()
@@ -327,7 +327,7 @@ class ShareMachine:
             state.send_pending_acknowledgements()
 
     def commit(self) -> PendingResults:
-        """Send all acknowledgements. In implicit mode, accept the other records of the last poll first."""
+        """Send all acknowledgements. In implicit mode, accept the other records from the last poll first."""
         self._accept_delivered()
         completion = PendingResults()
         completion.results.update(self._unsent_errors)
@@ -383,7 +383,7 @@ class ShareMachine:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the final request of every node has been answered."""
+        """Whether every node has answered its final request."""
         return self._is_ending and not self.member.is_busy and not self._nodes and not self.member.topics
 
     def abandon_waiting(self, now: float) -> None:

@@ -147,7 +147,7 @@ class RecordReader:
     """Iterates over a source's records as ``pa.RecordBatch``es. Damage that the reader reaches is added to ``errors``.
 
     Attributes:
-        end: position and reason of the end of the batches; None until the reader has reached the end.
+        end: position at which the batches end, and the reason; None until the reader has reached the end.
     """
 
     def __init__(

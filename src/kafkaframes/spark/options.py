@@ -1067,7 +1067,7 @@ _SETTING_NAME_PATTERN: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
 def _rename_to_kafka_names(message: str) -> str:
-    """Return a message of the client with Kafka's names of its settings."""
+    """Return a message from the client, with Kafka's names for its settings."""
     from kafkaframes.client.properties import list_java_properties
     from kafkaframes.client.settings import ProducerSettings
 

@@ -315,7 +315,7 @@ class Control:
         )
 
     def _call_on_broker(self, function: Callable[[], Any]) -> Any:
-        """Run a function between two requests of the broker, so that no request sees an intermediate state."""
+        """Run a function between two requests to the broker, so that no request sees an intermediate state."""
         return self._broker.call(lambda state: function()) if self._broker.is_running else function()
 
     def _create_rule(

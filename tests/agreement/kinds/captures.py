@@ -41,7 +41,7 @@ _RENAMED = {
     "recordSetSizeInBytes": "recordsSizeInBytes",
 }
 _SAME_SECONDS = 2e-6  # both are rounded to microseconds
-_UNSUPPORTED_VERSION = 35  # a broker reads an ApiVersions request of an unknown version as version 0
+_UNSUPPORTED_VERSION = 35  # a broker reads an ApiVersions request with an unknown version as version 0
 Row = dict[str, Any]
 
 

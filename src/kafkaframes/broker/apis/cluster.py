@@ -38,7 +38,7 @@ _FIRST_VERSION_WITHOUT_FEATURE_RESULTS = 2
 
 
 def _answer_unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
-    """Answer an ApiVersions request of an unknown version, at version 0."""
+    """Answer an ApiVersions request with an unknown version, at version 0."""
     low, high = broker.advertised.get(request.api.key, request.api.range)
     return request.response(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_build_range_row(request, request.api.key, low, high)]

@@ -77,7 +77,7 @@ class JournalEntry:
 
 
 class Journal:
-    """The last requests of a broker, oldest first; a hook of the dispatcher.
+    """The last requests to a broker, oldest first; a hook of the dispatcher.
 
     The fast path is disabled while a broker has a journal, so that the journal contains every request.
     """

@@ -547,7 +547,7 @@ class Server:
         return True
 
     def note_unread_responses(self, connection: Connection, size_bytes: int) -> None:
-        """Note unread responses of a client.
+        """Record how many bytes of responses a client has not read.
 
         If the total exceeds the limit, close the connections that have been waiting longest.
         """

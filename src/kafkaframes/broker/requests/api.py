@@ -174,7 +174,7 @@ class Api:
         rights: permissions that a client needs, in the order in which they are checked.
         refuse: creates the response if the whole request is rejected with an error code.
         rewritten: definition from user-supplied specs that replaces the catalog's (``dispatch/table.py``).
-        on_unknown_version: answers a request of an unsupported version, at version 0 (KIP-511). If None, such a request
+        on_unknown_version: answers unsupported versions of a request, at version 0 (KIP-511). If None, such a request
             closes the connection, as in Kafka.
         handle: the handler, which is the decorated function.
     """

@@ -154,7 +154,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
     def heartbeat(
         self, group: ConsumerGroup, request: HeartbeatRequest, preceding_records: Sequence[Record] = ()
     ) -> HeartbeatResult:
-        """Handle a heartbeat that joins or stays.
+        """Handle a heartbeat from a member that joins the group or remains in it.
 
         Args:
             group: group of the member. The caller adds a new group after ``heartbeat`` returns.

@@ -194,8 +194,8 @@ class GroupSettings:
             is 3000. The default here is 0, because the delay would slow down each test and each short program.
         consumer_migration_policy: conversions that are allowed for groups with members: ``disabled``, ``upgrade``,
             ``downgrade`` or ``bidirectional``.
-        new_member_join_timeout_ms: longest wait of a new member's JoinGroup request, in milliseconds (an internal
-            setting of Kafka).
+        new_member_join_timeout_ms: longest time that a new member's JoinGroup request waits, in milliseconds (an
+            internal setting of Kafka).
     """
 
     initial_rebalance_delay_ms: int = 0

@@ -57,7 +57,7 @@ class ShareGroupProtocol(GroupProtocol[ShareGroup, ShareMember]):
     start_reading: Callable[[str, int, UUID, int], None] = lambda group_id, epoch, topic_id, index: None
 
     def heartbeat(self, group: ShareGroup, request: ShareHeartbeatRequest) -> HeartbeatResult:
-        """Handle the heartbeat of a member that joins or stays."""
+        """Handle a heartbeat from a member that joins the group or remains in it."""
         old = self._find_sender(group, request)
         member = _apply_request(old or ShareMember(request.member_id), request)
         records: list[Record] = []

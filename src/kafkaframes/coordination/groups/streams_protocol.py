@@ -141,7 +141,7 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
     records = rows
 
     def heartbeat(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> StreamsHeartbeatResult:
-        """Handle the heartbeat of a member that joins or stays.
+        """Handle a heartbeat from a member that joins the group or remains in it.
 
         Args:
             group: the group. The caller registers a new group after this method returns.

@@ -1,4 +1,4 @@
-"""Build a batch of some of the records of another batch, with the header fields of that batch."""
+"""Build a batch from some records of another batch, with the header fields of that batch."""
 
 from __future__ import annotations
 

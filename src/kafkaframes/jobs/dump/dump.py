@@ -128,7 +128,7 @@ class DumpSettings(PartitionSettings):
         """Return a function that returns the conditions on the records of a topic partition, None for other files.
 
         Raises:
-            OptionError: a bound names other topic partitions than ``partitions``, or a setting is invalid.
+            OptionError: a bound contains a topic partition that is not in ``partitions``, or a setting is invalid.
         """
         offset_range = kcat.parse_offsets(tuple(self.offsets))
         start, end = self.bounds

@@ -139,7 +139,7 @@ def decode_request(
 ) -> Frame:
     """Decode a request without its size prefix. The request contains its API and version.
 
-    An ApiVersions request of an unknown version has an undecoded body, because brokers answer it as well (KIP-511).
+    An ApiVersions request with an unknown version has an undecoded body, because brokers answer it as well (KIP-511).
 
     Args:
         data: the request.

@@ -33,7 +33,7 @@ class TopicOptions:
         max_offsets_per_trigger, max_bytes_per_trigger: Largest size of a micro-batch, in offsets and in bytes.
         min_offsets_per_trigger, max_trigger_delay_ms: Smallest size of a micro-batch, in offsets, and the longest wait
             for it.
-        poll_timeout_ms: Longest wait of a task for records.
+        poll_timeout_ms: Longest time that a task waits for records.
         driver_host: Name or address of the driver for tasks on other machines. None: according to Spark's settings.
         driver_port: Port on which the driver serves these tasks. 0: any free port.
         timestamp_errors: Handling of a timestamp out of the range of Spark's microseconds: ``raise`` or ``null``. Scans

@@ -151,7 +151,7 @@ def _decode_request(data: bytes, mode: str) -> dict[str, Any]:
     }
     row["clientId"] = frame.header.client_id
     row["header"] = json.dumps(frame.header.to_json(frame.header_version))
-    if not isinstance(frame.body, bytes):  # an ApiVersions request of an unsupported version
+    if not isinstance(frame.body, bytes):  # an ApiVersions request with an unsupported version
         row["name"] = type(frame.body).__name__
         row["body"] = json.dumps(frame.body.to_json(frame.api_version, records="base64"))
     return row

@@ -1,6 +1,6 @@
 """The lag of a stream, from Spark's progress after each micro-batch. No pyspark.
 
-The lag in offsets is exact: the difference of ``latestOffset`` and ``endOffset`` in Spark's progress. A number of
+The lag in offsets is exact: the difference between ``latestOffset`` and ``endOffset`` in Spark's progress. A number of
 offsets is not a number of records (compacted and transactional topics have gaps), bytes or seconds. The lag in records,
 bytes and seconds is estimated from the batches at the query's next offsets. The names of these fields contain
 ``estimated``.

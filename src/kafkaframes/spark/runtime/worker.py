@@ -3,7 +3,7 @@
 Users of Spark see an error of this package as its message, without the traceback of a Python worker. Names of settings
 in the message are those of Spark's options.
 
-Spark adds a prefix to the output of a worker's exception (``[PYTHON_DATA_SOURCE_ERROR] Failed to ...:``), which stays.
+Spark adds a prefix to the output of a worker's exception (``[PYTHON_DATA_SOURCE_ERROR] Failed to ...:``). It remains.
 A worker omits the traceback if ``SPARK_HIDE_TRACEBACK`` is set in its environment, and then ends
 (``handle_worker_exception`` in ``pyspark/util.py``). The variable is set only for errors of this package, because
 errors of a user's functions need their traceback.

@@ -164,7 +164,7 @@ class OffsetService:
         return self._servers[host, port][1]
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Respond to the request of a task. Until the response is ready, send spaces to show that this process runs."""
+        """Respond to a task's request. Until the response is ready, send spaces to show that this process runs."""
         async with asyncio.timeout(GREETING_TIMEOUT_S):
             request = json.loads(await reader.readline())
         work = asyncio.create_task(self._answer_task(request))

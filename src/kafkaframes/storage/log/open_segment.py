@@ -139,7 +139,7 @@ class ReadableRun:
 
     Attributes:
         start: position of the first batch, in bytes.
-        end: position and reason of the end, set by the reader of the run; None if the reader stopped earlier.
+        end: position and reason at the end, set by the reader of the run; None if the reader stopped earlier.
     """
 
     start: int

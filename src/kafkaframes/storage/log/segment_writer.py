@@ -1,7 +1,7 @@
 """Write one partition's directory from batches: segments, indexes, producer snapshots and leader epochs.
 
 Batches are written byte for byte, in offset order; gaps between offsets are permitted. A segment is rolled by the size
-and offset rules of Kafka's ``LogSegment.shouldRoll``, or on request of the caller. All other files are equal to those
+and offset rules of Kafka's ``LogSegment.shouldRoll``, or at the caller's request. All other files are equal to those
 of a broker: ``.index`` and ``.timeindex``, a ``.txnindex`` if a transaction was aborted, a producer snapshot at each
 roll and at the end, and ``leader-epoch-checkpoint``. Each file is complete or does not exist. The caller can ensure the
 same for the directory with ``storage/files/atomic.py``.
