@@ -150,7 +150,7 @@ class ProducerOptions(ClientOptions, total=False):
     delivery_timeout_ms: int
     """Time after which an unacknowledged record fails, in milliseconds. Default: 120000."""
     max_block_ms: int
-    """Longest time that a start or ``send`` waits for brokers, metadata and memory, in ms. Default: 60000."""
+    """Longest wait for brokers, metadata and memory, in ``send`` and at a producer's start, in ms. Default: 60000."""
     enable_idempotence: bool | None
     """Whether retries never duplicate records; None is True if acks is all (Kafka 0.11 and later)."""
     transactional_id: str | None
