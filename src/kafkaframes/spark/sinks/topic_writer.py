@@ -100,7 +100,7 @@ class TopicTaskWriter:
 
 
 class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
-    """Spark's batch writer of a DataFrame to topics. Spark pickles it for each task and for the commit."""
+    """A Spark batch writer for topics. Spark pickles it for each task and for the commit."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         if options.delivery == "exactly-once":

@@ -95,7 +95,7 @@ def _plan_partitions(files: Sequence[str], options: CaptureReadOptions) -> list[
 
 @hide_tracebacks
 class _CaptureReader:
-    """The part of a reader of captures that runs in workers, for batches and streams."""
+    """The part of a capture reader that runs in workers, for batches and streams."""
 
     def __init__(self, options: CaptureReadOptions) -> None:
         self.options = options
@@ -116,7 +116,7 @@ class _CaptureReader:
 
 @hide_tracebacks
 class KafkaCaptureReader(_CaptureReader, DataSourceReader):
-    """Spark's batch reader of captures, which divides the connections among tasks."""
+    """A Spark batch reader for captures, which divides the connections among tasks."""
 
     def partitions(self) -> list[InputPartition]:
         """Divide the connections among tasks."""
@@ -125,7 +125,7 @@ class KafkaCaptureReader(_CaptureReader, DataSourceReader):
 
 @hide_tracebacks
 class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
-    """Spark's stream reader of a directory of captures. An offset is the name of the last file that was read."""
+    """A Spark stream reader for a directory with captures. An offset is the name of the last file that was read."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
         """Return the start of a query without a checkpoint: the first file."""

@@ -26,7 +26,7 @@ from kafkaframes.spark.sources.tasks import read_table
 
 @hide_tracebacks
 class KafkaLogStreamReader(FollowingReader[ReadOptions]):
-    """Spark's stream reader of a log directory."""
+    """A Spark stream reader for a log directory."""
 
     read_work = staticmethod(read_table)
 

@@ -24,7 +24,7 @@ from kafkaframes.spark.sources.tasks import read_topic
 
 @hide_tracebacks
 class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
-    """Spark's stream reader of live topics."""
+    """A Spark stream reader for live topics."""
 
     read_work = staticmethod(read_topic)
 
