@@ -97,13 +97,13 @@ def test_a_member_that_polls_too_late_loses_its_partitions_and_comes_back(instan
 
 
 def test_each_next_of_an_iteration_is_a_poll(broker):
-    with consumer_of(broker, max_poll_interval_ms=500) as consumer:
+    with consumer_of(broker, max_poll_interval_ms=1_500) as consumer:
         consumer.subscribe("t")
         members = set()
         for record in consumer:
             members.add(consumer.group_metadata().member_id)
-            time.sleep(0.15)
-            if record.offset == 9:
+            time.sleep(0.4)
+            if record.offset == 5:
                 break
         assert len(members) == 1
 
