@@ -408,7 +408,7 @@ def test_no_response_contains_a_broker_address(api):
 
 
 def kip_636_metadata():
-    """Return KIP-636's specs, and a Metadata response of the version that it adds."""
+    """Return KIP-636's specs, and a Metadata response in the version that it adds."""
     specs = rewrite_errors({spec.name: spec for spec in map(catalog.load_spec, catalog.list_names())}).specs
     cls = message("MetadataResponse", specs=specs)
     return (

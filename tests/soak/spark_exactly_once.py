@@ -1,7 +1,7 @@
 """Kill drivers, workers and brokers of an exactly-once stream repeatedly, then count its rows.
 
 A broker, a continuous producer, and a driver with a stream from ``in`` to ``out`` are separate processes. In each round
-one of them is killed with SIGKILL at a random moment, or a response of the broker is dropped after the request was
+one of them is killed with SIGKILL at a random moment, or a response from the broker is dropped after the request was
 processed; sometimes a second fault follows at once. A driver is restarted from its checkpoint, a broker on its
 directory. Sometimes the driver is restarted on an older copy of its checkpoint, with ``onForeignMarker=skip``; without
 that option it would stop. In the end ``out``, read with ``read_committed``, must contain each row once, and the rows of

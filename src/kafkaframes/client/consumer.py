@@ -404,7 +404,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         state = self._find_state(partition)
         if offset < 0:
-            raise OptionError(f"offset {offset} of {state.partition} is negative")
+            raise OptionError(f"offset {offset} for {state.partition} is negative")
         state.move_position(PartitionStep.FETCH, offset)
         self._task.wake()
 

@@ -302,7 +302,7 @@ class ConsumerTask:
         if not len(fetched_batches.batches):
             if version >= _COMPLETE_BATCH_VERSION:
                 size = self._settings.max_partition_fetch_bytes
-                reason = f"a batch of {partition} is larger than max_partition_fetch_bytes={size}"
+                reason = f"a batch in {partition} is larger than max_partition_fetch_bytes={size}"
                 return PartitionFetchResponse(BrokerError(reason))
             return PartitionFetchResponse(None, None, True, *bounds)
         if not offset < fetched_batches.next_offset <= _MAX_OFFSET:  # the same fetch would be repeated forever

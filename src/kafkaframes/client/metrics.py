@@ -300,7 +300,7 @@ class NodeMetrics:
         self._node["request"].record(size, now)
 
     def count_response(self, size: int, latency_s: float, now: float) -> None:
-        """Count a response of this many bytes."""
+        """Record the size of a response in bytes, and its latency."""
         self._client["response"].record(size, now)
         self._node["response"].record(size, now)
         self._node["latency"].record(latency_s * 1000, now)

@@ -213,7 +213,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
     def _end_after_decode_error(self, error: Exception) -> None:
         """End the connection because a response cannot be decoded."""
         if isinstance(error, KafkaframesError):
-            error = NetworkError(f"a response of {self.host_port} cannot be decoded: {error}")
+            error = NetworkError(f"a response from {self.host_port} cannot be decoded: {error}")
         self.abort(error)
 
     def _count_close(self) -> None:

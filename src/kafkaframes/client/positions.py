@@ -550,7 +550,7 @@ class Positions:
 
     def _enlarge_fetch(self, state: PartitionState, now: float) -> None:
         if state.max_bytes >= self._max_fetch_bytes:
-            reason = f"a batch of {state.partition} is larger than max_partition_fetch_bytes={state.max_bytes}"
+            reason = f"a batch in {state.partition} is larger than max_partition_fetch_bytes={state.max_bytes}"
             self.queue_error(BrokerError(reason))
             state.not_before = now + self._backoff_s(_UNREADABLE_BATCH_BACKOFF_ATTEMPT)
         else:

@@ -378,7 +378,7 @@ class RewriteSettings(RangeSettings):
         if levels is None:
             raise OptionError("`level` requires a codec that has levels: gzip, lz4 or zstd")
         if not levels[0] <= level <= levels[1]:
-            raise OptionError(f"`level` of {self.codec} must be {levels[0]} to {levels[1]}, not {level}")
+            raise OptionError(f"`level` for {self.codec} must be {levels[0]} to {levels[1]}, not {level}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,10 +184,8 @@ class ScanSlice:
         return sum(batch.num_rows for batch in self.source.read_slice(self.work, cheapest[:1], self.where, []))
 
 
-_COLUMNS_FOR_COUNT = (
-    "offset",
-    "connection",
-)  # read if only rows are counted: of records, or of calls
+# Columns that are read if only rows are counted: ``offset`` to count records, ``connection`` to count calls.
+_COLUMNS_FOR_COUNT = ("offset", "connection")
 
 
 @dataclass(frozen=True, slots=True)

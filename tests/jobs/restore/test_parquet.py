@@ -148,8 +148,8 @@ def test_the_function_and_the_command_detect_the_kind_of_the_source(tmp_path):
     [
         (pa.array([0.0, 1.5]), "column partition has type double, expected an integer"),
         (pa.array(["0", "1"]), "column partition has type string, expected an integer"),
-        (pa.array([0, 2**31], pa.int64()), "rows of partition 2147483648; partitions are numbered 0 to"),
-        (pa.array([0, -1], pa.int64()), "rows of partition -1; partitions are numbered 0 to"),
+        (pa.array([0, 2**31], pa.int64()), "rows for partition 2147483648; partitions are numbered 0 to"),
+        (pa.array([0, -1], pa.int64()), "rows for partition -1; partitions are numbered 0 to"),
         (pa.array([0, None], pa.int64()), "rows without a topic or partition"),
     ],
 )

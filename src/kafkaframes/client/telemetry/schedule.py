@@ -46,7 +46,7 @@ class TelemetrySubscription(NamedTuple):
 
     @classmethod
     def from_response(cls, response: Any) -> TelemetrySubscription:
-        """Return the subscription in a response of GetTelemetrySubscriptions. An invalid interval becomes 5 minutes."""
+        """Return the subscription in a GetTelemetrySubscriptions response. An invalid interval becomes 5 minutes."""
         return cls(
             response.client_instance_id,
             response.subscription_id,
@@ -111,7 +111,7 @@ class TelemetrySchedule:
         return min(self._max_bytes, max_reported_bytes or self._max_bytes)
 
     def handle_subscription_response(self, response: Any, now_s: float) -> None:
-        """Process a response of GetTelemetrySubscriptions."""
+        """Process a GetTelemetrySubscriptions response."""
         code = ErrorCode(response.error_code)
         throttle_s = response.throttle_time_ms / 1000
         if code != ErrorCode.NONE:
@@ -131,7 +131,7 @@ class TelemetrySchedule:
             self.due_s = max(self.due_s, self._pushed_at_s + subscription.interval_s)
 
     def handle_push_response(self, response: Any, payload_bytes: int, codec: int, now_s: float) -> bool:
-        """Process a response of PushTelemetry. Return whether the broker has accepted the payload.
+        """Process a PushTelemetry response. Return whether the broker has accepted the payload.
 
         Args:
             response: body of the response.

@@ -284,7 +284,7 @@ def _parse_topic_partition(topic: Any, partition: Any, path: str) -> TopicPartit
             f"{path} has rows without a topic or partition; give the topic and partition in the path or in columns"
         )
     if not 0 <= partition <= MAX_INT32:
-        raise OptionError(f"{path} has rows of partition {partition}; partitions are numbered 0 to 2^31 - 1")
+        raise OptionError(f"{path} has rows for partition {partition}; partitions are numbered 0 to 2^31 - 1")
     return TopicPartition(str(topic), int(partition))
 
 

@@ -62,7 +62,7 @@ def load_files(
     for file in read_published(source):
         spec = load_message(file.text, file=file.file, dialect=dialect)
         if spec.name in specs:
-            raise SpecError(f"{os.fspath(source)} has two specs of {spec.name}; specify one release", file=file.file)
+            raise SpecError(f"{os.fspath(source)} has two specs for {spec.name}; specify one release", file=file.file)
         specs[spec.name] = spec, file.text
     return specs
 

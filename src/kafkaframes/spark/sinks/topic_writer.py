@@ -104,7 +104,7 @@ class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         if options.delivery == "exactly-once":
-            raise OptionError("delivery=exactly-once of a batch requires kafkaframes.spark.write_topic(df, ...)")
+            raise OptionError("delivery=exactly-once for a batch requires kafkaframes.spark.write_topic(df, ...)")
         super().__init__(options, types)
 
 
