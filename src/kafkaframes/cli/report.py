@@ -1,4 +1,4 @@
-"""``kafkaframes report PATH... -o report.html``: the content and the faults of a log, on one page."""
+"""``kafkaframes report PATH... -o report.html``: the content of a log and its faults, on one page."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Broker:
             with options.
         adopt: whether to accept a ``data_dir`` that another broker created.
         cluster: number of virtual nodes, or ``Cluster`` with their racks.
-        config: broker settings by Kafka's names (``num.partitions``).
+        config: broker settings under their names in Kafka, such as ``num.partitions``.
         kafka_defaults: whether to use Kafka's defaults for all settings. Some defaults are shorter here so that tests
             do not wait.
         clock: the broker's clock. By default, the broker creates a clock, which a test can ``advance``.

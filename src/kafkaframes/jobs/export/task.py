@@ -494,7 +494,7 @@ def add_fault(result: SegmentResult, error: ReadError, header: bytes, *, end: in
 
 @contextmanager
 def raise_destination_errors(to: str) -> Iterator[None]:
-    """Raise OptionError for errors of the destination, which end the export, unlike errors of a segment."""
+    """Raise OptionError for errors at the destination. They end the export, unlike errors in a segment."""
     try:
         yield
     except OSError as error:  # pyarrow's file errors are OSErrors too

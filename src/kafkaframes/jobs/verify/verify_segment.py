@@ -63,7 +63,7 @@ class VerifiedSegment:
         producers: one row for each of ``PRODUCER_COLUMNS``, one column for each batch of an idempotent producer.
         markers: (offset, producer id, kind) of each transaction marker.
         has_holes: whether offsets are missing in or between batches, as after compaction.
-        findings: faults of the segment and its indexes.
+        findings: faults in the segment and its indexes.
     """
 
     path: str
