@@ -44,6 +44,8 @@ from kafkaframes.protocol.negotiation import (
 from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1
+_FIRST_THROTTLE_API_VERSION: Final = 2  # version of ApiVersions since Kafka 2.0, where clients wait (KIP-219)
+_MAX_THROTTLE_S: Final = 30.0  # longest wait for a broker that throttles, unless ``request_timeout_ms`` is longer
 _MAX_REUSED_BYTES: Final = 64 << 20  # memory that a connection keeps for large responses
 _DRAIN_INTERVAL_S: Final = 0.005  # time between two checks whether all data is written to the socket
 _MAX_INLINE_BYTES: Final = 128 << 10  # largest response that is decoded in the event loop, in about 20 ms
@@ -84,6 +86,9 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
         self._writable.set()
+        self._is_full = False  # whether the transport accepts no more data
+        self._throttle_timer: asyncio.TimerHandle | None = None
+        self.max_throttle_s = 0.0  # longest wait after a response with throttle_time_ms; 0 for brokers before KIP-219
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -111,6 +116,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
                     self._decoding.add(entry)
                     start_background_task(self._decode_in_thread(response, entry))
                 else:
+                    self._apply_throttle(frame.body)
                     _set_response(entry, frame)
             if self._is_retired:
                 self.retire()
@@ -121,6 +127,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         """Decode a large response in a thread, because decoding would block the event loop for a long time."""
         try:
             frame = await create_objects_in_thread(partial(self.connection.decode_response, response))
+            self._apply_throttle(frame.body)
             _set_response(entry, frame)
         except Exception as error:
             self._end_after_decode_error(error)
@@ -142,13 +149,40 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         self.abort(NetworkError(f"{self.host_port} {reason}"))
 
     def pause_writing(self) -> None:
+        self._is_full = True
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        self._is_full = False
+        self._update_writable()
+
+    def _apply_throttle(self, body: Any) -> None:
+        """Send nothing for the throttle time of a response, as in Java's clients (KIP-219).
+
+        The broker does not read the connection in this time, so requests would only use up their timeouts. The timeouts
+        of in-flight requests are extended.
+        """
+        throttle_s = min(getattr(body, "throttle_time_ms", 0) / 1000, self.max_throttle_s)
+        if throttle_s <= 0 or self.end_error is not None:
+            return
+        end = self._loop.time() + throttle_s
+        self.waiting = deque(entry._replace(deadline=entry.deadline + throttle_s) for entry in self.waiting)
+        if self._throttle_timer is not None:
+            end = max(end, self._throttle_timer.when())
+            self._throttle_timer.cancel()
+        self._writable.clear()
+        self._throttle_timer = self._loop.call_at(end, self._end_throttle)
+
+    def _end_throttle(self) -> None:
+        self._throttle_timer = None
+        self._update_writable()
+
+    def _update_writable(self) -> None:
+        if not self._is_full and self._throttle_timer is None:
+            self._writable.set()
 
     async def wait_until_writable(self) -> None:
-        """Wait until the transport accepts more data."""
+        """Wait until the transport accepts more data, and the broker no longer throttles the connection."""
         await self._writable.wait()
 
     @property
@@ -198,6 +232,8 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         if self.end_error is None:
             self._count_close()
         self.end_error = self.end_error or error
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
         self._writable.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -506,6 +542,8 @@ class Connection:
         if frame.body.error_code:
             raise broker_error(frame.body.error_code, f"{self._wire.host_port} rejected ApiVersions")
         self.ranges = parse_advertised_versions(frame.body)
+        if API_VERSIONS in self.ranges and self.ranges[API_VERSIONS].highest >= _FIRST_THROTTLE_API_VERSION:
+            self._wire.max_throttle_s = max(self._settings.request_timeout_ms / 1000, _MAX_THROTTLE_S)
         self.features = {entry.name: entry.max_version_level for entry in frame.body.finalized_features}
 
     async def _authenticate(self, host: str) -> None:
