@@ -123,7 +123,7 @@ def test_ctrl_c_ends_spark(start_recompression, tmp_path):
         line
         for line, next_line in pairwise([*lines, ""])
         if line == "Traceback (most recent call last):" and not next_line.startswith("java.")
-    ]
+    ], "\n".join(lines)
     assert not [line for line in lines if "cleanly shutdown Spark JVM" in line]
     wait_until_gone(process)
     assert list(tmp_path.iterdir()) == []
