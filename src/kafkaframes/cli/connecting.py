@@ -35,9 +35,8 @@ timeout_option = click.option(
     help="Maximum wait for the first response from a broker.",
 )
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
-_CHARACTER_CLASS = re.compile(
-    r"\[[^]]*\]"
-)  # brackets of a topic pattern or an IPv6 address, in which a colon is allowed
+# The brackets of a topic pattern or an IPv6 address, in which a colon is allowed.
+_CHARACTER_CLASS = re.compile(r"\[[^][]*\]")
 _PROPERTIES_KEY = "kafkaframes.properties"  # key of a context's meta data: the values of -X so far
 
 

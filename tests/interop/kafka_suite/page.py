@@ -17,8 +17,8 @@ PAGE = ROOT / "docs" / "kafka-suite.md"
 _HEAD = """# Kafka's own tests on the broker
 
 Apache Kafka {kafka} publishes its tests. {classes} of its classes start a cluster (`@ClusterTest`) and test it with
-clients, requests and tools. `make interop` runs them on the embedded broker. A class of ours takes the place of the one
-that starts Kafka; the tests come from Maven Central unchanged.
+clients, requests and tools. `make interop` runs them on the embedded broker. A class of kafkaframes
+replaces the one that starts Kafka. The tests come unchanged from Maven Central.
 
 | result | tests |
 |---|---|
