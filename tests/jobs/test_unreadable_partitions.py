@@ -34,7 +34,7 @@ def _log(tmp_path_factory):
 
 @pytest.fixture(name="lock")
 def _lock(monkeypatch):
-    """Return a function that denies listing directories. Tests may run as root, for whom chmod has no effect."""
+    """Return a function that makes directories unreadable. Tests may run as root, for whom chmod has no effect."""
     locked_paths: set[str] = set()
     original = os.scandir
 

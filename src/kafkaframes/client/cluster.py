@@ -43,13 +43,6 @@ _FIRST_BOOTSTRAP_ID: Final = -1  # bootstrap servers, whose broker ids are unkno
 _MAX_INLINE_PARTITIONS: Final = 2_000  # largest Metadata response that is read in the event loop, in about 10 ms
 _KEY_LIST_VERSION: Final = 4  # first version of FindCoordinator with several keys
 UNKNOWN_TOPIC_TIMEOUT_MS: Final = 2_000  # how long an unknown topic is looked up: brokers learn of new topics in turn
-_AUTHENTICATION_ERRORS: Final = frozenset(
-    {
-        ErrorCode.SASL_AUTHENTICATION_FAILED,
-        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-        ErrorCode.ILLEGAL_SASL_STATE,
-    }
-)
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _FIRST_WARNING_DELAY_S: Final = 1.0  # time until the first log line about an unreachable broker
 _TIMER_TOLERANCE_S: Final = 0.01  # a timer of the event loop may fire this much too early
@@ -198,9 +191,7 @@ class ClusterClient:
         """Count the authentication of a connection. Connections without TLS and SASL have none."""
         if error is None and (self.settings.uses_tls or self.settings.uses_sasl):
             self.metrics.client["successful-authentication"].record(1)
-        if isinstance(error, AuthenticationError) or (
-            isinstance(error, BrokerError) and error.code in _AUTHENTICATION_ERRORS
-        ):
+        if isinstance(error, AuthenticationError):
             self.metrics.client["failed-authentication"].record(1)
 
     async def get_any_connection(self) -> Connection:

@@ -113,7 +113,7 @@ def measure_proposal(
             mix.
         before: source of the specs before the change. Default: the catalog.
         values: values of new fields, ``PATH=VALUE`` (docs/proposals.md). Other new fields have their default.
-        by: attributes by which sizes are also grouped: ``client``, ``connection``, ``second``.
+        by: additional attributes to group the sizes by: ``client``, ``connection``, ``second``.
         mix: a CSV file (api, version, calls_per_second), or traffic with the mix of calls to scale the sizes to.
         ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by the traffic.
         to: HTML page to write. Default: None, which writes no file.

@@ -83,7 +83,8 @@ _TOPIC_SETTINGS_BY_BROKER_KEY: Mapping[str, str] = {key: name for name, (key, _)
 def _add_equivalent_settings(names_by_value: Mapping[int, str]) -> dict[str, int]:
     """Return the value of each setting, from lists of setting names by value.
 
-    A broker setting that is the default of a topic or group setting has the same value as this setting.
+    The result also has the broker settings that are defaults of topic or group settings, each with the value of the
+    topic or group setting.
     """
     values_by_name = {name: value for value, names in names_by_value.items() for name in names.split()}
     equivalent_names = {**_TOPIC_SETTINGS_BY_BROKER_KEY, **GROUP_SETTINGS}

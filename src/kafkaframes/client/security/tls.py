@@ -56,25 +56,24 @@ def create_ssl_context(settings: Any) -> ssl.SSLContext:
 
 def _load_certificate_files(context: ssl.SSLContext, settings: Any) -> None:
     """Load the client's certificate and key from PEM files."""
-    key_file = settings.ssl_keyfile or settings.ssl_certfile
     for name in ("ssl_certfile", "ssl_keyfile"):
-        path = getattr(settings, name)
-        try:
-            with open(path or key_file, "rb"):
-                pass
-        except OSError as error:
-            raise OptionError(f"{name}={path}: cannot be read: {error.strerror or error}") from None
+        if path := getattr(settings, name):
+            try:
+                open(path, "rb").close()
+            except OSError as error:  # the error of ``load_cert_chain`` does not name the file
+                raise OptionError(f"{name}={path}: cannot be read: {error.strerror or error}") from None
     try:
         # With an empty password OpenSSL reports an error for an encrypted key. With None it would prompt for one.
         context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password or "")
-    except (ssl.SSLError, ValueError, OSError) as error:
+    except (OSError, ValueError) as error:  # OSError includes ssl.SSLError
         hint = "" if settings.ssl_password else "; an encrypted key needs `ssl_password`"
         if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
             hint = "; the key does not belong to the certificate"
         elif settings.ssl_password:
             hint = "; is `ssl_password` the password of the key?"
         raise OptionError(
-            f"ssl_certfile={settings.ssl_certfile} with the key in {key_file} cannot be used: {error}{hint}"
+            f"ssl_certfile={settings.ssl_certfile} with the key in {settings.ssl_keyfile or settings.ssl_certfile} "
+            f"cannot be used: {error}{hint}"
         ) from None
 
 

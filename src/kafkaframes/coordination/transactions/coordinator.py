@@ -179,7 +179,7 @@ class TransactionCoordinator:
         *,
         version: int = 0,
     ) -> None:
-        """Add partitions to the transaction. The first partitions begin the transaction.
+        """Add partitions to the transaction. If no transaction is ongoing, this begins one.
 
         Args:
             version: transaction version; 2 if another request adds the partitions implicitly (KIP-890).

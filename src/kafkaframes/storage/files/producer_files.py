@@ -126,8 +126,9 @@ def read_txn_index(
 def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
     """Return whether a transaction index passes a broker's check at start (TransactionIndex.sanityCheck).
 
-    No marker may be below the base offset. The version must not be above the known one; Java reads only its first byte,
-    as a signed number. ``read_txn_index`` checks more.
+    The last offset of an entry must not be below the base offset of the segment. The version of an entry must not be
+    newer than the known version; Java reads only the first byte of the version, as a signed number. ``read_txn_index``
+    checks more.
     """
     whole_bytes = len(raw) - len(raw) % ABORTED_TRANSACTION_BYTES
     versions_and_offsets = _ENTRY_CHECK_STRUCT.iter_unpack(memoryview(raw)[:whole_bytes])
