@@ -246,9 +246,9 @@ COUNTED = {
     ),
     r"(\d+) of (\d+) fields, or of the (\d+) that are named exactly so. (\d+) of the (\d+) are harmless": nulls,
     r"all at once: (\d+) of (\d+) APIs": lambda: (len(kip_636()[1].apis), len(catalog.list_apis())),
-    r"save one \((\d+) of ([\d,]+) bytes in `[^`]+`: the two lists of features in (\d+)": lambda: tag_traffic("typed")[
-        :3
-    ],
+    r"save a byte \((\d+) of ([\d,]+) bytes in `[^`]+`: the two lists of features in (\d+)": lambda: tag_traffic(
+        "typed"
+    )[:3],
     r"the draft saves (\d+) of ([\d,]+) bytes in `[^`]+`, one for the epoch of the features in each of (\d+) "
     r"ApiVersions responses; ([\d,]+) of its ([\d,]+) tag sections": lambda: tag_traffic("interleaved"),
     r"\((\d+) of the catalog's (\d+) tagged fields": tag_headers,

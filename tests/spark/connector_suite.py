@@ -975,7 +975,7 @@ def page_of(run: Run) -> str:
         "",
         f"`make interop` runs {len(run.rows)} of these rows with both, and writes this page. The last run was on",
         f"{run.date} with connector {run.connector}, Spark {run.spark} and Apache Kafka {run.kafka}. In each row with",
-        "a check mark, both gave the expected result.",
+        "a check mark, both sources gave the expected result.",
         "The options of a read are in [the reference](reference/kafka-topic.md#options-of-a-read).",
         "",
         "| suite | behaviour | `kafka-topic` | reason or remark | run |",
