@@ -8,7 +8,6 @@ requests fail with ``NetworkError``, and the connection cannot be used again. If
 from __future__ import annotations
 
 import asyncio
-import inspect
 import socket
 import ssl
 import time
@@ -557,7 +556,11 @@ class Connection:
                 handshake.error_code,
                 f"{self._wire.host_port} does not support {settings.sasl_mechanism}; it supports {mechanisms}",
             )
-        token = await _get_token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
+        token = ""
+        if settings.sasl_mechanism == "OAUTHBEARER":
+            from kafkaframes.client.security.tokens import request_token  # imports an HTTP client
+
+            token = await request_token(settings.sasl_oauthbearer_token or "")
         exchange = create_exchange(settings, host, token)
         lifetime_ms, answer = 0, None
         while (step := await self._advance_exchange(exchange, answer)) is not None:
@@ -617,14 +620,6 @@ def _join_short_buffers(buffers: Iterable[bytes]) -> Iterator[bytes]:
         yield entry
     if short:
         yield b"".join(short)
-
-
-async def _get_token(settings: ClientSettings) -> str:
-    token = settings.sasl_oauthbearer_token
-    if not callable(token):
-        return token or ""
-    result = await run_in_thread(token)
-    return str(await result if inspect.isawaitable(result) else result)
 
 
 def _create_allocator() -> Callable[[int], memoryview]:

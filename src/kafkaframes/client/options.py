@@ -84,6 +84,8 @@ class ClientOptions(TypedDict, total=False):
     """Scope of the requested token."""
     sasl_oauthbearer_header_urlencode: bool
     """Whether client id and secret are URL-encoded for the token endpoint. Default: False."""
+    sasl_oauthbearer_extensions: Mapping[str, str] | str | None
+    """SASL extensions that are sent with the token, as a dict or ``name=value,name=value`` (KIP-342)."""
     ssl_cafile: str | None
     """PEM file of trusted certificates; None selects the system's certificates."""
     ssl_certfile: str | None

@@ -95,6 +95,7 @@ class ClientSettings:
     sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, repr=False)
     sasl_oauthbearer_scope: str | None = None
     sasl_oauthbearer_header_urlencode: bool = False
+    sasl_oauthbearer_extensions: Mapping[str, str] | str | None = None
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
@@ -149,7 +150,7 @@ class ClientSettings:
 
     def _check_sasl(self) -> None:
         if self.sasl_mechanism == "OAUTHBEARER":
-            if self.sasl_oauthbearer_token is None:
+            if not self.sasl_oauthbearer_token:
                 raise OptionError(
                     "sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token (a token, or a function), "
                     "sasl.oauthbearer.token.provider=module:function, or sasl.oauthbearer.token.endpoint.url"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaframes.client.security.sasl import (
@@ -18,7 +21,15 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
 
 _DEFAULT_MECHANISM: Final = "PLAIN"
-_UNSECURED_CLAIM_PREFIX: Final = "unsecuredLoginStringClaim_"  # JAAS options of unsecured tokens (KIP-255)
+# JAAS options of unsecured tokens (KIP-255) and of extensions (KIP-342)
+_UNSECURED_PREFIX: Final = "unsecuredLogin"
+_STRING_CLAIM_PREFIX, _NUMBER_CLAIM_PREFIX, _LIST_CLAIM_PREFIX = (
+    f"{_UNSECURED_PREFIX}{kind}Claim_" for kind in ("String", "Number", "List")
+)
+_EXTENSION_PREFIXES: Final = ("extension_", f"{_UNSECURED_PREFIX}Extension_")
+_EXTENSION_NAME_PATTERN: Final = re.compile(r"(?!auth$)[A-Za-z]+")
+_EXTENSION_VALUE_PATTERN: Final = re.compile(r"[!-~ \t\r\n]+")
+_UNSECURED_LIFETIME_S: Final = 3600
 _IAM_MECHANISM: Final = "AWS_MSK_IAM"
 _IAM_HANDLERS: Final = ("IAMClientCallbackHandler", "IAMOAuthBearerLoginCallbackHandler")
 _OAUTH_HANDLERS: Final = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
@@ -47,7 +58,8 @@ def resolve_logins(settings: Any) -> dict[str, Any]:
         return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": token}
     if settings.sasl_mechanism == "OAUTHBEARER":
         provider = _create_token_provider(settings, options)
-        return {} if provider is None else {"sasl_oauthbearer_token": provider}
+        extensions = {"sasl_oauthbearer_extensions": _resolve_extensions(settings, options)}
+        return extensions if provider is None else {**extensions, "sasl_oauthbearer_token": provider}
     if login is None:
         return {}
     if any(name not in options for name in ("username", "password")):
@@ -97,7 +109,7 @@ def create_exchange(settings: Any, host: str, token: str) -> Exchange:
     if mechanism == "GSSAPI":
         return authenticate_gssapi(settings, host)
     if mechanism == "OAUTHBEARER":
-        return authenticate_oauthbearer(token)
+        return authenticate_oauthbearer(token, settings.sasl_oauthbearer_extensions or {})
     if mechanism == _DEFAULT_MECHANISM:
         return authenticate_plain(name, password)
     return authenticate_scram(
@@ -107,11 +119,13 @@ def create_exchange(settings: Any, host: str, token: str) -> Exchange:
 
 def _create_token_provider(settings: Any, options: dict[str, str]) -> Any:
     """Return a provider of tokens; None if the settings have a token itself or no login for OAUTHBEARER."""
-    from kafkaframes.client.security.tokens import ClientCredentialsProvider, load_provider
+    from kafkaframes.client.security.tokens import ClientCredentialsProvider, load_provider, open_token_file
 
     if settings.sasl_oauthbearer_token_provider is not None:
         return load_provider(settings.sasl_oauthbearer_token_provider)
     url = settings.sasl_oauthbearer_token_endpoint_url
+    if url is not None and url.startswith("file:"):
+        return open_token_file(url)
     if url is not None:
         own_token = "sasl_oauthbearer_client_credentials_client_"
         client_id = options.get("clientId") or getattr(settings, f"{own_token}id")
@@ -130,9 +144,58 @@ def _create_token_provider(settings: Any, options: dict[str, str]) -> Any:
             settings.sasl_oauthbearer_header_urlencode,
             _load_endpoint_certificates(options),
         )
-    if f"{_UNSECURED_CLAIM_PREFIX}sub" in options:
-        return UnsecuredTokenProvider(options[f"{_UNSECURED_CLAIM_PREFIX}sub"])
+    return _create_unsecured_provider(options)
+
+
+def _create_unsecured_provider(options: Mapping[str, str]) -> UnsecuredTokenProvider | None:
+    """Return a provider of unsigned tokens with the claims of JAAS options, as Java's login handler issues them."""
+    claims: dict[str, Any] = {}
+    for option, value in options.items():
+        if option.startswith(_STRING_CLAIM_PREFIX):
+            claims[option.removeprefix(_STRING_CLAIM_PREFIX)] = value
+        elif option.startswith(_NUMBER_CLAIM_PREFIX):
+            claims[option.removeprefix(_NUMBER_CLAIM_PREFIX)] = _parse_number(option, value, float)
+        elif option.startswith(_LIST_CLAIM_PREFIX):  # the first character separates the elements
+            claims[option.removeprefix(_LIST_CLAIM_PREFIX)] = value[1:].split(value[0]) if len(value) > 1 else []
+    lifetime = f"{_UNSECURED_PREFIX}LifetimeSeconds"
+    lifetime_s = _parse_number(lifetime, options.get(lifetime, str(_UNSECURED_LIFETIME_S)), int)
+    principal = options.get(f"{_UNSECURED_PREFIX}PrincipalClaimName", "sub")
+    if principal in claims:
+        return UnsecuredTokenProvider(claims, lifetime_s)
+    if any(option.startswith(_UNSECURED_PREFIX) for option in options):
+        raise OptionError(f"sasl.jaas.config: unsecured tokens need {_STRING_CLAIM_PREFIX}{principal}")
     return None
+
+
+def _parse_number(option: str, text: str, kind: type[int] | type[float]) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise OptionError(f"sasl.jaas.config: {option} is not a number") from None
+
+
+def _resolve_extensions(settings: Any, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the extensions that are sent with tokens, from ``sasl_oauthbearer_extensions`` and JAAS options.
+
+    Raises:
+        OptionError: a name or a value has characters that brokers reject.
+    """
+    extensions = settings.sasl_oauthbearer_extensions or {}
+    if isinstance(extensions, str):
+        pairs = [pair.partition("=") for pair in extensions.split(",") if pair.strip()]
+        extensions = {name.strip(): value for name, _, value in pairs}
+    result = {
+        option.removeprefix(prefix): value
+        for prefix in _EXTENSION_PREFIXES
+        for option, value in options.items()
+        if option.startswith(prefix)
+    } | dict(extensions)
+    for name, value in result.items():
+        if _EXTENSION_NAME_PATTERN.fullmatch(name) is None:
+            raise OptionError(f"sasl_oauthbearer_extensions: invalid name {name!r}; expected letters, except auth")
+        if _EXTENSION_VALUE_PATTERN.fullmatch(value) is None:
+            raise OptionError(f"sasl_oauthbearer_extensions: the value of {name} is empty or not ASCII text")
+    return result
 
 
 def _load_endpoint_certificates(options: dict[str, str]) -> str | None:
@@ -158,12 +221,18 @@ def _check_handler(name: str | None) -> None:
         )
 
 
+@dataclass(frozen=True)
 class UnsecuredTokenProvider:
-    """Provides unsigned tokens, for brokers in development."""
+    """Provides unsigned tokens, for brokers in development.
 
-    def __init__(self, principal: str) -> None:
-        self.principal = principal
+    Attributes:
+        claims: claims of the tokens, one of which names the user.
+        lifetime_s: time until a token expires, in seconds.
+    """
+
+    claims: Mapping[str, Any]
+    lifetime_s: float
 
     def __call__(self) -> str:
-        """Return a token that is valid for an hour."""
-        return create_unsecured_token(self.principal, now_s=time.time())
+        """Return a new token."""
+        return create_unsecured_token(None, now_s=time.time(), lifetime_s=int(self.lifetime_s), claims=self.claims)

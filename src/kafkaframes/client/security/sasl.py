@@ -35,29 +35,42 @@ def authenticate_plain(username: str, password: str) -> Exchange:
     yield b"\0".join((b"", username.encode(), password.encode()))
 
 
-def authenticate_oauthbearer(token: str) -> Exchange:
+def authenticate_oauthbearer(token: str, extensions: Mapping[str, str] = MappingProxyType({})) -> Exchange:
     """Authenticate with a bearer token.
+
+    Args:
+        token: bearer token.
+        extensions: values by name that are sent with the token (KIP-342).
 
     Raises:
         BrokerError: the broker rejects the token. The error message has the broker's reason.
     """
-    answer = (
-        yield b"n,,"
-        + _KEY_VALUE_SEPARATOR
-        + b"auth=Bearer "
-        + token.encode()
-        + _KEY_VALUE_SEPARATOR
-        + _KEY_VALUE_SEPARATOR
-    )
+    pairs = {"auth": f"Bearer {token}", **extensions}
+    text = "".join(f"{name}={value}{_KEY_VALUE_SEPARATOR.decode()}" for name, value in pairs.items())
+    answer = yield b"n,," + _KEY_VALUE_SEPARATOR + text.encode() + _KEY_VALUE_SEPARATOR
     if answer:
         yield _KEY_VALUE_SEPARATOR
         raise BrokerError(f"the broker rejected the token: {answer.decode(errors='replace')}")
 
 
-def create_unsecured_token(principal: str, *, now_s: float, lifetime_s: int = 3600) -> str:
-    """Return an unsigned JSON web token, for development brokers with listeners that accept these (KIP-255)."""
-    claims = {"sub": principal, "iat": now_s, "exp": now_s + lifetime_s}
-    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+def create_unsecured_token(
+    principal: str | None,
+    *,
+    now_s: float,
+    lifetime_s: int = 3600,
+    claims: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    """Return an unsigned JSON web token, for development brokers with listeners that accept these (KIP-255).
+
+    Args:
+        principal: value of the claim ``sub``; None if ``claims`` has the principal.
+        now_s: time of issue, in seconds since 1970.
+        lifetime_s: time until the token expires, in seconds.
+        claims: other claims.
+    """
+    subject = {} if principal is None else {"sub": principal}
+    all_claims = {**subject, **claims, "iat": now_s, "exp": now_s + lifetime_s}
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, all_claims))
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
 
 

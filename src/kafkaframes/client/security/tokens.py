@@ -3,13 +3,14 @@
 The IAM login of Amazon MSK uses a SigV4 token (with the extra ``msk``). Java's clients have Amazon's own mechanism. All
 other clients, including this one, use OAUTHBEARER at the same port, with a token that is valid for 15 minutes.
 
-A token is cached for all connections of a process, for four fifths of its lifetime. All functions block. Clients call
-the providers in a thread.
+A token is cached for all connections of a process, for four fifths of its lifetime. Providers block, so
+``request_token`` calls them in a thread.
 """
 
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import os
 import re
@@ -21,10 +22,12 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.client.configured_objects import load_object
-from kafkaframes.errors import NetworkError, OptionError, import_extra
+from kafkaframes.client.loop import run_in_thread
+from kafkaframes.errors import KafkaframesError, NetworkError, OptionError, import_extra
 from kafkaframes.errors.sensitive import redact_text
 from kafkaframes.storage.files.http_client import open_url
 
@@ -123,6 +126,48 @@ class ClientCredentialsProvider:
 
 _tokens: dict[ClientCredentialsProvider, tuple[str, float]] = {}
 _lock = threading.Lock()
+
+
+async def request_token(source: str | Callable[[], Any]) -> str:
+    """Return a token from a setting: the token itself, or the result of a function, which is called in a thread.
+
+    Surrounding whitespace is removed: tokens from files often end with a newline, which brokers reject.
+
+    Raises:
+        NetworkError: the function failed or returned no token. A later call may succeed, so clients retry.
+    """
+    token: Any = source
+    if callable(source):
+        try:
+            token = await run_in_thread(source)
+            token = await token if inspect.isawaitable(token) else token
+        except KafkaframesError:
+            raise
+        except Exception as error:
+            reason = redact_text(f"{type(error).__name__}: {error}")
+            raise NetworkError(f"the function in sasl_oauthbearer_token failed: {reason}") from error
+    if isinstance(token, bytes):
+        token = token.decode("ascii", "replace")
+    if not isinstance(token, str) or not token.strip():
+        kind = "empty text" if isinstance(token, str) else f"a value of type {type(token).__name__}"
+        raise NetworkError(f"sasl_oauthbearer_token returned {kind}; expected an access token as text")
+    return token.strip()
+
+
+def open_token_file(url: str) -> Callable[[], str]:
+    """Return a function that reads a token from a file, as Java's clients do for a token endpoint ``file:///...``.
+
+    The file is read for each connection, because another program may replace an expired token.
+    """
+    path = Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+
+    def read_token_file() -> str:
+        try:
+            return path.read_text()
+        except (OSError, ValueError) as error:
+            raise NetworkError(f"sasl.oauthbearer.token.endpoint.url: {path} cannot be read: {error}") from None
+
+    return read_token_file
 
 
 def load_provider(name: str) -> Callable[[], Any]:
