@@ -77,4 +77,4 @@ def test_info_says_why_a_segment_cannot_be_read(tmp_path, monkeypatch):
     result = CliRunner().invoke(cli, ["info", str(tmp_path)])
     assert result.exit_code == 1
     assert f"not read: cannot be read: Permission denied (at {tmp_path}/t-0/{0:020}.log)" in result.output
-    assert "not read: 5 more" in result.output
+    assert "not read: and 5 more" in result.output

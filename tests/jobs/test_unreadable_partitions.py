@@ -16,6 +16,8 @@ from tests.cli.calling import ask
 import kafkaframes
 from kafkaframes import Broker
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.scan.log.following import LogFollower
+from kafkaframes.scan.log.options import ReadOptions
 
 REASON = "orders-1: cannot be read: Permission denied"
 
@@ -131,14 +133,85 @@ def test_another_copy_of_the_partition_is_read_and_the_copy_is_reported(log, loc
 def test_jobs_that_need_every_partition_fail(log, lock, tmp_path):
     lock(log / "orders-1")
     for job in (
-        lambda: kafkaframes.scan_log(log).count(),
         lambda: kafkaframes.convert_log(log, tmp_path / "converted", record_format=2),
-        lambda: kafkaframes.export_log(log, tmp_path / "one.parquet", single_file=True),
         lambda: kafkaframes.verify_log(log / "orders-1"),
     ):
         with pytest.raises(LogDirError, match=f"cannot be read: Permission denied .at {log / 'orders-1'}"):
             job()
     assert list(tmp_path.iterdir()) == []
+
+
+READERS = {
+    "scan": lambda log, to, **options: kafkaframes.scan_log(log, **options).count(),
+    "grep": lambda log, to, **options: list(kafkaframes.grep_log(log, ".", **options)),
+    "grep --follow": lambda log, to, **options: next(iter(kafkaframes.grep_log(log, ".", follow=True, **options))),
+    "single file": lambda log, to, **options: kafkaframes.export_log(
+        log, to / "a.parquet", single_file=True, **options
+    ),
+    "restore": lambda log, to, **options: kafkaframes.restore_log(log, to / "restored", **options),
+    "analyze": lambda log, to, **options: kafkaframes.analyze_records(log, **options),
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_readers_that_need_every_selected_partition_say_how_to_go_on(log, lock, tmp_path, reader):
+    lock(log / "orders-1")
+    remedy = "make the directory readable, or select other topics or partitions"
+    for selection in ({}, {"topics": "orders"}):
+        with pytest.raises(LogDirError) as raised:
+            reader(log, tmp_path, **selection)
+        assert str(raised.value) == f"{REASON}; {remedy} (at {log / 'orders-1'})"
+    assert list(tmp_path.iterdir()) == []
+    reader(log, tmp_path, topics="payments")
+
+
+def test_a_stream_needs_the_selected_partitions(log, lock):
+    lock(log / "orders-1")
+    follower = LogFollower(ReadOptions(paths=(str(log),), subscribe=frozenset({"payments"})))
+    assert follower.find_end_offsets() == {("payments", 0): 1}
+    with pytest.raises(LogDirError, match="orders-1: cannot be read: Permission denied; make the directory readable"):
+        LogFollower(ReadOptions(paths=(str(log),))).find_end_offsets()
+
+
+def test_a_table_has_the_other_partitions_and_continues_after_the_repair(log, lock, tmp_path):
+    table = tmp_path / "table"
+    lock(log / "orders-1")
+    result = kafkaframes.table_log(log, table, format="parquet")
+    assert not result.report.is_complete
+    assert f"{REASON} (at {log / 'orders-1'})" in str(result)
+    assert pq.read_table(table).num_rows == 1 + 3 + 1
+    assert ask("table", log, "--to", "parquet", table, "--workers", "1").exit_code == 1
+
+    lock()
+    assert kafkaframes.table_log(log, table, format="parquet").report.is_complete
+    assert pq.read_table(table).num_rows == 1 + 2 + 3 + 1
+
+
+def test_a_dump_has_the_other_partitions(log, lock):
+    lock(log / "orders-1")
+    dump = kafkaframes.dump_log(log, format="csv")
+    assert dump.read_all().count(b"\n") == 1 + 1 + 3 + 1
+    assert [str(error) for error in dump.errors] == [
+        f"{REASON}; make the directory readable, or select other topics or partitions (at {log / 'orders-1'})"
+    ]
+    other_topic = kafkaframes.dump_log(log, format="csv", topics="payments")
+    assert (other_topic.read_all().count(b"\n"), other_topic.errors) == (2, [])
+    assert ask("dump-log", log).exit_code == 1
+
+
+def test_a_dump_merges_the_copies_of_the_other_partitions(log, lock, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(log, copy)
+    lock(log / "orders-1")
+    dump = kafkaframes.dump_log([log, copy], format="csv", topics="orders")
+    assert dump.read_all().count(b"\n") == 1 + 1 + 2 + 3
+
+
+def test_an_audit_reports_the_partition_as_not_checked(log, lock):
+    lock(log / "orders-1")
+    audit = ask("audit", log, "--json")
+    assert '"judged": "part"' in audit.output
+    assert str(log / "orders-1") in audit.output
 
 
 def test_a_directory_that_cannot_be_searched_is_an_error_with_the_path(log, monkeypatch):

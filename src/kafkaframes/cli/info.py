@@ -22,7 +22,7 @@ from kafkaframes.cli.options import (
     workers_option,
 )
 from kafkaframes.cli.text import escape_unprintable, format_size, format_time, make_console, print_styled, print_text
-from kafkaframes.errors.words import count_text
+from kafkaframes.errors.words import count_text, limit_lines
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
 from kafkaframes.jobs.settings import DescribeSettings
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_UNREADABLE = 1  # exit status if a segment or directory could not be read
-MAX_LISTED_UNREADABLE = 20  # largest number of unreadable segments to show with their reasons
+_LIST_ALL_REMEDY = "--json lists all"
 MAX_PARTITION_ROWS = 60  # above this number, the table has one row per topic by default
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
 _COLUMNS_OMITTED_BELOW_WIDTH = (
@@ -182,12 +182,8 @@ def _print_table(to: Console, directory: LogDirectory, partitions: list[Partitio
     to.print(table)
     print_styled(to, _format_totals(partitions, is_deep=is_deep))
     unread = [segment.problem for entry in partitions for segment in entry.segments if segment.problem]
-    for reason in unread[:MAX_LISTED_UNREADABLE]:
-        print_styled(to, f"! not read: {reason}", style="yellow")
-    if len(unread) > MAX_LISTED_UNREADABLE:
-        print_styled(
-            to, f"! not read: {len(unread) - MAX_LISTED_UNREADABLE:,} more (--json lists them)", style="yellow"
-        )
+    for line in limit_lines(unread, remedy=_LIST_ALL_REMEDY):
+        print_styled(to, f"! not read: {line}", style="yellow")
     for problem in directory.problems:
         print_styled(to, f"! {problem}", style="yellow")
     for finding in (finding for entry in directory.partitions for finding in swap_findings(entry)):
@@ -271,10 +267,7 @@ def command(
             _print_table(out, directory, summaries, by)
         for line in format_decisions(decisions):
             print_styled(out, f"! {line}", style="yellow")
-    for partition in unreadable_partitions[:MAX_LISTED_UNREADABLE]:
-        print_text(f"kafkaframes: {partition.as_finding()}", err=True)
-    if len(unreadable_partitions) > MAX_LISTED_UNREADABLE:
-        more_text = f"{len(unreadable_partitions) - MAX_LISTED_UNREADABLE:,} more partitions"
-        print_text(f"kafkaframes: {more_text} cannot be read (--json lists them)", err=True)
+    for line in limit_lines((entry.as_finding() for entry in unreadable_partitions), remedy=_LIST_ALL_REMEDY):
+        print_text(f"kafkaframes: {line}", err=True)
     if is_unread or unreadable_partitions:
         sys.exit(EXIT_UNREADABLE)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import starmap
 from pathlib import Path as LocalPath
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafkaframes.errors.words import count_text
+from kafkaframes.errors.words import count_text, limit_lines
 from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings
 from kafkaframes.jobs.job import JobResult
 from kafkaframes.jobs.mirror.settings import MirrorSettings
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from kafkaframes.scan.ranges import Limit
     from kafkaframes.scan.selection import Isolation, OnDamage
     from kafkaframes.scan.where import TimeRange
-
-_MAX_FINDING_LINES = 20  # number of findings in a result's text
 
 
 def verify_log(
@@ -1188,13 +1186,12 @@ def _unwrap_single_path(paths: Paths) -> str | list[str]:
     return path_list[0] if len(path_list) == 1 else path_list
 
 
-def _limit_lines(items: Sequence[object]) -> list[str]:
-    """Return the first items as lines, and a line with the number of the other items."""
+def _limit_lines(items: Iterable[object]) -> list[str]:
+    """Return the first items as printable lines, and a line with the number of the other items."""
 
     from kafkaframes.storage.files.names import escape_unprintable
 
-    shown_lines = [escape_unprintable(str(item)) for item in items[:_MAX_FINDING_LINES]]
-    return shown_lines + ([f"and {len(items) - _MAX_FINDING_LINES:,} more"] if len(items) > _MAX_FINDING_LINES else [])
+    return list(map(escape_unprintable, limit_lines(items)))
 
 
 def _now_ms() -> int:

@@ -141,8 +141,10 @@ def measure_records(
 def _measure_logs(sources: Sequence[str], settings: PartitionSettings) -> RecordSizes:
     """Return the sizes of the records in logs on disk."""
     sizes = RecordSizes()
-    directories = discover(sources, options=settings.storage)
+    directories = discover(sources, options=settings.storage, omit_unreadable=True)
     for directory in select_partitions(directories, settings.topic_names, settings.partition_numbers):
+        for unreadable_partition in directory.unreadable_partitions:
+            raise unreadable_partition.as_error()
         for partition in directory.partitions:
             for segment in partition.segments:
                 with directory.filesystem.open(segment.path) as read_at:

@@ -189,12 +189,14 @@ def is_log(path: str) -> bool:
 def count_log_formats(paths: Sequence[str], uses: UsageSummary) -> None:
     """Count the batches and messages of logs by topic and format, from the batch headers.
 
-    Unreadable segments, and bytes after the last batch, are added to the coverage of ``uses``.
+    Unreadable partitions and segments, and bytes after the last batch, are added to the coverage of ``uses``.
 
     Raises:
         OptionError, LogDirError: a path is not a log.
     """
-    for directory in discover(paths):
+    for directory in discover(paths, omit_unreadable=True):
+        for entry in directory.unreadable_partitions:
+            uses.coverage.add(UnreadData(DAMAGED, entry.error.reason, entry.directory))
         for partition in directory.partitions:
             uses.notes += map(str, swap_findings(partition))
             for segment in partition.segments:

@@ -43,6 +43,7 @@ from kafkaframes.scan.ranges import (
     to_log_bound,
 )
 from kafkaframes.scan.selection import check_choice
+from kafkaframes.storage.files.directory import UnreadablePartition
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import DirectoryName
 from kafkaframes.storage.log.discover import describe_file
@@ -223,8 +224,13 @@ class LogDump(Iterator[bytes | memoryview]):
         """Yield the files to dump, each with the filter for its records."""
         settings, options = self._settings, self._settings.storage
         is_json = settings.format == "jsonl"
-        result = files.list_files_to_dump(paths, kinds=settings.file_kinds, temporary=is_json, options=options)
-        result = files.select_files(result, settings.topic_names, settings.partition_numbers)
+        unreadable: list[UnreadablePartition] = []
+        result = files.list_files_to_dump(
+            paths, kinds=settings.file_kinds, temporary=is_json, options=options, unreadable=unreadable
+        )
+        result, unreadable = files.select_files(result, unreadable, settings.topic_names, settings.partition_numbers)
+        for partition in unreadable:
+            self._add_error(partition.as_error())
         if settings.replicas == "merge":
             result, self.decisions = merge_file_copies(result, paths, options=options)
         for entry in result:

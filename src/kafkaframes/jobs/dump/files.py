@@ -12,8 +12,9 @@ from typing import Any
 
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError
 from kafkaframes.jobs.dump.names import FILE_KINDS, RECORD_FILES
+from kafkaframes.storage.files.directory import UnreadablePartition
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, plain_path, split_path
-from kafkaframes.storage.files.names import DirectoryName, FileName
+from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition
 from kafkaframes.storage.log.discover import (
     check_topics,
     discover,
@@ -63,6 +64,7 @@ def list_files_to_dump(
     kinds: Collection[str] = RECORD_FILES,
     temporary: bool = False,
     options: Mapping[str, Any] | None = None,
+    unreadable: list[UnreadablePartition] | None = None,
 ) -> list[DumpFile]:
     """Return the files under ``paths``, in the order of the paths.
 
@@ -71,6 +73,7 @@ def list_files_to_dump(
         kinds: kinds of the files that are returned from directories.
         temporary: whether ``.deleted``, ``.swap`` and ``.cleaned`` files are returned from directories.
         options: options of the object stores, and ``key_files`` for encrypted tiered segments.
+        unreadable: list to which partitions are added that cannot be listed; None raises an error instead.
 
     Raises:
         LogDirError: a path does not exist or cannot be read, or a directory has no such file.
@@ -80,7 +83,9 @@ def list_files_to_dump(
         path = plain_path(path_text)
         filesystem = filesystem_for(path, options=options)
         for match in expand_pattern(filesystem, path):
-            files = _list_files_at(filesystem, match, kinds, temporary=temporary, options=options)
+            files = _list_files_at(
+                filesystem, match, kinds, temporary=temporary, options=options, unreadable=unreadable
+            )
             if files is None:  # the directory is not a partition: it is a tiered store, or has no log
                 files = _list_store_files(path_list, kinds, options=options).pop(match.rstrip("/"), None)
             if files is None:
@@ -122,6 +127,7 @@ def _list_files_at(
     *,
     temporary: bool,
     options: Mapping[str, Any] | None,
+    unreadable: list[UnreadablePartition] | None,
 ) -> list[DumpFile] | None:
     """Return the files at a path; None for a directory without partitions."""
     info = filesystem.stat(path)
@@ -129,8 +135,13 @@ def _list_files_at(
         raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
     if not info.is_directory:
         return [_open_single_file(filesystem, path, info, options)]
-    partitions = list(_find_partitions(filesystem, path.rstrip("/") or "/", MAX_NESTED_DEPTH))
-    if not partitions:
+    unreadable_here: list[UnreadablePartition] = []
+    partitions = list(_find_partitions(filesystem, path.rstrip("/") or "/", MAX_NESTED_DEPTH, unreadable_here))
+    if unreadable_here and unreadable is None:
+        raise unreadable_here[0].error
+    if unreadable is not None:
+        unreadable += unreadable_here
+    if not partitions and not unreadable_here:
         return None
     return [file for entries in partitions for file in _select_files(filesystem, entries, kinds, temporary=temporary)]
 
@@ -162,8 +173,10 @@ def _is_requested(entry: FileInfo, kinds: Collection[str], *, temporary: bool) -
     return name is not None and name.kind in kinds and (temporary or not name.temporary)
 
 
-def _find_partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[FileInfo]]:
-    """Yield the directory entries of each partition at or under ``path``."""
+def _find_partitions(
+    filesystem: FileSystem, path: str, depth: int, unreadable: list[UnreadablePartition]
+) -> Iterator[list[FileInfo]]:
+    """Yield the directory entries of each partition at or under ``path``. Add those without access to a list."""
     entries = filesystem.list_directory(path)
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
         yield entries
@@ -171,22 +184,41 @@ def _find_partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[
     directories = [entry for entry in entries if entry.is_directory]
     partitions = [entry for entry in directories if DirectoryName.parse(entry.name)]
     if partitions:
-        yield from (filesystem.list_directory(entry.path) for entry in partitions)
+        for entry in partitions:
+            try:
+                yield filesystem.list_directory(entry.path)
+            except LogDirError as error:
+                name = DirectoryName.parse(entry.name)
+                assert name is not None  # selected above
+                unreadable.append(UnreadablePartition(name.topic_partition, entry.path, name.state, error))
     elif depth:
         for directory in directories:
-            yield from _find_partitions(filesystem, directory.path, depth - 1)
+            yield from _find_partitions(filesystem, directory.path, depth - 1, unreadable)
 
 
-def select_files(files: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
-    """Return the files of topics (names or patterns) and partitions. An empty collection selects all."""
+def select_files(
+    files: list[DumpFile],
+    unreadable: list[UnreadablePartition],
+    topics: Collection[str],
+    partitions: Collection[int],
+) -> tuple[list[DumpFile], list[UnreadablePartition]]:
+    """Return the files, and the unreadable partitions, of topics (names or patterns) and partition numbers.
+
+    An empty collection selects all.
+
+    Raises:
+        OptionError: a topic does not exist.
+    """
     if not topics and not partitions:
-        return files
+        return files, unreadable
     names = [DirectoryName.parse(split_path(split_path(file.path)[0])[1]) for file in files]
-    check_topics(topics, (name.topic_partition.topic for name in names if name is not None))
-    return [
-        file
-        for file, name in zip(files, names, strict=True)
-        if name is not None
-        and is_selected(name.topic_partition.topic, topics)
-        and (not partitions or name.topic_partition.partition in partitions)
+    readable_topics = (name.topic_partition.topic for name in names if name is not None)
+    check_topics(topics, (*readable_topics, *(entry.topic_partition.topic for entry in unreadable)))
+
+    def is_requested(name: TopicPartition) -> bool:
+        return is_selected(name.topic, topics) and (not partitions or name.partition in partitions)
+
+    selected_files = [
+        file for file, name in zip(files, names, strict=True) if name is not None and is_requested(name.topic_partition)
     ]
+    return selected_files, [entry for entry in unreadable if is_requested(entry.topic_partition)]

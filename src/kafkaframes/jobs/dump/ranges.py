@@ -173,7 +173,9 @@ def merge_file_copies(
     examined_partitions = [path for path in paths if FileName.parse(split_path(plain_path(path))[1]) is None]
     try:
         files_by_partition = (
-            group_by_partition(select_copies(discover(examined_partitions, options=options), plain_paths))
+            group_by_partition(
+                select_copies(discover(examined_partitions, options=options, omit_unreadable=True), plain_paths)
+            )
             if examined_partitions
             else {}
         )

@@ -66,9 +66,9 @@ def plan_export(options: ReadOptions, *, omit_unreadable: bool = False) -> Expor
         LogDirError: a path does not exist or cannot be read.
     """
     check_batch_start(options.start)
-    result = discover_logs(options.paths, storage=options.storage, omit_unreadable=omit_unreadable)
+    result = discover_logs(options.paths, storage=options.storage)
     options = resolve_isolation(options, is_whole=result.has_whole_directories)
-    selected_segments = choose_segments(result, options, cores=os.cpu_count() or 1)
+    selected_segments = choose_segments(result, options, cores=os.cpu_count() or 1, omit_unreadable=omit_unreadable)
     tasks: list[ExportTask] = []
     notes = selected_segments.notes
     for part, limited_range in selected_segments.parts:

@@ -120,7 +120,7 @@ def restore_segments(
     """
     target = Path(destination)
     source_paths = [sources] if isinstance(sources, str) else list(sources)
-    directories = discover(source_paths, options=storage)
+    directories = discover(source_paths, options=storage, omit_unreadable=True)
     report = RestoreReport(
         source_paths, str(target), settings_as_json(settings), _compute_fingerprint(directories), dry_run=dry_run
     )

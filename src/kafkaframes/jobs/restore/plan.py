@@ -124,18 +124,31 @@ def plan_restore(
 
 def _check_selection(directories: Sequence[LogDirectory], settings: RestoreSettings) -> None:
     """Reject topics and partitions that the sources do not have. The topics with ids may be those of a cluster."""
-    partitions = [partition for directory in directories for partition in directory.partitions]
-    if not settings.topic_ids:
-        check_topics(settings.topic_names, (partition.topic for partition in partitions))
-    selected_partitions = [
-        partition for partition in partitions if settings.selects_topic(partition.topic, is_internal=False)
+    topic_partitions = [
+        partition.topic_partition
+        for directory in directories
+        for partition in (*directory.partitions, *directory.unreadable_partitions)
     ]
-    check_partitions(settings.partition_numbers, {partition.partition for partition in selected_partitions})
+    if not settings.topic_ids:
+        check_topics(settings.topic_names, (name.topic for name in topic_partitions))
+    selected_names = [name for name in topic_partitions if settings.selects_topic(name.topic, is_internal=False)]
+    check_partitions(settings.partition_numbers, {name.partition for name in selected_names})
 
 
 def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan: RestorePlan) -> LogDirectory:
-    """Return a source with the partitions to read. Other partitions are added to ``plan.left_out``."""
+    """Return a source with the partitions to read. Other partitions are added to ``plan.left_out``.
+
+    Raises:
+        LogDirError: a partition to read, or the metadata log with the topics' settings, cannot be read.
+    """
     selected_partitions = []
+    for entry in directory.unreadable_partitions:
+        name = entry.topic_partition
+        reason = _find_omission_reason(Partition(name, entry.directory, state=entry.state), settings)
+        is_needed = name.topic == names.CLUSTER_METADATA_TOPIC or (settings.groups and name.topic == OFFSETS_TOPIC)
+        if not reason or (is_needed and not entry.state):
+            raise entry.as_error()
+        plan.left_out.append((entry.directory, reason))
     for partition in directory.partitions:
         is_offsets = settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live
         reason = "" if is_offsets else _find_omission_reason(partition, settings)

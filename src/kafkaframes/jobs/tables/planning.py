@@ -54,7 +54,7 @@ def make_log_planner(options: ReadOptions) -> Plan:
                 "replicas=all is not supported for tables: a table has each record "
                 "once, so copies are merged into one log"
             )
-        choice = choose_segments(result, options, cores=os.cpu_count() or 1)
+        choice = choose_segments(result, options, cores=os.cpu_count() or 1, omit_unreadable=True)
         part = choice.parts[0][0]
         if not initial_partitions:
             initial_partitions.update(map_logs_by_partition(part))

@@ -74,10 +74,8 @@ class DiscoveredLogs:
     unreadable_partitions: tuple[UnreadablePartition, ...] = ()
 
 
-def discover_logs(
-    paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None, omit_unreadable: bool = False
-) -> DiscoveredLogs:
-    """Return every live segment under the paths, and its partition.
+def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None) -> DiscoveredLogs:
+    """Return every live segment under the paths, and its partition, and the partitions that cannot be read.
 
     Renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are omitted, unless a path names
     them.
@@ -85,7 +83,6 @@ def discover_logs(
     Args:
         paths: Paths of log directories, partitions or files, or patterns.
         storage: Options of the object stores.
-        omit_unreadable: Whether a partition that cannot be read is omitted, instead of an error.
 
     Raises:
         LogDirError: A path does not exist, cannot be read or contains no Kafka files.
@@ -94,7 +91,7 @@ def discover_logs(
     segments: list[Segment] = []
     by_directory: dict[str, Log] = {}
     unreadable_partitions: list[UnreadablePartition] = []
-    for directory in discover(paths, options=storage, omit_unreadable=omit_unreadable):
+    for directory in discover(paths, options=storage, omit_unreadable=True):
         unreadable_partitions += (entry for entry in directory.unreadable_partitions if not entry.state)
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition, directory)

@@ -34,6 +34,7 @@ from kafkaframes.scan.log.resolve import (
     ReadPlan,
     check_loss,
     find_log_end_offset,
+    make_placeholder,
     map_logs_by_partition,
     plan_discovered,
     resolve_offsets,
@@ -295,7 +296,11 @@ class LogFollower:
 
     def _discover_logs(self) -> tuple[DiscoveredLogs, Logs]:
         result = discover_logs(self.options.paths, storage=self.options.storage)
-        segments = select_segments(result.segments, self.options)
+        placeholders = {entry.directory: entry for entry in result.unreadable_partitions}
+        segments = select_segments([*result.segments, *map(make_placeholder, placeholders.values())], self.options)
+        for segment in segments:
+            if segment.directory in placeholders:
+                raise placeholders[segment.directory].as_error()
         check_no_replicas(segments)
         return result, map_logs_by_partition(DistinctSegments(result, segments))
 
@@ -456,7 +461,10 @@ class AppendedRowReader:
         Raises:
             LogDirError: A path cannot be read.
         """
-        for directory in discover(self._paths, options=self._storage):
+        for directory in discover(self._paths, options=self._storage, omit_unreadable=True):
+            for entry in directory.unreadable_partitions:
+                if not entry.state and self._is_selected(entry.topic_partition):
+                    raise entry.as_error()
             for partition in directory.partitions:
                 if partition.is_live and self._is_selected(partition.topic_partition):
                     yield from self._read_new_rows(directory.filesystem, partition)

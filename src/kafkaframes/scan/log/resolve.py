@@ -157,17 +157,20 @@ def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
     return ReadPlan(tuple(works), len(paths), log_bytes, fetched_bytes, decisions, choice.internal_topics, notes)
 
 
-def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> SelectedSegments:
+def choose_segments(
+    discovery: DiscoveredLogs, options: ReadOptions, *, cores: int, omit_unreadable: bool = False
+) -> SelectedSegments:
     """Return the segments that the options select, with replicas merged. Exceptions are those of ``plan_log``.
 
     Args:
         discovery: Logs under the paths.
         options: Options of the read.
         cores: Number of replicas that are examined in parallel.
+        omit_unreadable: Whether a selected partition that cannot be read becomes a note, instead of an error.
     """
     unreadable_by_directory = {entry.directory: entry for entry in discovery.unreadable_partitions}
     selected_segments = select_segments(
-        [*discovery.segments, *map(_to_placeholder, discovery.unreadable_partitions)], options
+        [*discovery.segments, *map(make_placeholder, discovery.unreadable_partitions)], options
     )
     internal = tuple(
         sorted(
@@ -187,6 +190,8 @@ def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
         for entry in selected_segments
         if entry.directory in unreadable_by_directory
     ]
+    if unreadable and not omit_unreadable:
+        raise unreadable[0].as_error()
     if unreadable:
         selected_segments = [entry for entry in selected_segments if entry.directory not in unreadable_by_directory]
         readable_names = {(entry.topic, entry.partition) for entry in selected_segments}
@@ -211,7 +216,7 @@ def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
     return SelectedSegments(parts, internal, notes)
 
 
-def _to_placeholder(partition: UnreadablePartition) -> Segment:
+def make_placeholder(partition: UnreadablePartition) -> Segment:
     """Return an empty segment for an unreadable partition, so that the rules of the selection apply to it."""
     name = partition.topic_partition
     return Segment(partition.directory, 0, 0, name.topic, name.partition, directory=partition.directory)

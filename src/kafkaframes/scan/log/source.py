@@ -106,7 +106,8 @@ class LogSource(ScanSource):
             return SourcePlan([LogWork((part,)) for part in file_slices if _may_have_rows(part, row_filter)])
         options = replace(self.options, row_filter=row_filter)
         result = discover_logs(options.paths, storage=options.storage)
-        check_topics(self.names, (segment.topic for segment in result.segments))
+        unreadable_topics = (entry.topic_partition.topic for entry in result.unreadable_partitions)
+        check_topics(self.names, (*(segment.topic for segment in result.segments), *unreadable_topics))
         plan = plan_discovered(result, options, cores=parts)
         return SourcePlan(
             [LogWork(slices) for slices in plan.works], (*plan.notes.hidden_records, *plan.notes.findings)

@@ -161,8 +161,16 @@ class UnreadablePartition:
 
     def as_finding(self) -> Finding:
         """Return the error as a finding about the directory."""
+        return Finding(Severity.ERROR, "unreadable", self._describe_error(), self.directory)
+
+    def as_error(self) -> LogDirError:
+        """Return the error of a job that needs all selected partitions."""
+        remedy = "make the directory readable, or select other topics or partitions"
+        return LogDirError(f"{self._describe_error()}; {remedy}", file=self.directory)
+
+    def _describe_error(self) -> str:
         reason = self.error.reason if self.error.file == self.directory else str(self.error)
-        return Finding(Severity.ERROR, "unreadable", f"{self.topic_partition}: {reason}", self.directory)
+        return f"{self.topic_partition}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
