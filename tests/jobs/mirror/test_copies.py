@@ -174,12 +174,35 @@ def test_invalid_arguments_are_reported(tmp_path):
             run_mirror(a.bootstrap_servers, tmp_path / "copy", topics=("order",))
         with pytest.raises(OptionError, match="are the same"):
             run_mirror("a:1", "a:1")
+        with pytest.raises(OptionError, match="no topic order.*: expected a name or a shell pattern"):
+            # MirrorMaker 2 has regular expressions: strimzi/strimzi-kafka-operator#3375
+            run_mirror(a.bootstrap_servers, tmp_path / "copy", topics=("order.*",))
         with pytest.raises(OptionError, match="set `state_dir`"):
             run_mirror(a.bootstrap_servers, tmp_path / "copy", offsets="reassign")
     with pytest.raises(OptionError, match="sources are never changed"):
         run_mirror(LOGS / "zk-0102-v1", LOGS / "zk-0102-v1" / "copy")
     with pytest.raises(LogDirError, match="no such file or directory"):
         run_mirror(tmp_path / "missing", tmp_path / "copy")
+
+
+def test_two_addresses_of_a_cluster_are_not_mirrored_into_each_other(tmp_path):
+    """A backup into the same cluster would report success without a copy (apache/kafka#6295: cycles of clusters)."""
+    with Broker() as a:
+        a.append("orders", [{"value": b"v"}])
+        other_address = a.bootstrap_servers.replace("127.0.0.1", "localhost")
+        for options in ({}, {"offsets": "reassign", "state_dir": str(tmp_path)}):
+            with pytest.raises(OptionError, match=f"are the same cluster: both have the broker {a.bootstrap_servers}"):
+                run_mirror(a.bootstrap_servers, other_address, **options)
+
+
+def test_a_cluster_with_the_same_id_is_another_cluster(tmp_path):
+    """Clusters that are restored from one backup have its cluster id."""
+    with Broker(data_dir=tmp_path / "a") as a:
+        a.append("orders", [{"value": b"v"}])
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with Broker(data_dir=tmp_path / "a") as a, Broker(data_dir=tmp_path / "b") as b:
+        a.append("orders", [{"value": b"w"}])
+        assert run_mirror(a.bootstrap_servers, b.bootstrap_servers).partitions[0].records_written == 1
 
 
 @pytest.fixture

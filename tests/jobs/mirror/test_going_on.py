@@ -19,6 +19,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import CorruptRecordError, NetworkError, OptionError
+from kafkaframes.jobs.mirror import job as mirror_job
 from kafkaframes.jobs.mirror.job import mirror_clusters
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
@@ -102,6 +103,29 @@ def test_follow_copies_new_records_topics_and_commits_until_stopped(tmp_path):
             output, _ = job.communicate(timeout=WAIT_S)
         assert job.returncode == 0
         assert "520 records read, 520 written" in output
+
+
+def test_follow_can_be_stopped_while_the_source_does_not_respond(monkeypatch):
+    """strimzi/strimzi-kafka-operator#5533, linkedin/brooklin#675: a cluster is unavailable for a long time."""
+    monkeypatch.setattr(mirror_job, "_STOP_TIMEOUT_S", 0.5)
+
+    async def stop_after_the_source(source: Broker, target: Broker) -> None:
+        stop = asyncio.Event()
+        settings = MirrorSettings(follow=True, group_interval_s=0.1, topic_interval_s=0.1, timeout_s=WAIT_S)
+        mirror = asyncio.ensure_future(
+            mirror_clusters(source.bootstrap_servers, target.bootstrap_servers, settings, stop=stop)
+        )
+        while "t" not in target.topics or not count_of(target, "t"):
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(source.stop)
+        await asyncio.sleep(0.3)
+        stop.set()
+        with pytest.raises(NetworkError, match="was stopped, but a cluster has not responded for .* run the command"):
+            await asyncio.wait_for(mirror, WAIT_S / 4)
+
+    with Broker() as a, Broker() as b:
+        a.append("t", [{"value": b"v"}])
+        asyncio.run(stop_after_the_source(a, b))
 
 
 def count_of(broker: Broker, topic: str) -> int:

@@ -312,3 +312,19 @@ def test_markers_of_a_directory_determine_aborted_transactions(tmp_path, index):
         assert [record.value for record in target.records("t")] == [b"yes"]
     (line,) = report.not_read
     assert "producer 3 has been open since offset 4" in line
+
+
+@pytest.mark.parametrize("kind", ["keep", "reassign"])
+def test_a_record_above_the_limit_of_the_target_is_named_and_copied_after_the_limit_is_raised(tmp_path, kind):
+    """strimzi/strimzi-kafka-operator#5933, #11037: the limit is a broker's default, which is not copied."""
+    with Broker(config={"message.max.bytes": 5_000_000}) as a, Broker(config={"message.max.bytes": 100_000}) as b:
+        for value in (b"small", b"x" * 400_000, b"after"):
+            a.append("t", [{"value": value}])
+        options = {"offsets": kind, "state_dir": str(tmp_path)}
+        with pytest.raises(BrokerError, match=r"the batch at offset 1 of the copy of t-0 has 400,072 bytes") as raised:
+            run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
+        assert raised.value.code == ErrorCode.MESSAGE_TOO_LARGE
+        assert "increase `max.message.bytes` of the target's topic" in str(raised.value)
+        b.configure_topic("t", **{"max.message.bytes": 1_000_000})
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
+        assert rows_of(b.bootstrap_servers, "t", offsets=False) == rows_of(a.bootstrap_servers, "t", offsets=False)

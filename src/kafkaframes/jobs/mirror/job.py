@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from uuid import UUID
 
 from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, FetchedBatches, TopicPartition
 from kafkaframes.client.cluster import ClusterClient
+from kafkaframes.client.metadata import Cluster
 from kafkaframes.client.reachability import wait_until_reachable
 from kafkaframes.client.settings import ClientSettings, select_client_options
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
@@ -61,6 +62,7 @@ from kafkaframes.wire.primitives import NIL_UUID
 _MAX_FETCH_BYTES: Final = 4 << 20  # fetch size of a partition; a single batch may be larger
 _MAX_CONCURRENT_WRITES: Final = 8  # partitions that are written to at the same time
 _POLL_INTERVAL_MS: Final = 250  # time limit of one fetch
+_STOP_TIMEOUT_S: Final = 15.0  # longest wait for a step after the mirror was stopped
 _STALL_TIMEOUT_S: Final = 60.0  # a mirror without follow fails if no records arrive for this time
 Say = Callable[[str], None]
 
@@ -99,6 +101,23 @@ async def mirror_clusters(
         report = MirrorReport(source, target, is_dry_run=settings.dry_run)
         job = _MirrorRun(source, target, settings, report, stop or asyncio.Event(), print_message or (lambda _: None))
         return await job.run(stack)
+
+
+def _reject_same_cluster(source: Cluster, target: Cluster) -> None:
+    """Reject two addresses of the same cluster, because its topics would be compared with themselves.
+
+    Clusters that were restored from the same backup have the same id, but no common broker.
+
+    Raises:
+        OptionError: source and target are the same cluster.
+    """
+    source_nodes, target_nodes = (
+        {(node.host, node.port) for node in cluster.brokers.values()} for cluster in (source, target)
+    )
+    common_nodes = sorted(source_nodes & target_nodes)
+    if source.cluster_id == target.cluster_id and common_nodes:
+        host, port = common_nodes[0]
+        raise OptionError(f"`source` and `target` are the same cluster: both have the broker {host}:{port}")
 
 
 @dataclass(slots=True)
@@ -150,6 +169,8 @@ class _MirrorRun:
         target_admin = (
             None if target is None else await stack.enter_async_context(AsyncAdmin(**select_client_options(target)))
         )
+        if target_admin is not None and not is_directory(self.source) and not is_directory(self.target):
+            _reject_same_cluster(await admin.describe_cluster(), await target_admin.describe_cluster())
         keeps_offsets = self.report.keeps_offsets = await self._target_keeps_offsets(target_admin)
         isolation = "read_uncommitted" if keeps_offsets else "read_committed"
         reading = {"max.partition.fetch.bytes": _MAX_FETCH_BYTES, "auto.offset.reset": "earliest"}
@@ -172,13 +193,33 @@ class _MirrorRun:
         if target_admin is None or writer is None or settings.dry_run:
             return self.report
         try:
-            await self._copy_until_end(admin, target_admin, consumer, writer)
+            await self._run_until_stopped(self._copy_until_end(admin, target_admin, consumer, writer))
         finally:
             for task in self.writing.values():
                 task.cancel()
             await asyncio.gather(*self.writing.values(), return_exceptions=True)
-        await self._finish_copy(admin, target_admin, writer)
+        await self._run_until_stopped(self._finish_copy(admin, target_admin, writer))
         return self.report
+
+    async def _run_until_stopped(self, step: Coroutine[Any, Any, None]) -> None:
+        """Run a step of the mirror. If the mirror is stopped, limit the wait for clusters that do not respond.
+
+        Raises:
+            NetworkError: the mirror was stopped, and the step did not end in time.
+        """
+        step_task, stop_task = asyncio.ensure_future(step), asyncio.ensure_future(self.stop.wait())
+        try:
+            await asyncio.wait((step_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
+            if not (await asyncio.wait((step_task,), timeout=_STOP_TIMEOUT_S))[0]:
+                raise NetworkError(
+                    f"the mirror was stopped, but a cluster has not responded for {_STOP_TIMEOUT_S:.0f} s; run the "
+                    "command again to continue"
+                )
+            await step_task
+        finally:
+            step_task.cancel()
+            stop_task.cancel()
+            await asyncio.gather(step_task, stop_task, return_exceptions=True)
 
     async def _select_topics(self, admin: AsyncAdmin) -> list[MirroredTopic]:
         """Return the topics with selected partitions."""

@@ -24,6 +24,7 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import LATEST, list_boundary_offsets
 from kafkaframes.client.sender import accepts_record_sets, produce_raw
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.mapping import (
     DAMAGED_BATCH_REASON,
     REBUILT_BATCH_BYTES,
@@ -157,11 +158,25 @@ async def deliver_parcel(
                     parts_end = parts_end + unsent_count if is_part else index + unsent_count + 1
                     parcel = smaller
                     continue
+                raise _explain_large_batch(partition, parcel, index, error) from None
             if not is_retriable(error) or time.monotonic() >= deadline:
                 raise
             await asyncio.sleep(cluster.backoff_s(failures))
             failures += 1
     return SplitCounts(split_count, parts)
+
+
+def _explain_large_batch(partition: TopicPartition, parcel: BatchParcel, index: int, error: BrokerError) -> BrokerError:
+    """Return the error of a batch that cannot be split, with its offset, its size and the remedy."""
+    size = parcel.ends[index] - parcel.get_position(index)
+    offset = parcel.get_expected_base_offset(index)
+    if offset is None:
+        offset = int(scan_all(parcel.data[parcel.get_position(index) : parcel.ends[index]]).column("base_offset")[0])
+    reason = (
+        f"the batch at offset {offset:,} of the copy of {partition} has {count_text(size, 'byte')}, which is more than "
+        "the target accepts, and cannot be split; increase `max.message.bytes` of the target's topic, and resume"
+    )
+    return BrokerError(reason, error.code)
 
 
 async def _send_request(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -99,6 +100,7 @@ def to_object_path(path: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 _ParsedFile = TypeVar("_ParsedFile")
+_REGEX_SIGNS = re.compile(r"\.\*|\.\+|[|^$()\\]")  # in regular expressions, but not in topic names or shell patterns
 MAX_SEARCH_DEPTH = 4  # number of directory levels that are searched for log directories
 
 
@@ -496,7 +498,9 @@ def check_topics(patterns: Iterable[str], existing_topics: Iterable[str]) -> Non
             near = difflib.get_close_matches(name, topics, n=1)
             topic_list = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
             hint = (
-                f"did you mean {near[0]}?"
+                "expected a name or a shell pattern, such as orders*, instead of a regular expression"
+                if _REGEX_SIGNS.search(name)
+                else f"did you mean {near[0]}?"
                 if near
                 else f"there are {topic_list}"
                 if topics
