@@ -120,7 +120,7 @@ def test_follow_can_be_stopped_while_the_source_does_not_respond(monkeypatch):
         await asyncio.to_thread(source.stop)
         await asyncio.sleep(0.3)
         stop.set()
-        with pytest.raises(NetworkError, match="was stopped, but a cluster has not responded for .* run the command"):
+        with pytest.raises(NetworkError, match=r"was stopped, but a cluster has not responded for .* run the command"):
             await asyncio.wait_for(mirror, WAIT_S / 4)
 
     with Broker() as a, Broker() as b:
