@@ -124,10 +124,9 @@ def plan_restore(
 
 def _check_selection(directories: Sequence[LogDirectory], settings: RestoreSettings) -> None:
     """Reject topics and partitions that the sources do not have. The topics with ids may be those of a cluster."""
-    topic_partitions = [
-        partition.topic_partition
-        for directory in directories
-        for partition in (*directory.partitions, *directory.unreadable_partitions)
+    topic_partitions = [partition.topic_partition for directory in directories for partition in directory.partitions]
+    topic_partitions += [
+        entry.topic_partition for directory in directories for entry in directory.unreadable_partitions
     ]
     if not settings.topic_ids:
         check_topics(settings.topic_names, (name.topic for name in topic_partitions))
