@@ -158,9 +158,9 @@ def test_readers_that_need_every_selected_partition_say_how_to_go_on(log, lock, 
     lock(log / "orders-1")
     remedy = "make the directory readable, or select other topics or partitions"
     for selection in ({}, {"topics": "orders"}):
-        with pytest.raises(LogDirError) as raised:
+        with pytest.raises(LogDirError) as failure:
             reader(log, tmp_path, **selection)
-        assert str(raised.value) == f"{REASON}; {remedy} (at {log / 'orders-1'})"
+        assert str(failure.value) == f"{REASON}; {remedy} (at {log / 'orders-1'})"
     assert list(tmp_path.iterdir()) == []
     reader(log, tmp_path, topics="payments")
 

@@ -321,10 +321,10 @@ def test_a_record_above_the_limit_of_the_target_is_named_and_copied_after_the_li
         for value in (b"small", b"x" * 400_000, b"after"):
             a.append("t", [{"value": value}])
         options = {"offsets": kind, "state_dir": str(tmp_path)}
-        with pytest.raises(BrokerError, match=r"the batch at offset 1 of the copy of t-0 has 400,072 bytes") as raised:
+        with pytest.raises(BrokerError, match=r"the batch at offset 1 of the copy of t-0 has 400,072 bytes") as failure:
             run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
-        assert raised.value.code == ErrorCode.MESSAGE_TOO_LARGE
-        assert "increase `max.message.bytes` of the target's topic" in str(raised.value)
+        assert failure.value.code == ErrorCode.MESSAGE_TOO_LARGE
+        assert "increase `max.message.bytes` of the target's topic" in str(failure.value)
         b.configure_topic("t", **{"max.message.bytes": 1_000_000})
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
         assert rows_of(b.bootstrap_servers, "t", offsets=False) == rows_of(a.bootstrap_servers, "t", offsets=False)
