@@ -63,14 +63,14 @@ class CallTableBuilder:
         self._last_traffic: WindowResult | None = None
 
     def renumber_connections(self, traffic: WindowResult) -> None:
-        """Apply the new connection numbers of a window. A repeated call for the same window has no effect."""
+        """Apply the new connection numbers from a capture window. A repeated call for the same window has no effect."""
         if traffic.new_numbers is not None and traffic is not self._last_traffic:
             for entry in (self.names, self.software, self.principals, self.logins):
                 entry.renumber(traffic.new_numbers)
         self._last_traffic = traffic
 
     def build_batch(self, traffic: WindowResult) -> pa.RecordBatch:
-        """Return the calls of a window as a record batch, sorted by request time."""
+        """Return the calls in a capture window as a record batch, sorted by request time."""
         calls = CallColumns(self, traffic)
         arrays = [_COLUMN_FUNCTIONS[column.name](calls) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -202,7 +202,7 @@ class CallColumns:
                     yield kind, rows
 
     def get_frame_bytes(self, direction: str, rows: Ints) -> tuple[Any, Ints]:
-        """Return the bytes of the requests or responses of the calls in ``rows``, and their start positions."""
+        """Return the bytes of the requests or responses for the calls in ``rows``, and their start positions."""
         return self.traffic.copy_frame_bytes(self.get_frame_rows(direction)[rows])
 
     @cached_property
@@ -301,7 +301,9 @@ class CallColumns:
 
     @cached_property
     def endpoints(self) -> tuple[list[Any], Ints]:
-        """The endpoints of this window's connections, and for each call the index of its connection among them."""
+        """The endpoints of the connections in this capture window, and for each call the index of its connection among
+        them.
+        """
         indexes = np.full(self.traffic.connection_count, -1, np.int64)
         indexes[self.connection] = 0
         unique = np.flatnonzero(indexes == 0)

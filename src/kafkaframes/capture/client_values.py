@@ -1,8 +1,8 @@
 """Derive the client software and the authenticated principal of each call from the call's connection.
 
-Both values are valid from a certain request of the connection on. The values come from all frames of a window,
-regardless of the rows that the caller selected. Values are indexes into ``ClientValues.texts``, so that no Python code
-runs per call.
+The client software and the principal are valid from a certain request of the connection on. The values come from all
+frames of a window, regardless of the rows that the caller selected. Values are indexes into ``ClientValues.texts``, so
+that no Python code runs per call.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def to_event_table(events: Iterable[ClientEvent]) -> Ints:
 
 
 def find_software_events(traffic: WindowResult, client_values: ClientValues, apis: ApiRegistry = CATALOG) -> Ints:
-    """Return the software events of a window, from its ApiVersions requests.
+    """Return the software events in a capture window, from its ApiVersions requests.
 
     The events come from frames, because a call exists only after its response. A broker registers the software of each
     ApiVersions request. Requests of versions before 3 do not contain the software. If the broker rejected the request's
@@ -152,7 +152,7 @@ def find_software_events(traffic: WindowResult, client_values: ClientValues, api
 def _find_registration_events(
     traffic: WindowResult, client_values: ClientValues, version: int, rows: Ints, apis: ApiRegistry
 ) -> Ints:
-    """Return the software events of the ApiVersions requests of one version."""
+    """Return the software events in the ApiVersions requests at one version."""
     frames = traffic.frames
     values, is_later = np.full(len(rows), NO_VALUE), np.zeros(len(rows), bool)
     if version >= 3:
@@ -228,7 +228,7 @@ class PendingLogins:
         }
 
     def find_events(self, traffic: WindowResult, client_values: ClientValues, apis: ApiRegistry = CATALOG) -> Ints:
-        """Return the principal events of a window."""
+        """Return the principal events in a capture window."""
         return to_event_table(
             [
                 *self._find_sasl_authenticate_events(traffic, client_values, apis),

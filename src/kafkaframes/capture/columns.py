@@ -1,4 +1,4 @@
-"""Columns of the tables of a capture, with their Arrow and Spark types."""
+"""Columns of the capture tables, with their Arrow and Spark types."""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ class ConversationWriter:
             self.next[side] = (self.next[side] + len(part)) & 0xFFFFFFFF
 
     def skip(self, side: int, size: int) -> None:
-        """Skip bytes of a side, which a reader of the file then reports as missing."""
+        """Skip bytes from one side, which a reader of the file then reports as missing."""
         self.next[side] = (self.next[side] + size) & 0xFFFFFFFF
 
     def build_close_packet(self, side: int, time_ns: int, *, reset: bool = False) -> bytes:

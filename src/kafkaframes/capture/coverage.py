@@ -97,7 +97,7 @@ _MAX_PRINTED_REASONS: Final = 6
 
 
 def summarize_entries(entries: Iterable[UnreadData]) -> str:
-    """Return the amounts and reasons of the first entries in one line."""
+    """Return the amounts and reasons from the first entries in one line."""
     merged = merge_files(entries)
     texts = [entry.text for entry in merged[:_MAX_PRINTED_REASONS]]
     omitted = len(merged) - len(texts)

@@ -1,8 +1,9 @@
 """Read capture files and extract TCP segments, one window of bytes at a time, with ``_kernels_packets.py``.
 
 A ``CaptureWindow`` is a buffer. The buffer starts with bytes carried over from the previous window, followed by the
-next bytes of a file. Its rows (columns: ``layout.py``) contain the position of each segment's payload in the buffer, so
-payload is not copied. Memory is bounded by the window size plus the unprocessed bytes of all connections.
+next bytes of a file. The rows for a window (columns: ``layout.py``) contain the position of each segment's payload in
+the buffer, so payload is not copied. Memory is bounded by the window size plus the unprocessed bytes of all
+connections.
 
 Fragmented IP datagrams are reassembled first (RFC 791, 3.2; RFC 8200, 4.5). Fragments are rare, so they are reassembled
 in Python.
@@ -97,7 +98,7 @@ class _PartialDatagram:
         self.received_units[first:last] = b"\1" * (last - first)
 
     def _fill_units(self, chunk: _Fragment, first: int, last: int) -> None:
-        """Copy a fragment to the units that have not been received yet."""
+        """Copy a fragment to the 8-byte units of the datagram that have not been received yet."""
         for unit in range(first, last):
             if not self.received_units[unit]:
                 part = chunk.payload[unit * _FRAGMENT_UNIT_BYTES - chunk.offset :][:_FRAGMENT_UNIT_BYTES]
@@ -174,7 +175,7 @@ def _parse_ip4_fragment(packet: bytes) -> _Fragment | None:
 
 
 def _parse_ip6_fragment(packet: bytes) -> _Fragment | None:
-    """Return a fragment. Its ``header`` consists of the headers before the fragment header."""
+    """Return a fragment. The fragment's ``header`` consists of the headers before the IPv6 fragment header."""
     if len(packet) < 48:
         return None
     position, next_header, position_of_next = 40, packet[6], 6
@@ -240,7 +241,10 @@ class ConnectionTable:
 
 @dataclass
 class _PartialWindow:
-    """A partly filled window: bytes up to ``end``, rows up to ``row``. Several small files share one window."""
+    """A partly filled capture window: bytes up to ``end``, rows up to ``row``.
+
+    Several small files share one capture window.
+    """
 
     buf: Bytes
     end: int
@@ -271,7 +275,7 @@ class PacketReader:
             files: paths of the files of one capture, in order.
             share, shares: number of this reader and count of readers, each of which reads a part of the connections.
             every: also return packets without payload.
-            window_bytes: size of a window, in bytes.
+            window_bytes: size of a capture window, in bytes.
             is_alone: whether to raise if a file is not a capture, instead of adding an entry to ``unread``. By default,
                 true for a single file.
         """
@@ -303,7 +307,7 @@ class PacketReader:
         return new_entries
 
     def __iter__(self) -> Iterator[CaptureWindow]:
-        """Yield at least one window. The last window has ``last`` set."""
+        """Yield at least one capture window. The last window has ``last`` set."""
         for number, path in enumerate(self.files):
             self.file = number
             with open_bytes(path) as file:
@@ -375,7 +379,7 @@ class PacketReader:
         return _PartialWindow(buf, start, self._create_rows(size), len(self.carried[1]), start + size)
 
     def _scan_window(self, cursor: _FileCursor, window: _PartialWindow) -> bool:
-        """Scan the packets of a window, and store its unscanned bytes in ``cursor``.
+        """Scan the packets in a capture window, and store its unscanned bytes in ``cursor``.
 
         Return whether the file continues.
         """

@@ -52,7 +52,7 @@ class CaptureOptions:
         lead_files: number of files at the start that a stream has already read. Only the calls after these files are
             returned.
         wait_files: number of further files that a stream reads before it returns an incomplete or unanswered call.
-        window_bytes: size of a window, in bytes.
+        window_bytes: size of a capture window, in bytes.
         apis: specs for the decoding of messages. Default: the catalog.
         names_of: release whose field names ``requestNamed`` and ``responseNamed`` use.
         on_damage: ``keep`` skips unreadable data; ``fail`` raises an error at the first data that may hide a call.
@@ -117,8 +117,8 @@ class CaptureBatches:
     Args:
         files: paths of the files of one capture, in order.
         options: table, columns, filters and limits of the read.
-        is_alone: whether to raise if a file is not a capture. Otherwise such a file becomes an entry of ``coverage``,
-            and the other files are read. By default, true for a single file.
+        is_alone: whether to raise if a file is not a capture. If False, a file that is not a capture becomes an entry
+            of ``coverage``, and the other files are read. By default, true for a single file.
         coverage: report to which unread data are added. By default, a new report.
     """
 

@@ -93,7 +93,7 @@ def _add_names(result: dict[bytes, str], bodies: DecodedMessages) -> None:
 
 
 class RecordTableBuilder:
-    """Builds the rows of the table of records, window by window of the capture.
+    """Builds the rows of the records table, one capture window at a time.
 
     Args:
         columns: columns to return, in output order.
@@ -126,7 +126,7 @@ class RecordTableBuilder:
         self._files = files
 
     def iterate_batches(self, traffic: WindowResult) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a window."""
+        """Yield the records in a capture window."""
         calls = CallColumns(self._calls, traffic)
         file = self._files[traffic.file]
         for key, (direction, *names) in _RECORD_SET_FIELDS.items():
@@ -298,7 +298,7 @@ def _is_far(numbers: Ints) -> npt.NDArray[np.bool_]:
 
 
 def _select_first_errors(set_index: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[str | None]:
-    """Return the error of each record's set, only on the first record of the set."""
+    """Return the error in each record's set, only on the first record of the set."""
     result: list[str | None] = [None] * len(set_index)
     for error in errors:
         batch_index = int(np.searchsorted(indexes, error.position, side="right")) - 1

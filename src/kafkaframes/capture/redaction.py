@@ -174,7 +174,7 @@ class _RedactionRun:
         self._names = EndpointCache()
 
     def write_calls(self, traffic: WindowResult) -> None:
-        """Write the calls of a window, sorted by time."""
+        """Write the calls in a capture window, sorted by time."""
         if traffic.new_numbers is not None:
             self._names.renumber(traffic.new_numbers)
             conversations = [(int(traffic.new_numbers[number]), talk) for number, talk in self._open.items()]

@@ -40,7 +40,7 @@ _NO_CONNECTIONS: Final = (np.zeros((0, layout.CONNECTION_COLUMN_COUNT), np.int64
 
 @dataclass
 class WindowResult:
-    """The calls, frames and gaps of one window. The arrays are valid until the next window is requested.
+    """The calls, frames and gaps in one capture window. The arrays are valid until the next window is requested.
 
     Attributes:
         buf, extents: bytes of the frames (see :meth:`copy_frame_bytes`).
@@ -235,7 +235,7 @@ class Streams:
 
 
 def iterate_windows_with_coverage(streams: Streams, coverage: Coverage) -> Iterator[WindowResult]:
-    """Yield the results of each window. Add unread packets, gaps and forgotten connections to ``coverage``."""
+    """Yield the results for each capture window. Add unread packets, gaps and forgotten connections to ``coverage``."""
     packets, has_ports = streams.packets, bool(streams.ports.size)
     for traffic in streams:
         coverage.update(packets.take_unread())
@@ -258,7 +258,7 @@ def _sort_rows(rows: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def _select_unfinished_rows(traffic: WindowResult) -> Ints:
-    """Return the rows of segments that the next window needs."""
+    """Return the rows of TCP segments that the next capture window needs."""
     rows = traffic.rows
     if not len(rows):
         return rows.copy()

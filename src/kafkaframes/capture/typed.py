@@ -158,7 +158,7 @@ def build_typed_columns(rows: Sequence[dict[str, Any]], types: ApiTypes) -> Mapp
 
 
 def _build_structs(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: str) -> pa.Array:
-    """Return the logged bodies as structs of the common type. They are encoded and decoded again, by version."""
+    """Return the logged bodies as structs of the common type. The bodies are encoded and decoded again, by version."""
     messages: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for index, row in enumerate(rows):
         if row[direction] is None:

@@ -231,7 +231,7 @@ def format_link_type(link: int) -> str:
 
 
 def _describe_packets(link: int, ethertype: int, protocol: int, problem: int) -> tuple[str, str]:
-    """Return the kind and reason of a coverage entry for packets."""
+    """Return the kind and reason for a coverage entry for packets."""
     if problem == layout.UNREAD_LINK:
         return UNSUPPORTED, f"{format_link_type(link)} is not read"
     if problem == layout.MANY_KINDS:
@@ -250,7 +250,7 @@ def _describe_carrier(ethertype: int) -> str:
 
 
 def _describe_protocol(protocol: int) -> tuple[str, str]:
-    """Return the kind and reason of a coverage entry for an IP protocol other than TCP, or a UDP tunnel."""
+    """Return the kind and reason for a coverage entry for an IP protocol other than TCP, or a UDP tunnel."""
     port, protocol = protocol >> headers.UDP_PORT_SHIFT, protocol & 0xFF
     if port:
         kind = ENCRYPTED if port in _ENCRYPTED_UDP_PORTS else UNSUPPORTED
@@ -266,7 +266,7 @@ def _describe_protocol(protocol: int) -> tuple[str, str]:
 
 
 def _describe_ethertype(link: int, ethertype: int) -> tuple[str, str]:
-    """Return the kind and reason of a coverage entry for packets that are neither IPv4 nor IPv6."""
+    """Return the kind and reason for a coverage entry for packets that are neither IPv4 nor IPv6."""
     if ethertype < 0:
         return UNSUPPORTED, f"neither IPv4 nor IPv6 (link type {link})"
     if ethertype >= headers.PPP_ETHERTYPE_BASE:

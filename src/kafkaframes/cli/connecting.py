@@ -128,8 +128,8 @@ def reach_broker(
     Args:
         timeout: longest wait, in seconds.
         new_topic: topic to write to. The brokers may create it (``auto.create.topics.enable``).
-        flags: client settings of each parameter of the command. ``-X`` overrides the default of a parameter, and a
-            parameter on the command line overrides ``-X``.
+        flags: client settings by parameter of the command. ``-X`` overrides the default of a parameter, and a parameter
+            on the command line overrides ``-X``.
         kind: settings class of a producer or a consumer; None for an admin.
 
     Raises:

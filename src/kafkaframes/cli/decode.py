@@ -44,7 +44,7 @@ def _decode_hex(text: str) -> bytes:
 
 
 def add_message_options(command: Command) -> Command:
-    """Add the options that specify the message of the bytes."""
+    """Add the options that specify which message the bytes contain."""
     return add_click_options(
         click.option("--api", help="Name or key of the API whose response (with header) the bytes are."),
         click.option("--message", help="Name of the message whose body (without header) the bytes are."),
@@ -112,7 +112,7 @@ def command(source: str, as_json: bool, show_all: bool, records: bool, depth: in
 
 
 def _print_records(data: bytes, *, as_json: bool, show_all: bool, depth: int | None) -> None:
-    """Print batches with their records. Then raise the first error."""
+    """Print batches with their records. After the batches that can be read, raise the first error."""
     if as_json:
         from kafkaframes.protocol.messages.explanation import read_batch_forms
 
@@ -196,7 +196,7 @@ def write_vectors_command(directory: str, specs: str | None) -> None:
 
     The vectors are JSON lines: all messages at all versions with their headers, valid and damaged; batches of all
     formats and codecs; varints; keys with their hash and partition. A README.md describes them. The same version of
-    kafkaframes writes the same bytes. With --specs, the vectors have the messages of a proposal.
+    kafkaframes writes the same bytes. With --specs, the vectors contain the messages that a proposal defines.
     """
     from kafkaframes.testing.vectors import write_vectors
 

@@ -63,7 +63,10 @@ def check_codecs() -> Iterator[CheckResult]:
 
 
 def check_decompression() -> Iterator[CheckResult]:
-    """Check that the C functions of the libraries are accessible. They decompress two to four times as fast."""
+    """Check that the C functions of the libraries are accessible.
+
+    These C functions decompress two to four times as fast.
+    """
     slow_libraries = ", ".join(library.codec for library in LIBRARIES if not library.load_addresses())
     if slow_libraries:
         yield CheckResult(

@@ -1,4 +1,7 @@
-"""``kafkaframes export SOURCE... --to DIR``: exports logs or live topics to files. It continues earlier exports."""
+"""``kafkaframes export SOURCE... --to DIR``: exports logs or live topics to files.
+
+The command continues earlier exports.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def command(
     Run it again to continue an interrupted export, or to add the records that were appended since. A file appears when
     it is complete, and _SUCCESS when all files are complete.
 
-    With -b, sources are topics. Otherwise a source is a log directory if such a path exists, else a topic of the
+    With -b, sources are topics. Without -b, a source is a log directory if such a path exists, else a topic of the
     cluster in $KAFKA_BOOTSTRAP_SERVERS.
 
     Exit status: 0 complete and undamaged; 1 the log is damaged or an open transaction hides records (see standard

@@ -23,8 +23,8 @@ from kafkaframes.storage.files.atomic import new_file, open_output
 def command() -> None:
     """Manage the compiled parts of this package: list, compile, pack for other machines.
 
-    Wheels contain the compiled parts. Otherwise the first use compiles them, once for each machine and version, if the
-    extra `compile` is installed; without it they run as plain Python, several hundred times slower.
+    Wheels contain the compiled parts. Without a wheel, the first use compiles them, once for each machine and version,
+    if the extra `compile` is installed; without that extra, kernels run as plain Python, several hundred times slower.
     """
 
 
@@ -127,9 +127,9 @@ def pack_kernels(to: Path, architecture: str | None, decoders: bool) -> None:
     """Write all compiled kernels to TO: an archive (.zip, .tar.gz, .tgz) or a folder, compiling what is missing.
 
     Another machine of the same architecture uses the files if it has this version of the package, and
-    KAFKAFRAMES_KERNELS names their folder. It may have any Python version from 3.11 on, and compiles nothing. This
-    machine needs a C compiler, but the other machine does not. For another architecture, KAFKAFRAMES_CC must name a
-    cross compiler.
+    KAFKAFRAMES_KERNELS names their folder. The other machine may have any Python version from 3.11 on, and compiles
+    nothing. This machine needs a C compiler, but the other machine does not. For another architecture, KAFKAFRAMES_CC
+    must name a cross compiler.
     """
     if architecture:
         os.environ[target.TARGET_VARIABLE] = architecture

@@ -269,7 +269,8 @@ cli.params.append(quiet_option)
 def _open_closed_streams() -> None:
     """Open standard error on the null device if it is closed (``2>&-``), and reject a closed standard output.
 
-    Otherwise the next opened file would get its descriptor, and messages of libraries would be written into that file.
+    If these streams stayed closed, the next opened file would get their descriptor, and messages of libraries would be
+    written into that file.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
@@ -327,7 +328,7 @@ def _exit_now(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _ignore_signals() -> None:
-    """Ignore signals while Python shuts down. Otherwise one would replace the exit status of the command."""
+    """Ignore signals while Python shuts down. A signal at this point would replace the exit status of the command."""
     for number in _SIGNAL_BY_EXCEPTION.values():
         signal.signal(number, signal.SIG_IGN)
 

@@ -280,7 +280,7 @@ def add_log_settings(
 
 
 def add_budget_option(command: Command) -> Command:
-    """Add ``--budget`` to a command that decompresses records. It limits all code that the command calls.
+    """Add ``--budget`` to a command that decompresses records. The budget limits all code that the command calls.
 
     Other processes and Spark tasks use the same limit (``cli.workers``, ``spark.jobs``).
     """
@@ -304,7 +304,7 @@ MAX_PRINTED_LINKS = 10  # largest number of listed links, so that a following er
 
 
 def print_links(paths: Sequence[str]) -> None:
-    """List the symbolic links below local paths. They are not followed."""
+    """List the symbolic links below local paths. Symbolic links are not followed unless the user asks for it."""
     from kafkaframes.storage.log.discover import find_links
 
     links = find_links(paths)

@@ -1,6 +1,6 @@
 """Placeholders in settings, so that secrets stay out of command lines and files of settings.
 
-They have the syntax of Kafka's config providers (KIP-297, KIP-421, KIP-887). ``${env:NAME}`` is an environment
+Placeholders have the syntax of Kafka's config providers (KIP-297, KIP-421, KIP-887). ``${env:NAME}`` is an environment
 variable, ``${file:PATH:KEY}`` a key of a properties file, and ``${directory:DIR:FILE}`` the content of a file. Kafka
 needs ``config.providers`` for them; here they always work.
 """

@@ -136,7 +136,7 @@ def _queue_table(
 
 
 def _describe_written_count(count: int) -> str:
-    """Return how many records were written, for the message of a failed run."""
+    """Return how many records were written, for the error message of a failed run."""
     if not count:
         return "nothing is written"
     return f"the first {count_text(count, 'record')} {verb_text(count)} written"

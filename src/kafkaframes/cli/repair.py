@@ -86,7 +86,7 @@ def command(
     """Copy all valid batches of a damaged log directory, and report the lost data.
 
     A broker that finds a damaged batch during recovery truncates the log there, and deletes all later batches, valid or
-    not. It does not notice damage below the recovery point. This command keeps the batches after the damage: the
+    not. A broker does not notice damage below the recovery point. This command keeps the batches after the damage: the
     offsets of lost batches become gaps, as after compaction. With --as-kafka, it truncates like a broker.
 
     Indexes, producer snapshots and leader epochs are rebuilt. If a partition has replicas, copy it from one of them

@@ -51,7 +51,7 @@ def command(
     """Write a log directory that a real broker can open, with indexes, checkpoints, topic ids and group offsets.
 
     SRC is a log directory, a partition's directory, a segment, or a backup that contains these, as a path or URL;
-    several are possible. It can also be Parquet, as `export` writes it or with the columns topic, partition and value.
+    several are possible. SRC can also be Parquet, as `export` writes it or with the columns topic, partition and value.
     SRC is only read. DIR is the log directory of a new single KRaft node (3.9 to 4.3) with the topics. With
     --into-cluster-ids, it has partitions for the brokers of an existing cluster with these topics.
 

@@ -65,7 +65,7 @@ def check_source_flags(log_settings: type, live_settings: type, *, is_live: bool
 
 
 def convert_to_topic_settings(settings: Settings, kind: type[TopicSettings]) -> TopicSettings:
-    """Return the settings of a job over log directories as settings of the same job over topics.
+    """Convert the settings of a job that reads log directories to settings of the same job for topics.
 
     Args:
         settings: settings of the job over log directories.

@@ -39,9 +39,9 @@ def write_guide(output: Path, specs: str | None) -> None:
     """Write the protocol guide: all messages at all versions, with their wire layouts and the changes since the
     previous version.
 
-    The guide is one HTML page that works offline, with a search for messages and fields. It also describes frames and
-    headers, primitive types, varints, tag sections and record formats. If the path is a directory, the page is its
-    index.html.
+    The guide is one HTML page that works offline, with a search for messages and fields. The guide also describes
+    frames and headers, primitive types, varints, tag sections and record formats. If the path is a directory, the page
+    is its index.html.
     """
     page = spec_functions.write_guide(output, specs=specs)
     click.echo(f"{page} ({os.path.getsize(page) / 1e6:.1f} MB)")

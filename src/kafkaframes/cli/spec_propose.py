@@ -57,9 +57,9 @@ def command(
 
     PROPOSAL is a file, folder, jar, zip or REF:path with the changed specs (other messages stay unchanged), or kip-636,
     flexible or tag-header. INPUT is a capture or a broker's request log. Each message is decoded with the old specs,
-    and encoded with the new specs. Its size with the old specs is compared with the recorded size (a request log only
-    has the sizes of records). Messages of unchanged versions are raised to the newest version of the old and of the new
-    specs.
+    and encoded with the new specs. A message's size with the old specs is compared with the recorded size (a request
+    log only has the sizes of records). Messages of unchanged versions are raised to the newest version of the old and
+    of the new specs.
 
     --value MetadataResponse.Topics.Owner=VALUE sets a new field: JSON (null, 7, "text"), 1..100 (numbers, or lengths of
     text), or @FILE.py:NAME, a function that gets the struct as a dict. Other new fields have their default values.

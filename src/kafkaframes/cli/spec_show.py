@@ -26,7 +26,7 @@ from kafkaframes.protocol.spec_functions import compare_versions, describe_layou
 )
 @make_json_option("Print one JSON object per line.")
 def list_messages(pattern: str, records: bool, as_json: bool) -> None:
-    """List the messages of the catalog: APIs by key with their versions, or records by module.
+    """List the messages in the catalog: APIs by key with their versions, or records by module.
 
     PATTERN selects the names that contain it, ignoring case. "Versions" are all that kafkaframes supports; "current"
     are those of the newest Kafka release in the catalog. "Flexible since" is the first release with a flexible version.

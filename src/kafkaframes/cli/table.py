@@ -73,7 +73,7 @@ def command(
     offsets that it adds. A value that does not fit its schema goes to the table of dead letters, with topic, partition,
     offset and the reason.
 
-    With -b, sources are topics. Otherwise a source is a log directory if such a path exists, else a topic of the
+    With -b, sources are topics. Without -b, a source is a log directory if such a path exists, else a topic of the
     cluster in $KAFKA_BOOTSTRAP_SERVERS.
 
     Exit status: 0 complete; 1 a part of a log could not be read, or an open transaction in a log directory hides

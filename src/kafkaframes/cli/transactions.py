@@ -126,7 +126,7 @@ def _build_producer_rows(producers: dict[TopicPartition, Any]) -> list[dict[str,
 def find_hanging_transactions(topics: tuple[str, ...], connect: Connect, as_json: bool) -> None:
     """Show transactions that are open in a partition but not at their coordinator. Default: all topics.
 
-    They block read_committed consumers of the partition. `transactions abort` aborts one.
+    Hanging transactions block read_committed consumers of the partition. `transactions abort` aborts one.
     """
     with connect() as admin:
         rows = _find_hanging_rows(admin, topics or admin.list_topics())

@@ -62,8 +62,8 @@ def set_user(name: str, connect: Connect, password_file: str | None, **flags: An
     """Create or replace a user's SCRAM credential.
 
     The password is read from --password-file (mode 600), from the environment variable KAFKAFRAMES_NEW_PASSWORD, or
-    from the terminal. It is not a flag, because other users of this machine can read the flags of a process. Brokers
-    receive only its salted hash.
+    from the terminal. The password is not a flag, because other users of this machine can read the flags of a process.
+    Brokers receive only its salted hash.
     """
     from kafkaframes.client import ScramCredential
 

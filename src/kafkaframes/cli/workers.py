@@ -164,7 +164,7 @@ def _run_all(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], budge
 
 
 def _collect_answers(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]:
-    """Yield the answers of the groups of tasks in order. A failure ends all worker processes."""
+    """Yield the results of all groups of tasks, in order. A failure ends all worker processes."""
 
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children

@@ -104,7 +104,7 @@ class BatchDelivery:
     """The result of a batch, which is complete when every record has a result.
 
     Attributes:
-        results: a future of the results of all parts, in order. The future never ends in an exception.
+        results: a future with the results for all parts, in order. The future never ends in an exception.
         open_records: number of records without a result.
         is_divided: whether the batch was divided, because it was larger than a leader accepts.
     """

@@ -13,7 +13,8 @@ Rules (KIP-62, KIP-345, KIP-394, KIP-429):
    rejoins after the caller was notified. Until then, commits are rejected, because they could overwrite those of other
    members.
 5. If the caller does not poll for ``max.poll.interval.ms``, the member loses its partitions. A dynamic member leaves
-   the group. A static member stops its heartbeats, and its session expires. Either member rejoins at the next poll.
+   the group. A static member stops its heartbeats, and its session expires. In both cases the member rejoins at the
+   next poll.
 """
 
 from __future__ import annotations

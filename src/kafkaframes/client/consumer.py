@@ -336,7 +336,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._task.start()
 
     async def _check_reachable(self, partitions: Sized) -> None:
-        """Check that a broker responds if there are partitions to read. Otherwise a read would wait silently."""
+        """Check that a broker responds if there are partitions to read.
+
+        Without this check, a read would wait silently.
+        """
         if partitions and self._cluster.cluster.updated_at is None:
             await self._cluster.retry_step(lambda: self._cluster.refresh_metadata([]))
 

@@ -204,7 +204,7 @@ async def _get_current_topic_ids(
 async def commit_offset_rows(
     cluster: ClusterClient, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset | int]
 ) -> dict[TopicPartition, BrokerError | None]:
-    """Send one OffsetCommit request. Return the error of each partition, or None.
+    """Send one OffsetCommit request. Return the error for each partition, or None.
 
     Args:
         cluster: client of the cluster.

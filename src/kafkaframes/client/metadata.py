@@ -148,8 +148,8 @@ class Cluster:
         brokers: brokers by node id.
         topics: topics by name.
         updated_at: time of the last response, in seconds of a monotonic clock; None before the first response.
-        expired_topics: names of topics with outdated metadata. Their partitions have no leaders until the metadata is
-            refreshed.
+        expired_topics: names of topics with outdated metadata. The partitions of these topics have no leaders until the
+            metadata is refreshed.
         refreshed_at: time of the last response with each topic, in seconds of the same clock.
     """
 

@@ -586,7 +586,7 @@ class Connection:
     async def _exchange_raw_token(self, token: bytes) -> tuple[bytes, int]:
         """Send a token without a request header, for brokers before 1.0.
 
-        These brokers close the connection to reject a token.
+        Brokers before 1.0 close the connection to reject a token.
         """
         self._wire.connection.send_token(token)
         answer = self._wire.expect_response("a SASL token", self._settings.request_timeout_ms)

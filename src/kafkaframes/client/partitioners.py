@@ -1,4 +1,4 @@
-"""Partitioners of a producer: Java's and librdkafka's by name, or a function of the caller.
+"""Partitioners of a producer: Java's and librdkafka's by name, or a function from the caller.
 
 A partitioner chooses the partition of each record that does not specify one. The default is Java's built-in one. The
 built-in partitioner hashes keys, and keeps records without a key on one partition (the *sticky* partition) for one

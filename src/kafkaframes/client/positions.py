@@ -132,7 +132,7 @@ class PartitionState:
         is_assigned_by_id: whether the group assigns partitions by topic id (KIP-848).
         leader: node id and epoch of the leader at the last validation.
         replica: node that the leader prefers for reading until ``replica_until``.
-        error: reason of the step ``STUCK``; in other steps, the last failure.
+        error: reason for the step ``STUCK``; in other steps, the last failure.
     """
 
     partition: TopicPartition
@@ -336,7 +336,7 @@ class Positions:
             self.errors.append(error)
 
     def find_stuck_error(self) -> Exception | None:
-        """Return the error of a partition that requires a seek; None if no partition does."""
+        """Return the error for a partition that requires a seek; None if no partition does."""
         if not self._may_be_stuck:
             return None
         stuck = [state for state in self.states.values() if state.step is PartitionStep.STUCK]

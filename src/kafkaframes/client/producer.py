@@ -467,7 +467,7 @@ class AsyncProducer(TelemetryMethods):
         Raises:
             EncodeError: a column is unknown, a value has a wrong type, or a row is larger than ``max_request_size``.
                 Nothing is sent, and ``path`` names the column and the row.
-            BrokerError, NetworkError: error of the first batch that failed. Other batches may have been written.
+            BrokerError, NetworkError: error for the first batch that failed. Other batches may have been written.
             OptionError: an interceptor has ``on_send`` or ``on_acknowledgement`` without the corresponding method for
                 tables.
         """

@@ -171,12 +171,12 @@ class ThreadResults:
         return _to_metadata(self._target, part, row, self._timestamps[row])
 
     def get_error(self, row: int) -> Exception | None:
-        """Return the error of a record; None while its result is unknown, or if it is in the log."""
+        """Return the error for a record; None while its result is unknown, or if it is in the log."""
         part = _find_part(self._parts, row)
         return None if part is None else part.error
 
     def set_error(self, error: Exception) -> None:
-        """Set the error of all records of the batch, and notify the waiting threads."""
+        """Set the error for all records in the batch, and notify the waiting threads."""
         self.set_results([PartResult(0, self.count, error=error)])
 
     drop = set_error

@@ -64,7 +64,7 @@ def require_success(results: Mapping[Item, Value | ItemError], items: Iterable[I
     """Return the values of all items.
 
     Args:
-        results: values and errors of the response.
+        results: values and errors in the response.
         items: items that the response must have. An item without a result has failed.
 
     Raises:

@@ -4,9 +4,10 @@ This module uses no socket, clock or task. Events are method calls with the curr
 to ``finished_batches``. The rules for each partition:
 
 1. A batch is sent only if every earlier batch has its result or was written on the same connection.
-2. If a batch must be retried, nothing else is sent until all in-flight batches have their responses. Then all are
-   retried in order with their old sequences (KIP-98). A leader remembers only the last five batches of a producer. At
-   most four batches are therefore written after one that has no result, or the leader would not recognize its retry.
+2. If a batch must be retried, nothing else is sent until all in-flight batches have their responses. After these
+   responses, all batches are retried in order with their old sequences (KIP-98). A leader remembers only the last five
+   batches of a producer. At most four batches are therefore written after one that has no result, or the leader would
+   not recognize its retry.
 3. The first batch under a producer id is sent alone, because a leader that does not know the id accepts any first
    sequence.
 4. A batch with an out-of-order sequence is retried while earlier batches are open.
@@ -16,8 +17,9 @@ to ``finished_batches``. The rules for each partition:
    well.
 6. A batch that had a sequence and was not acknowledged *breaks* its partition. New batches then wait until the results
    of all batches with sequences are known. If a later batch was acknowledged, the unacknowledged batch was written as
-   well, and nothing changes. Otherwise the epoch is bumped, and the absent batches are numbered from 0 under the new
-   epoch (KIP-360). Other partitions continue, and use the new epoch once they have no open batches.
+   well, and nothing changes. If no later batch was acknowledged, the epoch is bumped, and the absent batches are
+   numbered from 0 under the new epoch (KIP-360). Other partitions continue, and use the new epoch once they have no
+   open batches.
 7. A batch that a leader rejects as too large is divided, unless it has one record only (KIP-126). The parts replace the
    batch in the order, with its sequences, age and attempts. If the batch was in doubt, the parts are in doubt.
 8. In a transaction, a batch that is not acknowledged fails all waiting batches. The transaction must be aborted.
@@ -362,7 +364,7 @@ class Sequencer:
                 self._end_batch(queue, queue.waiting[0], self._to_expiry_error(queue.waiting[0]))
 
     def _to_expiry_error(self, batch: Batch) -> BrokerError:
-        """Return the error of an expired batch, with the last reason for which it was retried."""
+        """Return the error for an expired batch, with the last reason for which it was retried."""
         reason = f"{batch.partition} accepted no batch for {self._timeout_s * 1000:.0f} ms (`delivery_timeout_ms`): "
         reason += str(ErrorCode.REQUEST_TIMED_OUT)
         if batch.last_error is not None:
@@ -438,7 +440,7 @@ class Sequencer:
         self._resume_if_resolved(queue)
 
     def _report_error(self, batch: Batch, error: Exception) -> None:
-        """Report the error of a batch to the caller, and fail the open transaction, if any."""
+        """Report the error for a batch to the caller, and fail the open transaction, if any."""
         cause = error
         if batch.in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):
             subject = f"{batch.count} records for {batch.partition}"
@@ -451,7 +453,7 @@ class Sequencer:
                 self._end_waiting_batches(queue, self._to_abort_error())
 
     def _to_abort_error(self) -> BrokerError:
-        """Return the error of a batch that follows the first error of a transaction."""
+        """Return the error for a batch that follows the first error of a transaction."""
         reason = "an earlier batch of this transaction was not written; abort the transaction"
         error = BrokerError(f"{reason} ({self.abort_cause})")
         error.__cause__ = self.abort_cause

@@ -123,11 +123,11 @@ class PendingResults:
         return not self.node_ids
 
     def add(self, partition: TopicPartition, error: AcknowledgementError | None) -> None:
-        """Add the result of a partition. The first error of a partition is kept."""
+        """Add the result of a partition. The first error for a partition is kept."""
         self.results[partition] = self.results.get(partition) or error
 
     def require_success(self) -> None:
-        """Raise the error of the results, if any.
+        """Raise the error in the results, if any.
 
         Raises:
             BrokerError: a broker rejected acknowledgements. The error is a ``PartialFailureError`` if several
@@ -832,7 +832,7 @@ class ShareMachine:
 def _get_row_error(
     partition_id: PartitionId, rows: Mapping[PartitionId, BrokerError | None], node: Node
 ) -> BrokerError | None:
-    """Return the error of a partition in a response. A partition without a row has no result, which is an error."""
+    """Return the error for a partition in a response. A partition without a row has no result, which is an error."""
     if partition_id in rows:
         return rows[partition_id]
     return create_missing_row_error([partition_id], f"acknowledgement at {describe_node(node)}")

@@ -60,7 +60,7 @@ class ShareMessages:
     # ------------------------------------------------------------------------------------------------------ requests
 
     def to_heartbeat_body(self, request: ShareHeartbeat) -> Any:
-        """Return the ShareGroupHeartbeat message of a request."""
+        """Return the ShareGroupHeartbeat message for a request."""
         settings = self._settings
         body = settings.message_class("ShareGroupHeartbeatRequest")(
             group_id=settings.required_group_id, member_id=self._member_id, member_epoch=request.epoch
@@ -72,7 +72,7 @@ class ShareMessages:
         return body
 
     def to_fetch_body(self, request: ShareFetch, version: int) -> Any:
-        """Return the ShareFetch message of a request.
+        """Return the ShareFetch message for a request.
 
         Raises:
             OptionError: this version does not support ``share_acquire_mode``.
@@ -111,7 +111,7 @@ class ShareMessages:
         return body
 
     def to_acknowledge_body(self, request: ShareAcknowledge, version: int) -> Any:
-        """Return the ShareAcknowledge message of a request.
+        """Return the ShareAcknowledge message for a request.
 
         Raises:
             OptionError: the request renews locks, which this version does not support.
@@ -216,7 +216,7 @@ class ShareMessages:
 
 
 def _check_response(response: Any, subject: str) -> None:
-    """Raise the error of a response, if it has one."""
+    """Raise the error in a response, if it has one."""
     if response.error_code:
         raise broker_error(response.error_code, subject, response.error_message)
 

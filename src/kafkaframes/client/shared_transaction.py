@@ -33,7 +33,7 @@ class SequencedBatches(NamedTuple):
 def share_transaction(driver: Producer) -> ProducerIdentity:
     """Return the identity with which tasks join the open transaction.
 
-    The end of the transaction also applies to the records of the tasks.
+    Committing or aborting the transaction also applies to the records that the tasks have sent.
 
     Raises:
         OptionError: no transaction is open.

@@ -345,7 +345,8 @@ class Consumer(SyncClient):
 
         Args:
             commit: whether an automatic commit is done.
-            timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
+            timeout_ms: longest wait for the brokers, in milliseconds. If the brokers do not respond in this time, the
+                session timeout ends the membership.
         """
         closing = partial(self._twin.close, commit=commit, timeout_ms=timeout_ms)
         self._loop.end_loop(closing, timeout_s=timeout_ms / 1000 + CLOSE_GRACE_S)

@@ -348,7 +348,7 @@ class TransactionManager:
         return await self._cluster.send_to_coordinator(key, body, kind, max_version=max_version)
 
     def _check_error(self, code: int, action: str, group_id: str | None = None) -> None:
-        """Raise the error of an error code, and remember whether this producer was fenced."""
+        """Raise the exception for an error code, and remember whether this producer was fenced."""
         key, kind = self._get_coordinator_key(group_id)
         try:
             self._cluster.check_coordinator(code, action, key, kind)

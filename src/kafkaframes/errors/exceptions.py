@@ -231,7 +231,7 @@ class PartialFailureError(BrokerError):
 
     @property
     def errors(self) -> dict[Any, BrokerError | NetworkError]:
-        """The errors of the items that failed."""
+        """The errors for the items that failed."""
         return _errors_of(self.results)
 
 

@@ -41,7 +41,7 @@ def analyze_records(
         ports: ports of the brokers in captures: ``9092,9094-9096`` or numbers. Default: brokers are recognized.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Returns:
         A result whose ``report`` has the sizes of each source, and the data of captures that was not read.
@@ -76,7 +76,7 @@ def analyze_tag_headers(
     """Measure the tag header of KIP-482 next to that of its draft, and whole messages in the rejected layouts.
 
     Args:
-        messages: names of messages, which are measured at their newest version. Default: all messages of the catalog.
+        messages: names of messages, which are measured at their newest version. Default: all messages in the catalog.
         lengths: lengths of values, in bytes, for the table of header sizes. Default: examples.
         tags: tag numbers for the table of header sizes. Default: examples.
         text_bytes: length of strings and bytes in example messages. Default: 10.
@@ -118,8 +118,7 @@ def measure_proposal(
         ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by the traffic.
         to: HTML page to write. Default: None, which writes no file.
 
-    Returns:
-        A result whose ``report`` has the changes of the specs, the measured sizes, and those scaled to the mix.
+    Returns: A result whose ``report`` has the changes to the specs, the measured sizes, and those scaled to the mix.
 
     Raises:
         OptionError: a path does not exist, or a value is invalid.

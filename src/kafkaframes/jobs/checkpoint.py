@@ -1,4 +1,5 @@
-"""Read and convert the checkpoints of streaming queries that read topics. Neither pyspark nor Spark is needed.
+"""Read and convert the checkpoints of streaming queries that read topics. Neither pyspark nor Spark is needed to read a
+checkpoint.
 
 A checkpoint is a directory with ``metadata`` (the query's id), ``offsets/N`` (micro-batch N is planned), ``commits/N``
 (micro-batch N is finished), ``sources/S/0`` (start offsets of Spark's own Kafka connector) and ``state`` (state of
@@ -132,7 +133,7 @@ class Checkpoint(ReprAsText):
 
 
 def read_checkpoint(path: PathLike[str] | str) -> Checkpoint:
-    """Read the checkpoint of a Spark streaming query over topics or logs. Neither Spark nor PySpark is needed.
+    """Read the checkpoint of a Spark streaming query over topics or logs. The function needs neither Spark nor PySpark.
 
     >>> read_checkpoint("/checkpoints/orders").sources[0].committed_offsets  # doctest: +SKIP
     {'orders': {'0': 21, '1': 29}}

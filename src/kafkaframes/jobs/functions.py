@@ -84,7 +84,7 @@ def verify_log(
         replicas: how to handle several copies of a partition (on brokers or disks): ``merge`` verifies each copy, and
             whether they form a whole log; ``all`` only verifies each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Returns:
         A result with a ``report`` that has ``is_sound``, ``findings`` and counts. Damage is a finding, not an
@@ -146,7 +146,7 @@ def describe_log(
         replicas: ``merge`` summarizes several copies of a partition (on brokers or disks) as the log that they form;
             ``all`` summarizes each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Returns:
         A result with a ``report`` that has one summary for each partition.
@@ -217,7 +217,7 @@ def report_log(
         to: output file. Default: None, which writes no file.
         format: ``html`` or ``json``.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Raises:
         LogDirError, OptionError: as ``verify_log``. The error is also raised if ``to`` is inside a source or cannot be
@@ -315,7 +315,7 @@ def export_log(
         replicas: how to handle several copies of a partition (on brokers or disks): merge them into one log, or export
             all of them.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
@@ -407,7 +407,7 @@ def export_topics(
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             stops the export of the range.
         fail_on_data_loss: whether offsets that the topic no longer has and the destination lacks are an error.
-            Otherwise ``report.notes`` lists the lost offsets.
+            If False, ``report.notes`` lists the lost offsets.
         timestamp: range of timestamps (from, to) to export, as in ``Scan.where``.
         keys: keys of the records to export. Default: all.
         key_regex: regular expression that a record's key has to match.
@@ -514,8 +514,8 @@ def table_log(
         control_records: also write transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             ends the table's partition before the damage.
-        fail_on_data_loss: whether offsets that the log no longer has and the table lacks are an error. Otherwise
-            the gap is stored in the table.
+        fail_on_data_loss: whether offsets that the log no longer has and the table lacks are an error. If False, the
+            gap is stored in the table.
         timestamp: range of timestamps (from, to) to write, as in ``Scan.where``.
         keys: keys of the records to write. Default: all.
         key_regex: regular expression that a record's key has to match.
@@ -528,7 +528,7 @@ def table_log(
             with a registry's prefix.
         registry: URL of a schema registry.
         subject: the registry's subject whose newest schema the table gets. Default: ``TOPIC-value``.
-        message: full name of the Protobuf message. Default: the first message of the file.
+        message: full name of the Protobuf message. Default: the first message in the file.
         dead_letters: location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.
         catalog: for Iceberg: name of a catalog in pyiceberg's configuration. Default: ``TO/catalog.db``.
         table: for Iceberg: NAMESPACE.NAME of the table. Default: ``kafka.records``.
@@ -538,7 +538,7 @@ def table_log(
         interval: shortest time between two commits of a continuous job, in seconds.
         internal_topics: also write Kafka's internal topics.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
         stop: ends a continuous job after its current round. Default: only an exception ends it.
         report: receives the result of each round of a continuous job.
@@ -647,8 +647,8 @@ def table_topics(
         control_records: also write transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             ends the table's partition before the damage.
-        fail_on_data_loss: whether offsets that the topic no longer has and the table lacks are an error. Otherwise
-            the gap is stored in the table.
+        fail_on_data_loss: whether offsets that the topic no longer has and the table lacks are an error. If False, the
+            gap is stored in the table.
         timestamp: range of timestamps (from, to) to write, as in ``Scan.where``.
         keys: keys of the records to write. Default: all.
         key_regex: regular expression that a record's key has to match.
@@ -661,7 +661,7 @@ def table_topics(
             with a registry's prefix.
         registry: URL of a schema registry.
         subject: the registry's subject whose newest schema the table gets. Default: ``TOPIC-value``.
-        message: full name of the Protobuf message. Default: the first message of the file.
+        message: full name of the Protobuf message. Default: the first message in the file.
         dead_letters: location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.
         catalog: for Iceberg: name of a catalog in pyiceberg's configuration. Default: ``TO/catalog.db``.
         table: for Iceberg: NAMESPACE.NAME of the table. Default: ``kafka.records``.
@@ -760,7 +760,7 @@ def convert_log(
         batch_bytes: approximate size of the batches that are built from uncompressed messages of v0 and v1.
         index_interval_bytes: bytes between two entries of the new indexes.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Raises:
         LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
@@ -817,7 +817,7 @@ def recompress_log(
         batch_bytes: approximate size of the batches that are built from uncompressed messages of v0 and v1.
         index_interval_bytes: bytes between two entries of the new indexes.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Raises:
         LogDirError, EncodeError, OptionError: as ``convert_log``.
@@ -862,7 +862,7 @@ def compact_log(
         delete_retention_ms: value of the topic setting ``delete.retention.ms``.
         min_compaction_lag_ms: value of the topic setting ``min.compaction.lag.ms``.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Raises:
         LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
@@ -1023,7 +1023,7 @@ def restore_log(
         cluster_id: cluster id of the new single node. Default: a new id.
         release: Kafka release of the new single node.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Returns:
         A report of the restore. The result prints as a summary and has ``to_dict()``.

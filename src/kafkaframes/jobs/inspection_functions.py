@@ -88,13 +88,13 @@ def dump_log(
         base64: csv only: write keys, values and header values in base64, which preserves every byte.
         replicas: ``merge`` prints several copies of a partition as one log. ``all`` prints each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
-        An iterator over the output in bytes. Its ``errors`` list the damage found so far, its ``notes`` the lines
-        that kafka-dump-log writes to standard error, and its ``decisions`` how copies were merged. ``read_all()``
-        returns the whole output.
+        An iterator over the output in bytes. Attributes of the iterator: ``errors`` lists the damage found so far,
+        ``notes`` the lines that kafka-dump-log writes to standard error, and ``decisions`` how copies were merged.
+        ``read_all()`` returns the whole output.
 
     Raises:
         LogDirError: a path does not exist, or is not a file of a log.
@@ -185,7 +185,7 @@ def grep_log(
             raises at the first damage.
         replicas: ``merge`` combines the replicas of a partition to one log. ``all`` reads each replica.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
@@ -237,7 +237,7 @@ def prove_key_gone(
         paths: log directories, partition directories or segments. All copies of a partition are searched.
         key: the key.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: whether to follow symbolic links in directories. Otherwise, such links are skipped.
+        follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Returns:
         A result whose ``report`` has ``is_gone``, the records with the key, and the data that could not be read, which

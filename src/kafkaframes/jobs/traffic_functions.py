@@ -1,7 +1,7 @@
 """Functions for the commands audit, report (of traffic), record and redact. Each imports its code on use.
 
-The functions read captures and request logs of brokers, or write captures. Their results print as a summary and have
-``to_dict()``.
+The functions read captures and request logs of brokers, or write captures. The results of these functions print as a
+summary and have ``to_dict()``.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _check_flags(flags: int) -> None:
 
 
 def compress(data: bytes, level: int | None, magic: int) -> bytes:
-    """Return one frame of independent 64 KiB blocks. Its header checksum is that of format ``magic``."""
+    """Return one frame of independent 64 KiB blocks. The frame's header checksum is that of format ``magic``."""
     if level in (None, FAST_LEVEL):
         return _compress_fast(data, magic)
     return _compress_high(data, level, magic)

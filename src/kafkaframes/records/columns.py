@@ -218,7 +218,7 @@ class RecordReader:
                 yield from self._select_rows(self._to_arrow(part), part, None)
 
     def _read_damaged(self, part: ColumnPart) -> Iterator[pa.RecordBatch]:
-        """Replace, report or drop the damaged batches of a part of the fast path."""
+        """Replace, report or drop the damaged batches in a part that the fast path has read."""
         result = self._to_decoded(part)
         bad = self._find_damaged_batches(result, part.kinds == SKIPPED)
         healed_chunk = self._heal_chunk(part.chunk, bad)
@@ -258,7 +258,7 @@ class RecordReader:
                     yield self._make_arrow_batch(result, {})
 
     def _to_decoded(self, part: ColumnPart) -> DecodedBatches:
-        """Return a part of the fast path in the form of the general path."""
+        """Convert a part that the fast path has read to the form of the general path."""
         chunk = part.chunk
         sections = RecordSections(chunk.data, _NO_INTS, _NO_INTS, part.kinds, part.problems)
         rows, statuses, wheres = (part.outcome(row) for row in (OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE))
@@ -275,7 +275,7 @@ class RecordReader:
         return pa.RecordBatch.from_arrays(arrays, names=list(self.options.columns))
 
     def _decode_chunk(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[DecodedBatches]:
-        """Decode a chunk by the general path, and select records."""
+        """Decode a chunk on the general path, and select records."""
         options, allocate = self.options, self._memory.new_array
         skip = self._find_skipped_batches(chunk)
         for result in decode.decode_steps(
@@ -330,7 +330,7 @@ class RecordReader:
         return None if bad is None or self.options.heal is None else self.options.heal(chunk, bad)
 
     def _report_damaged(self, result: DecodedBatches, bad: npt.NDArray[np.bool_] | None) -> None:
-        """Report the problem of each damaged batch."""
+        """Report the problem with each damaged batch."""
         for row in [] if bad is None else np.flatnonzero(bad).tolist():
             problem = result.problem(row)
             self._report_error(

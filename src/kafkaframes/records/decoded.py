@@ -209,7 +209,7 @@ class DecodedBatches:
         return {batch: problem for batch, problem in problems if problem is not None}
 
     def to_error(self, batch: int) -> CorruptRecordError | None:
-        """Return the problem of a batch as an error with file and position; None without a problem."""
+        """Return the problem with a batch as an error with file and position; None without a problem."""
         problem = self.problems.get(batch)
         if problem is None:
             return None

@@ -1,6 +1,6 @@
 """A scan as a pyarrow dataset, the only type of Python object to which DuckDB pushes down columns and filters.
 
-It is not in ``frames.py`` because importing ``pyarrow.dataset`` takes memory that few scans need.
+The class is not in ``frames.py`` because importing ``pyarrow.dataset`` takes memory that few scans need.
 
 pyarrow itself evaluates a filter. A dataset of virtual files, each with a partition expression that holds for its rows,
 returns the files with rows that the filter may keep. This module therefore does not parse filter expressions.

@@ -113,7 +113,7 @@ class SchemaArguments:
 
 
 def _find_subject_of_topics(topics: Collection[str]) -> str:
-    """Return the registry subject of the values of the only topic. Raise OptionError for several topics."""
+    """Return the registry subject for the values of the only topic. Raise OptionError for several topics."""
     if len(topics) != 1:
         raise OptionError("`registry` with several topics requires `subject`, whose newest schema defines the columns")
     return f"{next(iter(topics))}-value"

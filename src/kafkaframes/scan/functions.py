@@ -261,15 +261,15 @@ def read_records(
             (docs/many-copies.md). ``all`` reads each file as it is.
         key_files: Private RSA keys (``path`` or ``id=path``) of encrypted tiered segments. The path of an encrypted
             segment is that of its ``.log`` object.
-        follow_links: Whether symbolic links in directories are followed. Otherwise they are ignored.
+        follow_links: Whether symbolic links in directories are followed. If False, symbolic links are ignored.
         limit_bytes: Largest size of a decompressed batch, 512 MiB by default. A larger batch counts as damage.
         budget_bytes: Largest total memory of the batches that are decompressed at the same time, 256 MiB by default.
             The budget covers the records and the state of the reader. A batch that needs more is decompressed alone.
 
     Returns:
         An iterator with ``schema``, ``errors`` (the damage found so far: file, position, reason) and ``notes`` (records
-        that an open transaction hides). Its methods ``read_all()`` and ``to_pandas()`` return a ``pa.Table`` and a
-        DataFrame. It is also an Arrow stream, which ``polars.from_arrow``, DuckDB and pandas accept.
+        that an open transaction hides). The iterator's methods ``read_all()`` and ``to_pandas()`` return a ``pa.Table``
+        and a DataFrame. The iterator is also an Arrow stream, which ``polars.from_arrow``, DuckDB and pandas accept.
 
     Raises:
         OptionError: A column or a value does not exist; while iterating: an offset of the range is lost.

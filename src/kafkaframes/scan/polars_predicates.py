@@ -94,7 +94,7 @@ def _convert_function(function: _Node, constant: Callable[[_Node], Any]) -> RowF
 
 
 def _convert_comparison(column: object, comparison: str, value: object) -> RowFilter:
-    """Return the conditions of a comparison of a column with a value."""
+    """Return the conditions that a comparison between a column and a value specifies."""
     if comparison == "Eq" and column in ("topic", "partition"):
         return _convert_membership(column, [value])
     if column == "offset" and isinstance(value, int) and not isinstance(value, bool):

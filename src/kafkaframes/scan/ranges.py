@@ -183,8 +183,8 @@ def limit_common_offsets(
     Args:
         bound: Start or end of the read.
         offsets: The bound's offset in each partition.
-        bounds: Function that returns the first and the end offset of each partition. It is called if the bound is a
-            number.
+        bounds: Function that returns the first and the end offset of each partition. The function is called if the
+            bound is a number.
     """
     if not isinstance(bound, int) or bound < 0:
         return dict(offsets)

@@ -47,7 +47,7 @@ class RecordBatches(Iterator[pa.RecordBatch]):
         schema: Schema of all batches.
         errors: Damage found so far.
         notes: Further findings, complete after the first batch: records that an open transaction hides, and unexpected
-            decisions about files. Their text is one line for users.
+            decisions about files. The text of a note is one line for users.
     """
 
     def __init__(

@@ -136,9 +136,9 @@ class Scan:
                 --descriptor_set_out``) as bytes; or the path of a file with one of these. If JSON has no schema, the
                 columns are inferred from the first 1,000 values.
             registry: URL of a schema registry. Values then start with the registry's wire-format prefix.
-            subject: Registry subject. Its newest schema determines the columns. Default: ``TOPIC-value`` if the scan
-                reads one topic.
-            message: Full name of the Protobuf message. Default: the first message of the schema.
+            subject: Registry subject. The newest schema of the subject determines the columns. Default: ``TOPIC-value``
+                if the scan reads one topic.
+            message: Full name of the Protobuf message. Default: the first message in the schema.
             errors: With ``null``, a value that cannot be decoded is null, and ``_error`` contains the reason. With
                 ``raise``, it raises a CorruptRecordError.
             other_fields: JSON only. Whether fields that are not in the schema are returned as text in the column
@@ -341,7 +341,8 @@ class Scan:
         return frames.to_duckdb(self, connection, name)
 
     def to_dask(self, *, parts: int = 8) -> dd.DataFrame:
-        """Return a Dask DataFrame with Arrow types. Its partitions are the slices of a plan that is created now.
+        """Return a Dask DataFrame with Arrow types. The partitions of the DataFrame are the slices of a plan that is
+        created now.
 
         Args:
             parts: As for ``plan``.
@@ -352,7 +353,7 @@ class Scan:
         return frames.to_dask(self.plan(parts=parts))
 
     def to_ray(self, *, parts: int = 8) -> ray.data.Dataset:
-        """Return a Ray dataset. Its blocks are the slices of a plan that is created now.
+        """Return a Ray dataset. The blocks of the dataset are the slices of a plan that is created now.
 
         Args:
             parts: As for ``plan``.
@@ -382,7 +383,8 @@ class Scan:
             to: A local directory that is new, empty, or an earlier export.
             format: Format of the files.
             base64: For CSV only: write keys, values and header values in base64, which preserves every byte.
-            single_file: Write one Parquet file ``to``, with topic and partition as columns. It cannot be resumed.
+            single_file: Write one Parquet file ``to``, with topic and partition as columns. The export of a single file
+                cannot be resumed.
             overwrite: Replace the output of an earlier export.
 
         Raises:

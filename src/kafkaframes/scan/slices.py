@@ -29,7 +29,10 @@ from kafkaframes.scan.where import RowFilter
 
 
 class SliceWork(Protocol):
-    """The description of a slice's data. It is picklable, so that another process or machine can read the slice."""
+    """The description of a slice's data.
+
+    A description is picklable, so that another process or machine can read the slice.
+    """
 
     @property
     def size_bytes(self) -> int:
@@ -141,7 +144,7 @@ class ScanSlice:
     """A part of a scan that can be read on its own, also in another process.
 
     Attributes:
-        source: Source of the scan. It may contain passwords.
+        source: Source of the scan. The source may contain passwords.
         work: Description of the slice's data.
         plain_columns: Columns that the source reads.
         where: Conditions on rows.

@@ -173,7 +173,7 @@ def to_milliseconds(instant: Instant) -> int:
 def warn_of_seconds(milliseconds: int) -> None:
     """Log a warning if a time was probably intended as seconds.
 
-    It is not an error, because a producer may have written seconds as well.
+    Seconds are not an error, because a producer may have written seconds as well.
 
     Args:
         milliseconds: A time that a user wrote as an integer.

@@ -3,7 +3,7 @@
 ``kafka-log`` and ``kafka-topic`` have the names, defaults, precedence and JSON forms of Spark's own Kafka source and
 sink (https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). A row of a table maps such a
 name to the setting of ``ReadOptions``, ``TopicOptions``, ``WriteSettings``, ``TopicWriteOptions`` or
-``CaptureOptions``, with the parser of its text. Those classes check the values, and the client checks ``kafka.*``
+``CaptureOptions``, with the parser of its text. These classes check the values, and the client checks ``kafka.*``
 options, which are its settings under Kafka's names. The tables are also the source of the documentation.
 
 Spark passes names in lower case, so letter case does not matter. PySpark is not imported. Clients, captures and writers
@@ -621,9 +621,9 @@ _EXACTLY_ONCE_SETTINGS: Final = frozenset(
 def parse_log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     """Translate the options of a read of ``kafka-log``.
 
-    Options of a store (``s3://``, ``gs://``, ...) become keyword arguments of fsspec's constructor. Their names are
-    those of fsspec and of Hadoop's S3A, with or without the prefix ``spark.hadoop.``. Other arguments can be given as a
-    JSON object in ``storageOptions``, which overrides the single options.
+    Options of a store (``s3://``, ``gs://``, ...) become keyword arguments of fsspec's constructor. Store options have
+    the names of fsspec and of Hadoop's S3A, with or without the prefix ``spark.hadoop.``. Other arguments can be given
+    as a JSON object in ``storageOptions``, which overrides the single options.
 
     >>> parse_log_options({"path": "/data", "MINPARTITIONS": "8"}).min_partitions
     8

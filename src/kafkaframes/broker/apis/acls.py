@@ -337,7 +337,7 @@ def _change_quotas(
 
 
 def _find_quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> str | None:
-    """Return why a change of an entity's quotas is invalid; None if it is valid."""
+    """Return why a change to an entity's quotas is invalid; None if it is valid."""
     if not entity or not set(entity).issubset(ENTITY_TYPES) or ("ip" in entity and len(entity) > 1):
         return f"Invalid quota entity combination: {', '.join(entity) or 'nobody'}"
     if "ip" in entity and not _is_ip_address(entity["ip"]):

@@ -133,7 +133,7 @@ def refuse_login(session: Session, broker: BrokerState, answer: Message | None) 
     session.login.exchange = None
 
     def complete_response() -> None:
-        """Complete the delayed response of a failed login, and close the connection after it."""
+        """Complete the delayed response to a failed login, and close the connection after it."""
         session.closes_after_response = True
         response.complete(answer)
 

@@ -174,7 +174,7 @@ def _append_partition(
     """Append the records of a partition.
 
     If a request lists the partition several times, the last valid record set is appended. If a record set is invalid,
-    the response contains the error of the last invalid one.
+    the response contains the error for the last invalid record set.
     """
     if topic is None:
         return AppendOutcome(code)
@@ -216,7 +216,7 @@ def _may_write_internal(request: _Produce) -> bool:
 
 
 def _find_request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]) -> int:
-    """Return the error of a request with transactional batches: no transactional id, or no permission for it.
+    """Return the error for a request with transactional batches: no transactional id, or no permission for it.
 
     Mirrored batches need no transactional id: a mirror copies batches of other clients' transactions to topics that
     keep offsets (``kafkaframes.on.noncontiguous=keep``).

@@ -105,7 +105,7 @@ def _iterate_topic_names(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopo
 
 
 def _to_heartbeat(request: _Heartbeat) -> StreamsHeartbeatRequest:
-    """Return the heartbeat of a request, with an empty topology instead of an invalid one."""
+    """Return the heartbeat in a request, with an empty topology instead of an invalid one."""
     body, topology, endpoint, tags = (
         request.body,
         request.body.topology,

@@ -49,7 +49,7 @@ class _MetricsSubscription:
 
 @dataclass(slots=True)
 class _ClientInstance:
-    """A client that pushes metrics over one connection. Times are by the broker's monotonic clock."""
+    """A client that pushes metrics over one connection. Times are those of the broker's monotonic clock."""
 
     instance_id: UUID
     subscription: _MetricsSubscription
@@ -146,7 +146,7 @@ def _push_telemetry(request: _PushTelemetry, broker: BrokerState) -> Answer:
 
 
 def _find_push_error(request: _PushTelemetry, instance: _ClientInstance, now_ms: int) -> ErrorCode:
-    """Return the error of a push, in the order of Kafka's checks."""
+    """Return the error for a push, in the order of Kafka's checks."""
     body = request.body
     if instance.is_terminating:
         return ErrorCode.INVALID_REQUEST

@@ -230,7 +230,7 @@ def _to_metrics_name(name: str) -> str:
 
 
 def _read_assignment(broker: BrokerState, request_topic: Any) -> Replicas:
-    """Return the replicas of each partition of a manual assignment."""
+    """Return the replicas of each partition in a manual assignment."""
     if not request_topic.assignments:
         return []
     if request_topic.num_partitions != _BROKER_DEFAULT or request_topic.replication_factor != _BROKER_DEFAULT:

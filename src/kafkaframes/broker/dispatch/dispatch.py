@@ -124,7 +124,7 @@ class Dispatcher:
         return charge_quota(request, self.broker, lambda: call(request, self.broker))
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
-        """Return the response of the handler, or of a hook that replaces it. Call the hooks before and after the
+        """Return the response from the handler, or of a hook that replaces it. Call the hooks before and after the
         handler.
         """
         replace_answer = None

@@ -232,7 +232,7 @@ class CachedRequest(NamedTuple):
         return head + encode_partition_row(self.number, outcome, self.version) + self.suffix
 
     def build_result(self, outcome: AppendOutcome) -> CompletedTopic:
-        """Return the outcome of the request's only partition as the result of its topic."""
+        """Return the outcome of the request's only partition as the result for its topic."""
         return CompletedTopic(self.topic, [outcome])
 
 

@@ -86,7 +86,7 @@ class Rule(RuleBase):
         return self._set_action("handled, and the response dropped", _drop_response, "drop_reply")
 
     def ignore(self) -> Self:
-        """Neither handle nor answer the request. The connection stays open."""
+        """Neither handle matching requests nor answer them. The connection stays open."""
         return self._set_action("never answered", lambda request, call_next: DeferredResponse(), "ignore")
 
     def corrupt(self) -> Self:

@@ -127,7 +127,7 @@ class Journal:
             self._count_memory(entry, max(_count_record_bytes(answer), _estimate_memory(answer)))
 
     def _count_memory(self, entry: JournalEntry, size_bytes: int) -> None:
-        """Count memory of an entry, and drop the bodies of the oldest entries if the journal is too large."""
+        """Count the memory of an entry, and drop the oldest bodies if the journal is too large."""
         if not entry.size_bytes:
             self._with_bodies.append(entry)
         entry.size_bytes += size_bytes

@@ -110,7 +110,7 @@ class Broker:
         broker_release: Kafka release to emulate (``0.8.2`` ... ``4.3``). The broker advertises and serves exactly the
             APIs and versions of this release.
         specs: a folder with message specs, or the specs themselves, which replace the catalog's specs of the same
-            messages. They can be those of a proposal, such as KIP-636.
+            messages. The specs can be those of a proposal, such as KIP-636.
         metrics: local port for Prometheus metrics (0 selects a free port), or ``MetricsEndpoint`` with another address.
         request_log: called with one line for each request, in the format of Kafka's request log.
     """

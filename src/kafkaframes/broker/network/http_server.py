@@ -157,7 +157,7 @@ class HttpRequest(NamedTuple):
         return value
 
     def reject_unknown_fields(self, *accepted_names: str) -> None:
-        """Reject unknown fields of the body and unknown parameters of the query.
+        """Reject unknown fields in the body and unknown parameters in the query.
 
         Raises:
             HttpError: status 400: a name is unknown.
@@ -269,7 +269,7 @@ class HttpServer:
         return status, {"error_code": int(status), "message": reason}
 
     def _dispatch_request(self, method: str, target: str, body: bytes) -> Any:
-        """Return the answer of the route's handler. Raise HttpError if no route matches."""
+        """Return the response from the route's handler. Raise HttpError if no route matches."""
         parts = urlsplit(target)
         query = {key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
         allowed_methods = []

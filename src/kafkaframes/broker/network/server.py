@@ -197,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handle_buffer()
 
     def _answer_frame(self, view: memoryview, out: Buffers) -> None:
-        """Answer one request frame by the fast path or the dispatcher."""
+        """Answer one request frame on the fast path, or with the dispatcher."""
         if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
             self._frames.max_bytes = self._server.max_request_bytes
         fast_path = self._server.fast

@@ -38,11 +38,12 @@ class Session:
 
     Attributes:
         peer: client address, ``host:port``.
-        expires_ms: expiry of the authentication by the broker's monotonic clock (KIP-368); None if it does not expire.
+        expires_ms: when the authentication expires (KIP-368), on the broker's monotonic clock; None if it does not
+            expire.
         software: name and version of the client software, from ApiVersions 3 and later.
         sends_files: whether file ranges can be sent with sendfile: the logs are files, the connection has no TLS, and
             no hook reads responses.
-        records_at: position of the records' size in the last Produce request of the fast path; 0 before the first such
+        records_at: position of the records' size in the last Produce request on the fast path; 0 before the first such
             request.
         login: state of the connection's SASL login.
         closes_after_response: whether the connection is closed after the next response.

@@ -58,7 +58,7 @@ _FEATURE_RELEASES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], in
 
 
 def build_release_features(version: tuple[int, ...] = _LATEST_RELEASE) -> dict[str, Feature]:
-    """Return the features of a new cluster of a release; none before Kafka 3.3.
+    """Return the features of a new cluster that a release creates; none before Kafka 3.3.
 
     >>> build_release_features((3, 9, 1))["metadata.version"]
     Feature(lowest=1, highest=21, level=21)
@@ -94,7 +94,7 @@ def restore_levels(features: Mapping[str, Feature], levels: Mapping[str, int]) -
 
 
 def check_update(features: Mapping[str, Feature], name: str, level: int, upgrade_type: int, *, node: int) -> str | None:
-    """Return why Kafka's controller rejects a change of a level; None if it accepts the change."""
+    """Return why Kafka's controller rejects a change to a level; None if it accepts the change."""
     prefix = f"Invalid update version {level} for feature {name}. "
     feature = features.get(name)
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):

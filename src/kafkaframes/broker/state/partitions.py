@@ -335,7 +335,7 @@ class FetchWait:
             partition.waiting[self] = self._handle_wake
 
     def _stop_waiting(self) -> None:
-        """Cancel the timer, and no longer wait for changes of the partitions."""
+        """Cancel the timer, and no longer wait for changes in the partitions."""
         self._timer.cancel()
         for partition in self._partitions:
             partition.waiting.pop(self, None)
@@ -346,7 +346,7 @@ class FetchWait:
         self._handle_wake()
 
     def _handle_wake(self) -> None:
-        """Attempt to answer the fetch after a change of a partition."""
+        """Attempt to answer the fetch after a change in a partition."""
         self._has_changed = True
         if not self._is_attempting and not self.response.is_done:
             self._broker.changes.run_concurrently(self._retry_in_steps())

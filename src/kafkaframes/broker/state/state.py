@@ -215,7 +215,7 @@ class BrokerState:
 
     @contextmanager
     def _mark_changing(self, topic: Topic) -> Iterator[None]:
-        """Reject other changes of a topic while the block runs."""
+        """Reject other changes to a topic while the block runs."""
         if topic.name in self.in_change:
             raise OptionError(f"topic {topic.name!r} is being changed")
         self.in_change[topic.name] = topic

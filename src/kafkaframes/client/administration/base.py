@@ -47,7 +47,7 @@ class AdminRequests:
             retriable: further error codes after which the step is run again.
 
         Raises:
-            BrokerError, NetworkError: the last error of the step.
+            BrokerError, NetworkError: the last error in the step.
         """
         limit_ms = self.settings.default_api_timeout_ms
         error: ItemError = create_no_response_error(self._cluster)
@@ -263,7 +263,7 @@ class AdminRequests:
 
 
 def raise_response_error(response: Any, subject: str) -> None:
-    """Raise the error of a response or of a response's row, if it has an error code."""
+    """Raise the error in a response or in one of its rows, if it has an error code."""
     if number := getattr(response, "error_code", 0):
         raise broker_error(number, subject, getattr(response, "error_message", None))
 

@@ -51,7 +51,7 @@ class Features:
 
 
 class FeatureUpdate(NamedTuple):
-    """A change of a feature's finalized level.
+    """A change to a feature's finalized level.
 
     Attributes:
         level: new finalized level; 0 removes the feature.

@@ -350,7 +350,7 @@ class GroupMethods(AdminRequests):
         )
 
     async def _send_share_offsets(self, body: Any, group_id: str) -> Any:
-        """Send a change of a share group's offsets to its coordinator and return the response."""
+        """Send a change to a share group's offsets to its coordinator and return the response."""
         subject = f"group {group_id}"
         response = await self._send_to_coordinator(
             group_id, body, subject, lambda entry: int(entry.error_code), retriable=_RETRIABLE_OFFSET_CODES

@@ -205,7 +205,7 @@ async def _request_from_node(
     items: list[Item],
     deadline: float,
 ) -> Mapping[Item, Value | ItemError]:
-    """Return the results of the items of one node; none if the node does not respond before the deadline."""
+    """Return the results for the items on one node; none if the node does not respond before the deadline."""
     try:
         async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
             results = await send(node, items)

@@ -134,7 +134,7 @@ class UserMethods(AdminRequests):
     ) -> None:
         """Create, replace or delete SCRAM credentials.
 
-        KRaft controllers accept one change of a user in a request. Set two mechanisms of a user in two calls.
+        KRaft controllers accept only one change per user in a request. Set two mechanisms of a user in two calls.
 
         Args:
             credentials: credentials to create or replace.
@@ -142,7 +142,7 @@ class UserMethods(AdminRequests):
 
         Raises:
             OptionError: a mechanism is unknown. No credential is changed.
-            BrokerError: a broker rejected the changes of a user, for example several changes of one user
+            BrokerError: a broker rejected the changes to a user, for example several changes to one user
                 (DUPLICATE_RESOURCE).
         """
         cls = self.settings.message_class("AlterUserScramCredentialsRequest")
@@ -206,7 +206,7 @@ class UserMethods(AdminRequests):
 
         Raises:
             OptionError: an entity is empty or has ``ANY_ENTITY``. No quota is changed.
-            BrokerError: a broker rejected the changes of an entity.
+            BrokerError: a broker rejected the changes to an entity.
         """
         cls = self.settings.message_class("AlterClientQuotasRequest")
         entries = [

@@ -45,7 +45,7 @@ class TelemetryPayload(NamedTuple):
 
 
 class PayloadBuilder:
-    """Builds the payloads of a client, and remembers the totals of the last accepted one."""
+    """Builds the payloads of a client, and remembers the totals in the last accepted payload."""
 
     def __init__(self, metrics: ClientMetrics, labels: Callable[[], Mapping[str, str]], *, started_ns: int) -> None:
         """Create a builder.

@@ -5,7 +5,7 @@ may be slow, so that a push on a shared connection would delay records and heart
 to which the client has a connection anyway, and only if they advertise the telemetry APIs. The task therefore does
 nothing, and logs nothing, with brokers that are old, have no telemetry plugin or are not reachable.
 
-An error of the telemetry never reaches the application. If the broker rejects the telemetry permanently, one warning is
+An error in telemetry never reaches the application. If the broker rejects the telemetry permanently, one warning is
 logged.
 """
 

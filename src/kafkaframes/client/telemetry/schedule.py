@@ -64,7 +64,7 @@ class TelemetrySchedule:
     Attributes:
         subscription: last subscription; None before the first.
         due_s: time of the next request.
-        needs_subscription: whether the next request is GetTelemetrySubscriptions. Otherwise the next request is
+        needs_subscription: whether the next request is GetTelemetrySubscriptions. If False, the next request is
             PushTelemetry.
         disabling_error: error after which the client sends nothing more; None while telemetry is enabled.
     """

@@ -112,7 +112,7 @@ def to_classic_group(group: ConsumerGroup, leaving: frozenset[str], topics: Topi
 
 
 def encode_assignment(member: ConsumerMember, partitions: Assignment, names: Mapping[UUID, str]) -> bytes:
-    """Return an assignment as bytes of the classic protocol, in the version of the member's subscription."""
+    """Return an assignment as bytes in the classic protocol's format, in the version of the member's subscription."""
     assert member.classic is not None
     version = read_subscription(member.classic.protocols[0][1]).version
     known_partitions = (TopicPartition(names[topic_id], index) for topic_id, index in partitions if topic_id in names)

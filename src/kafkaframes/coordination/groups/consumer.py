@@ -30,7 +30,7 @@ class MemberIdentity(Protocol):
 
 
 class ClassicProtocols(NamedTuple):
-    """Session timeout and protocols of a member of the classic protocol, in the member's order."""
+    """Session timeout and protocols of a member that uses the classic protocol, in the member's order."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -49,7 +49,7 @@ class ConsumerMember(GroupMember[Partition]):
         topics: names of subscribed topics, sorted.
         regex: pattern of subscribed topics; None without a pattern.
         assignor: assignor that the member prefers; None to use the group's default.
-        classic: session timeout and protocols of a member of the classic protocol; None for other members.
+        classic: session timeout and protocols of a member that uses the classic protocol; None for other members.
     """
 
     topics: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class ConsumerMember(GroupMember[Partition]):
 
     @property
     def session_timeout_ms(self) -> int | None:
-        """The session timeout of a member of the classic protocol, in milliseconds; None for other members."""
+        """The session timeout of a member that uses the classic protocol, in milliseconds; None for other members."""
         return None if self.classic is None else self.classic.session_timeout_ms
 
 

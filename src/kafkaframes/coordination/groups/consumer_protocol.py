@@ -510,7 +510,7 @@ def check_request(request: HeartbeatRequest, *, may_omit_member_id: bool) -> Non
 
 
 def _apply_request(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
-    """Return the member with the changes of a heartbeat."""
+    """Return the member as changed by a heartbeat."""
     changes: dict[str, Any] = {
         "instance_id": request.instance_id,
         "rack_id": request.rack_id,

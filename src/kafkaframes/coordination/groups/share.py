@@ -70,7 +70,7 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         """Allow every fetch. Accept the fetch, which finds no committed offsets."""
 
     def check_offset_delete(self) -> None:
-        """Reject the deletion of offsets with the error of a commit."""
+        """Reject the deletion of offsets with the same error as a commit."""
         self.check_commit(OffsetClient(self.group_id), transactional=False)
 
     def get_retention_start_function(self) -> Callable[[int], int] | None:

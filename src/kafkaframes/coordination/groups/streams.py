@@ -381,7 +381,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         return bool(self.members) and self.topology is not None and topic in self.topology.inputs
 
     def list_task_partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
-        """Yield (topic, partition) of the inputs of a member's tasks in a role. Some topics may not exist."""
+        """Yield (topic, partition) for the inputs of a member's tasks in a role. Some topics may not exist."""
         inputs = (
             {subtopology_row.subtopology_id: subtopology_row.inputs for subtopology_row in self.topology.subtopologies}
             if self.topology

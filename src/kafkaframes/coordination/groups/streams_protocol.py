@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat (KIP-1071): members join, stay in and leave a streams group, as in Kafka 4.3.
 
 Parts of the KIP that Kafka 4.3 does not implement are not implemented here either: static members, patterns for source
-topics, warm-up tasks, and a change of a group's topology. A response lists missing internal topics, and the caller
+topics, warm-up tasks, and a change to a group's topology. A response lists missing internal topics, and the caller
 creates them.
 """
 
@@ -169,7 +169,7 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
         )
 
     def _make_plan(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> _StreamsChanges:
-        """Plan the changes of the member, the topology and the group epoch."""
+        """Plan the changes to the member, the topology and the group epoch."""
         old_member = self._find_sender(group, request)
         topology = _choose_topology(group, request)
         member = _apply_request(old_member or StreamsMember(request.member_id), request, topology)
@@ -309,7 +309,7 @@ def _delay(why: str) -> TopologyStatus:
 
 
 def _apply_request(member: StreamsMember, request: StreamsHeartbeatRequest, topology: Topology) -> StreamsMember:
-    """Return the member with the changes of a heartbeat."""
+    """Return the member as changed by a heartbeat."""
     changes: dict[str, Any] = {
         "rack_id": request.rack_id,
         "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _NO_VALUE else request.rebalance_timeout_ms,

@@ -58,7 +58,7 @@ class TagHeaderSizes:
     """The sizes of the tag headers that KIP-482 considers.
 
     Attributes:
-        headers: sizes for each length of a value and number of a tag.
+        headers: sizes for each value length and tag number.
         fields: sizes for each tagged field of the messages.
         messages: sizes of whole messages with one element in each array.
     """

@@ -198,7 +198,7 @@ class SizeComparison:
         return None if self.span is None else max((self.span[1] - self.span[0]) / 1e6, 1e-6)
 
     def sum_totals_by(self, *names: str, **selection: Any) -> dict[tuple[Any, ...], SizeTotals]:
-        """Return totals by the given attributes of the group, summed over the groups that match ``selection``."""
+        """Return totals grouped by the named attributes, summed over the groups that match ``selection``."""
         sums: dict[tuple[Any, ...], SizeTotals] = {}
         for group, size_totals in self.totals_by_group.items():
             if all(getattr(group, name) == value for name, value in selection.items()):

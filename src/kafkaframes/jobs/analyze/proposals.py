@@ -1,4 +1,4 @@
-"""Proposals for other message layouts. For a message of the traffic, a proposal returns the layouts to compare.
+"""Proposals for other message layouts. For a message in the traffic, a proposal returns the layouts to compare.
 
 The named proposals are ``kip-636``, ``flexible`` and ``tag-header``. Any other proposal is a pair of message specs: the
 old and the new ones.

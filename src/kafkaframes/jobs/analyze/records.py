@@ -66,7 +66,7 @@ class RecordSizes:
     sizes: dict[str, list[int]] = field(default_factory=lambda: {name: [0, 0, 0] for name in SIZE_FIELDS})
 
     def add_batches(self, data: Bytes, batches: BatchHeaders) -> None:
-        """Measure batches. Their positions are relative to the start of ``data``."""
+        """Measure batches. The positions in ``batches`` are relative to the start of ``data``."""
         for part in decode.decode_steps(data, batches):
             self._add_part(part)
 

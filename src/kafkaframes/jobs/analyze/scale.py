@@ -68,7 +68,7 @@ class ExampleGenerator:
     error: bool = False
 
     def make_message(self, spec: MessageSpec, version: int) -> Message:
-        """Return an example message of a version."""
+        """Return an example message at a version."""
         value: Message = class_of(spec).from_json(self._make_struct(list_slots(spec, version)), version)
         return value
 
@@ -172,7 +172,7 @@ def list_header_sizes(lengths: Iterable[int] = EXAMPLE_LENGTHS, tags: Iterable[i
 
 
 def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = EXAMPLE_TEXT_BYTES) -> Iterator[TaggedField]:
-    """Yield the tagged fields of a version and of its nested structs, with their lengths in an example."""
+    """Yield the tagged fields in a version and in its nested structs, with their lengths in an example."""
     array = ExampleGenerator(text_bytes, has_tagged_fields=True, error=True).make_columns(spec, version)
     for path, field, values, _ in iterate_fields(array, plan_message(spec, version).root):
         if field.tag is not None:

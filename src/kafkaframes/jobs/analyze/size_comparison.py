@@ -241,7 +241,7 @@ class _LayoutPairComparer:
             self._add_lengths("records", np.array(record_sizes, np.int64), np.full(len(record_sizes), row))
 
     def _add_lengths(self, kind: str, lengths: Ints, rows: Ints) -> None:
-        """Count the lengths of one kind of field in the totals of each label. ``rows`` are their messages."""
+        """Count the lengths of one kind of field in the totals for each label. ``rows`` are their messages."""
         labels = self.messages.labels[rows]
         for label, size_totals in self._iterate_totals_by_label():
             values, counts = np.unique(lengths[labels == label], return_counts=True)
@@ -269,7 +269,7 @@ def _fit_message(
 
 
 def _list_field_paths(plan: StructPlan, path: str = "") -> set[str]:
-    """Return the paths of all fields of a plan."""
+    """Return the paths of all fields in a plan."""
     names = set()
     for name, field in map_fields_by_column(plan).items():
         names.add(f"{path}{name}")

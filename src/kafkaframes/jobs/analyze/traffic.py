@@ -104,7 +104,7 @@ class ApiMessages:
         return replace(self, frames=frames, wire_sizes=sizes, labels=self.labels[rows], records=records)
 
     def split_by_label(self) -> Iterator[ApiMessages]:
-        """Yield the messages of each label."""
+        """Yield the messages with each label."""
         labels = np.unique(self.labels).tolist()
         for label in labels:
             yield self if len(labels) == 1 else self.select_rows(np.flatnonzero(self.labels == label))
@@ -127,7 +127,7 @@ def read_messages(
     apis: ApiRegistry = CATALOG,
     coverage: Coverage | None = None,
 ) -> Iterator[ApiMessages]:
-    """Yield the messages of a task's share, labelled by client, connection or second as ``by`` requests.
+    """Yield the messages in a task's share, labelled by client, connection or second as ``by`` requests.
 
     Args:
         task: share of the files to read.
@@ -244,7 +244,7 @@ def _count_errors(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
 def _read_request_log(
     rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: ApiRegistry
 ) -> Iterator[ApiMessages]:
-    """Yield the messages of a request log. A request log has only the sizes of records, and does not have the tagged
+    """Yield the messages in a request log. A request log has only the sizes of records, and does not have the tagged
     fields of headers.
     """
     for direction in directions:

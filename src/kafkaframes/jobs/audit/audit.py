@@ -180,7 +180,7 @@ class UsageSummary:
         self.apis.setdefault(use, UseCounts()).add_uses(count, first, last)
 
     def add_format_use(self, use: FormatUse, count: int, first: int | None, last: int | None) -> None:
-        """Count batches or messages of a format."""
+        """Count batches or messages in a format."""
         self.formats.setdefault(use, UseCounts()).add_uses(count, first, last)
 
 

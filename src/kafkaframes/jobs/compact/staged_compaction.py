@@ -117,7 +117,7 @@ class PartitionCompaction:
 
     Attributes:
         target: output directory, which must not exist. Intermediate files of workers are next to this directory.
-        writes: whether to write the output. Otherwise the job only counts.
+        writes: whether to write the output. If False, the job only counts records.
     """
 
     filesystem: FileSystem
@@ -131,8 +131,8 @@ class StagedCompaction:
     """The compaction of one partition in steps. Many workers run each step.
 
     Attributes:
-        rises: whether offsets increase. Otherwise one worker has to clean the partition.
-        fits: whether the offsets of each segment are in range. Otherwise one worker has to clean the partition, and
+        rises: whether offsets increase. If False, one worker has to clean the partition.
+        fits: whether the offsets of each segment are in range. If False, one worker has to clean the partition, and
             splits the segment.
         tally: counts of the cleaning, complete after the last step.
     """

@@ -53,7 +53,7 @@ _LOG_BYTES_PER_HEADER_BYTE = 100  # assumed number of log bytes for each byte of
 
 
 class StageTask(Protocol):
-    """One task of a step of a split compaction. Tasks are picklable, because they may run in other processes."""
+    """A task in one step of a split compaction. Tasks are picklable, because they may run in other processes."""
 
     @property
     def size_bytes(self) -> int:
@@ -358,7 +358,7 @@ class SecondPassTask(_ChunkTask):
 
     Attributes:
         groups: base offset of each new segment, and number of the chunk's segments that are merged into it.
-        writes: whether to write the records. Otherwise the records are only counted.
+        writes: whether to write the records. If False, the records are only counted.
     """
 
     groups: tuple[tuple[int, int], ...]

@@ -483,7 +483,7 @@ def hold_broker_lock(directory: Path, *, create: bool = True) -> Iterator[None]:
 
     Args:
         directory: log directory.
-        create: whether to create a missing lock file. Otherwise no lock is held if the file is missing.
+        create: whether to create a missing lock file. If False and the file is missing, no lock is held.
 
     Raises:
         LogDirError: a broker holds the lock, or the file cannot be opened.

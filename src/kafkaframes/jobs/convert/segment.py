@@ -152,7 +152,7 @@ class _SegmentRewriter:
     Attributes:
         columns: batch columns of each written piece, for the indexes.
         is_changed: whether any byte differs from the source.
-        bytes_read: size of the part of the source that has the batches of the range.
+        bytes_read: size of the part of the source that has the batches in the range.
     """
 
     def __init__(self, task: SegmentTask, report: ConvertedPartition, out: BinaryIO, allocate: Allocate) -> None:
@@ -362,7 +362,7 @@ _RECORD_OVERHEAD_BYTES_BY_FORMAT = {0: 26, 1: 34, 2: 10}
 
 
 class WindowPlan:
-    """The action for each batch of a window: copy, omit, recompress or build.
+    """The action for each batch in a window of the segment: copy, omit, recompress or build.
 
     Attributes:
         actions: ``COPY``, ``GONE`` (omit), ``RECOMPRESS`` or ``BUILD`` for each batch.

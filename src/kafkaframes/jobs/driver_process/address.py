@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class TaskServerAddress:
-    """Host, port and shared secret of a server on the driver's machine. They are pickled with a task's function."""
+    """Host, port and shared secret of a server on the driver's machine.
+
+    Instances are pickled with a task's function.
+    """
 
     host: str
     port: int

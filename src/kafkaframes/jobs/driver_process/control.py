@@ -105,7 +105,8 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
 
     Args:
         path: the socket's path.
-        waits: whether to wait for the lock. Otherwise, False is yielded if another process holds it.
+        waits: whether to wait for the lock. If False, a lock that another process holds is not awaited, and the context
+            manager yields False.
 
     Raises:
         KafkaframesError: another process has held the lock for ``LOCK_TIMEOUT_S``.

@@ -19,7 +19,7 @@ _OPTIONS_WITHOUT_HEADER = pyarrow.csv.WriteOptions(include_header=False)
 
 
 class CsvFile:
-    """A CSV file of record batches with one schema. Its first line has the column names."""
+    """A CSV file of record batches with one schema. The first line of the file contains the column names."""
 
     def __init__(self, file: Any, schema: pa.Schema) -> None:
         self._file = file

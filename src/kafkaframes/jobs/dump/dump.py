@@ -319,7 +319,7 @@ class LogDump(Iterator[bytes | memoryview]):
 
 
 def _parse_partition(file: files.DumpFile) -> Name | None:
-    """Return the topic and partition of a file, by the name of its directory."""
+    """Return a file's topic and partition, from the name of its directory."""
     directory = DirectoryName.parse(split_path(split_path(file.path)[0])[1])
     return None if directory is None else (directory.topic_partition.topic, directory.topic_partition.partition)
 

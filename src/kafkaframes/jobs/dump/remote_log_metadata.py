@@ -17,7 +17,7 @@ _PARTITION_DELETE_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED
 
 
 def make_remote_log_metadata_decoder(*, with_index: bool) -> Decoder:
-    """Return the decoder of ``__remote_log_metadata``. Its records have no key.
+    """Return the decoder of ``__remote_log_metadata``. Records of this topic have no key.
 
     If ``with_index``, the text of a segment has ``txnIdxEmpty``, as since Kafka 4.0.
     """

@@ -128,10 +128,10 @@ class OutputStyle:
     Attributes:
         name: value of ``--style``.
         start: text before the base offset of a segment.
-        batch, message: line of a v2 batch, and of a v0/v1 message or wrapper.
-        record, message_record: line of a v2 record, and of a v0/v1 record.
+        batch, message: line for a v2 batch, and for a v0/v1 message or wrapper.
+        record, message_record: line for a v2 record, and for a v0/v1 record.
         bare: line of any record without its metadata.
-        batch_fields: fields of the batch that are repeated in the lines of its records.
+        batch_fields: batch fields that are repeated in each record line.
         counts_from_zero: whether a segment that does not begin at offset 0 counts as not consecutive. If set, pairs
             that are not consecutive are printed from first to last.
         walks_to_the_end: whether the check of a time index reads the log to its end.

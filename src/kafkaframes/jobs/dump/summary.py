@@ -265,7 +265,7 @@ def summarize_all_headers(filesystem: FileSystem, segment: Segment) -> SegmentSu
 
 
 def _add_window(summary: SegmentSummary, batches: Any) -> None:
-    """Add what the batch headers of a window contain to a summary."""
+    """Add the data in a window's batch headers to the summary of a segment."""
     if len(batches) == 0:
         return
     if summary.first_offset < 0:

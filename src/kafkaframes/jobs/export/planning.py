@@ -157,8 +157,8 @@ def select_tasks_of_readable_logs(
 ) -> list[ExportTask]:
     """Return the tasks without those of recorded segments of logs that cannot be read to the end.
 
-    Such a task may end at a lower offset than the task that exported the segment. Its file stays as it is, like the
-    file of a segment that is no longer in the log.
+    A task for such a log may end at a lower offset than the task that exported the segment. The recorded file of such a
+    segment stays as it is, like the file of a segment that is no longer in the log.
     """
     return [
         task

@@ -165,7 +165,7 @@ class RemainingWork:
         files: segments of each file to write.
         finished: valid results of earlier runs.
         internal_topics: internal topics that are not selected, for the summary.
-        notes: notes of the plan, which become those of the outcome: hidden records, omitted segments.
+        notes: notes from the plan, which also become notes of the outcome: hidden records, omitted segments.
     """
 
     names: Sequence[str]

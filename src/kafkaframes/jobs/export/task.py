@@ -102,7 +102,7 @@ class ExportTask:
         """Read the selected records, pass them to ``write`` batch by batch, and count them in ``result``.
 
         Args:
-            result: receives the counts and faults of this task. Its counts are zero at first.
+            result: receives the counts and faults of this task. The counts of ``result`` must be zero at first.
             settings: what is exported, and how it is written.
             write: receives batches with ``tally.SOURCE_COLUMNS``.
             memory: buffers that all segments of a worker share. Allocating them for each small segment took twice the
@@ -494,7 +494,10 @@ def add_fault(result: SegmentResult, error: ReadError, header: bytes, *, end: in
 
 @contextmanager
 def raise_destination_errors(to: str) -> Iterator[None]:
-    """Raise OptionError for errors at the destination. They end the export, unlike errors in a segment."""
+    """Raise OptionError for errors at the destination.
+
+    Errors at the destination end the export, unlike errors in a segment.
+    """
     try:
         yield
     except OSError as error:  # pyarrow's file errors are OSErrors too

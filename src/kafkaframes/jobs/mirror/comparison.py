@@ -280,7 +280,7 @@ class PartitionComparison:
             distance *= 16
 
     async def _find_common_offset(self, start: int) -> bool:
-        """Compare windows from ``start`` until one has a common offset. Return False if none has."""
+        """Compare fetched windows from ``start`` until one has a common offset. Return False if none has."""
         while start < self.end:
             start, count, _ = await self._compare_window(start)
             if count:

@@ -564,7 +564,7 @@ class _MirrorRun:
         self.writing[partition] = asyncio.ensure_future(writer.write_batches(fetched_batches, report))
 
     def _raise_write_errors(self) -> None:
-        """Raise the error of a write that failed."""
+        """Raise the error from a failed write."""
         for task in self.writing.values():
             if task.done() and (error := task.exception()) is not None:
                 raise error

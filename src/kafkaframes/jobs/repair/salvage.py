@@ -1,10 +1,10 @@
 """Find every valid batch of a damaged segment, including those after a wrong CRC, an incomplete batch or foreign bytes.
 
 A batch is valid if its CRC is right and its offsets are in the segment's range. If a valid batch follows a damaged one
-at the position that the damaged header gives, only the damaged one is omitted. Otherwise the search continues at the
-next position at which a valid batch begins. If offsets of valid batches decrease (the CRC of format 2 does not cover
-the base offset), as few batches as possible are omitted. No I/O. The search has a limit, because crafted bytes could
-make it slow. Bytes that were not examined are reported as lost.
+at the position that the damaged header gives, only the damaged one is omitted. If no valid batch follows at this
+position, the search continues at the next position at which a valid batch begins. If offsets of valid batches decrease
+(the CRC of format 2 does not cover the base offset), as few batches as possible are omitted. No I/O. The search has a
+limit, because crafted bytes could make it slow. Bytes that were not examined are reported as lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_CRC_BYTES_PER_BYTE = 32  # largest number of bytes that CRC computations re
 
 
 class ValidRange(NamedTuple):
-    """The byte range and offset range of a valid batch. Both ends are exclusive."""
+    """The byte range and offset range of a valid batch. The end position and the end offset are exclusive."""
 
     start: int
     end: int

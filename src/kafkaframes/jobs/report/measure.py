@@ -196,7 +196,7 @@ class _WindowMeasurer:
         self._transactional: list[Ints] = []
 
     def measure_window(self, window: SegmentWindow) -> None:
-        """Measure the batches of a window."""
+        """Measure the batches in a window of the segment."""
         batches = window.batches
         is_chosen = batches.is_transactional
         self._transactional.append(batches.table[[COLUMN_INDEX[name] for name in TRANSACTION_COLUMNS]][:, is_chosen])
@@ -205,7 +205,7 @@ class _WindowMeasurer:
             self._measure_chunk(chunk)
 
     def collect_counts(self) -> SegmentMeasurement:
-        """Return the counts of all windows."""
+        """Return the counts for all windows of the segment."""
         if self._transactional:
             self._segment.transactional = np.concatenate(self._transactional, axis=1)
         return self._segment

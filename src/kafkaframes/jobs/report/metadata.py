@@ -1,7 +1,7 @@
 """Read other topics' properties from a cluster's internal topics, and derive transactions from batch headers.
 
-Internal topics contain the cleanup policies of topics and the transactional ids of producers. Both are optional: if a
-topic's settings are missing or unreadable, other evidence is used, such as the cleaner checkpoint.
+Internal topics contain the cleanup policies of topics and the transactional ids of producers. Both internal topics are
+    optional: if a topic's settings are missing or unreadable, other evidence is used, such as the cleaner checkpoint.
 
 The transactions of a partition are counted by outcome, with their durations and the open ones. A transaction counts
 once in each of its partitions, because a partition does not name the others.

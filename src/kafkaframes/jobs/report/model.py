@@ -219,7 +219,7 @@ class LogReport:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Properties of an undamaged log that would surprise a consumer of a broker that opens it."""
+        """Properties of an undamaged log that would surprise consumers if a broker served it."""
         return describe_caveats(self.findings)
 
     def errors(self, severity: Severity = Severity.ERROR) -> int:

@@ -350,7 +350,7 @@ def _add_result(survey: SurveyResult, entry: MeasuredLog, result: list[Measured]
 
 
 def _count_errors(survey: SurveyResult) -> None:
-    """Set the number of errors of each partition from the findings."""
+    """Set the number of errors in each partition from the findings."""
     errors = count_errors_by_directory(survey.findings)
     for state in survey.topics.values():
         for partition in state.partitions:

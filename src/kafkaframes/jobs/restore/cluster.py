@@ -205,7 +205,7 @@ def build_checkpoint_files(logs: Mapping[TopicPartition, LogOffsets]) -> Iterato
 def build_node_files(
     node: DirectoryNode, topics: Sequence[TopicLayout], *, now_ms: int, next_producer_id: int = 0
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a directory of a single KRaft node after a clean shutdown.
+    """Yield the files in the directory of a single KRaft node after a clean shutdown.
 
     Raises:
         OptionError: an id is invalid.

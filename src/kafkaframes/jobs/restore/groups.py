@@ -298,7 +298,7 @@ def _build_group_record(group: str, protocol_type: str, generation: int, now_ms:
 
 
 def _build_commit_record(key: CommitKey, commit: OffsetCommit) -> tuple[bytes, bytes]:
-    """Return key and value of the record of a committed offset."""
+    """Return the key and value of the record for a committed offset."""
     record = message("OffsetCommitKey")(group=key.group, topic=key.topic, partition=key.partition)
     value = message("OffsetCommitValue")(
         offset=commit.offset,

@@ -1,9 +1,9 @@
 """Restore logs to a new directory, which gets its name only when it is complete.
 
-Each partition is a task, which runs in this process, in a pool of processes or on Spark, with equal results. Then the
-committed offsets are written, and the files that a broker needs to open the directory (``cluster.py``). The report is
-stored in the directory as ``_SUCCESS``, which brokers ignore. If the same job runs again, the stored report is
-returned.
+Each partition is a task, which runs in this process, in a pool of processes or on Spark, with equal results. After all
+partitions, the committed offsets are written, and the files that a broker needs to open the directory (``cluster.py``).
+The report is stored in the directory as ``_SUCCESS``, which brokers ignore. If the same job runs again, the stored
+report is returned.
 """
 
 from __future__ import annotations

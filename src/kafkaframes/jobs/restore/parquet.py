@@ -199,7 +199,7 @@ class _ParquetSource:
         return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
     def estimate_partition_bytes(self, partition: TopicPartition) -> int:
-        """Return the size of the files that have rows of a partition."""
+        """Return the size of the files that contain rows of a partition."""
         return sum(self._sizes[path] for path in self.by_partition[partition])
 
     def make_task(self, source: TopicPartition, target: TopicPartition, directory: Path, topic_id: str) -> ParquetTask:

@@ -1,7 +1,7 @@
 """Read the rows of a Parquet file in batches of a limited size in bytes.
 
 A column that repeats a few large values is small in the file but large in memory: 24,000 rows with the same value of
-one megabyte are 24 GB. These columns remain dictionary-encoded until a batch of a few megabytes is returned.
+one megabyte are 24 GB. Dictionary-encoded columns are decoded only when a batch of a few megabytes is returned.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Restore one partition from segments or from Arrow rows: the task of a worker, and its report.
 
 ``RowsWriter`` builds batches from rows, which must be in offset order. Offsets are kept, including gaps, or assigned.
-These batches have no transactions and no producer. The leader epoch of these batches is 0 unless the settings specify
-one.
+Batches that are built from rows have no transactions and no producer. The leader epoch of these batches is 0 unless the
+settings specify one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Commit data files to a table exactly once, and remove the data files of dead runs.
 
 Each run holds a lock on a file ``_kafkaframes/runs/RUN.json`` while it writes and commits. The operating system
-releases the lock when the process ends. A run whose file is not locked is dead. Its data files (their names end with
-the run's name) are removed if the table's history shows that the run never committed them, and reported otherwise. Some
-network file systems do not show locks of other machines, so a run of another machine is considered dead only after a
-week. Object stores have no locks. In an object store, Delta's VACUUM or Iceberg's ``remove_orphan_files`` removes such
-files.
+releases the lock when the process ends. A run whose file is not locked is dead. The data files of a dead run (their
+names end with the run's name) are removed if the table's history shows that the run never committed them, and reported
+otherwise. Some network file systems do not show locks of other machines, so a run of another machine is considered dead
+only after a week. Object stores have no locks. In an object store, Delta's VACUUM or Iceberg's ``remove_orphan_files``
+removes such files.
 
 A commit that conflicts with another writer is retried. A commit with an unknown outcome is never retried.
 

@@ -2,8 +2,8 @@
 
 * If a later run has a new column, or a new field in a nested column, the table gets it. The new column is null in
   existing rows.
-* A number type can be widened if the table format supports it. Any other type change of a column is rejected. A run is
-  also rejected if the table has lost one of its columns, or has a column of ours that the run does not write.
+* A number type can be widened if the table format supports it. Any other change to a column's type is rejected. A run
+  is also rejected if the table has lost one of its columns, or has a column of ours that the run does not write.
 * A column that another program added is kept. A column of another program must be nullable, and is null in new rows.
 * A table is always partitioned by topic and partition.
 

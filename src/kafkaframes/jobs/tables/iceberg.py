@@ -11,7 +11,7 @@ Tasks write data files, and a commit adds them unchanged (``iceberg_files``). Da
 has a name mapping. A commit reads their footers, which requires partition values as columns.
 
 pyiceberg 0.12 retries a commit on top of the new state if another writer was faster, which would add the same offsets
-twice. Its retries are therefore set to zero in the copy of the metadata from which a commit is built.
+twice. The number of retries is therefore set to zero in the copy of the metadata from which a commit is built.
 """
 
 from __future__ import annotations

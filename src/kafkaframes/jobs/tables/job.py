@@ -114,7 +114,7 @@ def plan_log_table(
         topics: selected topic names or patterns, from which a registry's subject is derived.
         to: location of the table.
         settings: what is added to the table, and how.
-        values: how values are decoded. None: as the settings say.
+        values: how values are decoded. None: as in the settings.
 
     Raises:
         OptionError: a setting, a schema or the location is invalid.
@@ -154,7 +154,7 @@ def run_table(
     stop: threading.Event | None = None,
     report: Callable[[JobResult[Outcome]], None] | None = None,
 ) -> JobResult[Outcome]:
-    """Fill a table once, or continuously if its settings say so.
+    """Fill a table once, or continuously if its settings request it.
 
     Args:
         job: the planned table.

@@ -4,9 +4,10 @@
     DIR/_kafkaframes/commits/00000000000000000007.json   commit 7: its note and its files
     DIR/_kafkaframes/staged/topic=T/partition=P/*  files of a run that has not committed
 
-A commit creates a file in ``commits`` with the next number, which only one writer can do. Then the writer moves the
-data files to their final directories. If the writer is killed, the next program that reads the table's state moves the
-rest. A reader may therefore see only some files of the newest commit, but never a file that was not committed.
+A commit creates a file in ``commits`` with the next number, which only one writer can do. After the commit, the writer
+moves the data files to their final directories. If the writer is killed, the next program that reads the table's state
+moves the rest. A reader may therefore see only some files of the newest commit, but never a file that was not
+committed.
 """
 
 from __future__ import annotations

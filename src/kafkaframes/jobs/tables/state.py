@@ -1,4 +1,4 @@
-"""The state of a table, and the changes of one commit, as plain values.
+"""The state of a table, and the changes in one commit, as plain values.
 
 A table has, for each topic partition, the records of the log up to an *end offset* (exclusive). A commit stores its
 records and their end offsets atomically. ``before`` are the end offsets on which a commit is based. A commit succeeds

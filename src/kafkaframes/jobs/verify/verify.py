@@ -85,7 +85,7 @@ class VerifyReport:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Properties of a sound log that would surprise a consumer of a broker that opens it."""
+        """Properties of a sound log that would surprise consumers if a broker served it."""
         return describe_caveats(self.findings)
 
     @property

@@ -98,7 +98,7 @@ def verify_segment(
     Args:
         filesystem: file system of the segment.
         segment: the segment.
-        deep: whether to parse every record. Otherwise only records of formats 0 and 1 are parsed, because the outer CRC
+        deep: whether to parse every record. If False, only records of formats 0 and 1 are parsed, because the outer CRC
             does not replace their inner CRCs.
         offsets: only the batches that have offsets in this range are verified.
         observe: called with each window, for callers that measure more than this function verifies.

@@ -1,7 +1,7 @@
 """Read and check the markers that a sink writes for each micro-batch in the compacted topic ``MARKER_TOPIC``.
 
 A marker is a record whose key is the sink's transactional id. The marker is written in the same transaction as the
-rows. Its value is a JSON object with the fields of ``StreamBatch.as_json`` (``jobs/micro_batch.py``) and these:
+rows. A marker's value is a JSON object with the fields of ``StreamBatch.as_json`` (``jobs/micro_batch.py``) and these:
 ``queryId``; ``openMs``, for how long the transaction was open, in milliseconds; and ``topicId``, which changes if the
 topic is deleted and created again. Version 0.1.0 wrote only ``batchId`` and ``openMs``.
 """

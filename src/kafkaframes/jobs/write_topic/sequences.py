@@ -3,14 +3,15 @@
 In each partition the sequences of a producer must be consecutive. A broker treats a batch with sequences that it has
 already appended as a duplicate, and discards its records with success. Therefore a task gets a **lease** of a partition
 before it sends. The lease is exclusive, and starts at the first unused sequence. A lease ends when the task reports
-that all its records were acknowledged. Then another task can get a lease of the partition.
+that all its records were acknowledged. After the end of a lease, another task can get a lease of the partition.
 
-``LeaseLedger`` detects the cases in which the driver must not commit. The ledger does no I/O. These are the cases:
+``LeaseLedger`` detects the cases in which the driver must not commit. The ledger does no I/O. The driver must not
+commit in these cases:
 
-* A task is repeated: Spark retries it, runs a speculative copy of it, or runs its stage again. Its first attempt may
-  have written rows, and the second would write them again.
-* A lease was not returned. It is unknown how many of its records the broker has appended.
-* The records of the tasks that Spark counts as successful differ from the acknowledged records.
+* A task is repeated: Spark retries it, runs a speculative copy of it, or runs its stage again. The task's first attempt
+    may have written rows, and the second would write them again. * A lease was not returned. The driver does not know
+    how many of the task's records the broker has appended. * The records of the tasks that Spark counts as successful
+    differ from the acknowledged records.
 
 A lease server is a ``TaskServer`` (``driver_process/task_server.py``). Requests of a task and its answers:
 
@@ -122,7 +123,7 @@ class LeaseLedger:
             self._tasks[task] = _LEASE_LOST
 
     def is_blocked(self, counts: Iterable[TopicPartition]) -> bool:
-        """Return whether a lost task has the lease of one of these partitions, so that it stays leased."""
+        """Return whether a lost task has the lease of one of these partitions, so that the partition stays leased."""
         leases = (self._leases.get(index) for index in counts)
         return any(lease is not None and self._tasks[lease.task] == _LEASE_LOST for lease in leases)
 

@@ -261,7 +261,8 @@ def _commit_transaction(producer: Producer, *, is_repeated: bool) -> None:
     """Commit the transaction.
 
     Raises:
-        NetworkError: the response is missing, and the batch will be repeated. Its marker then shows the outcome.
+        NetworkError: the response is missing, and the batch will be repeated. When the batch is repeated, its marker
+            shows the outcome.
         KafkaframesError: the response is missing for a batch without a marker. The rows may be committed or not.
     """
     try:

@@ -2,9 +2,9 @@
 
     python -m kafkaframes.jobs.write_topic.transaction_process SOCKET        (a pickled TransactionProcess on stdin)
 
-The first task with rows reports a micro-batch's query and number to the process. Then the process reads the batch's
-offsets from the checkpoint and begins the transaction (``sink.py``). Tasks write in it until Spark's ``commit`` or
-``abort`` is passed on, or until the first task of a newer attempt connects.
+The first task with rows reports a micro-batch's query and number to the process. When it receives this report, the
+process reads the batch's offsets from the checkpoint and begins the transaction (``sink.py``). Tasks write in it until
+Spark's ``commit`` or ``abort`` is passed on, or until the first task of a newer attempt connects.
 
 Spark writes a query's micro-batches one after the other, and calls ``streamWriter()`` again before each commit, after
 all tasks have ended. Therefore tasks of two attempts are accepted: the one that was announced last, and the current
@@ -43,7 +43,7 @@ _QUERY_ENDS_TEXT: Final = "the query ends, or restarts with other options"
 
 
 class WriteAttempt:
-    """One try to write a micro-batch. Its own thread holds the transaction."""
+    """One try to write a micro-batch. A separate thread holds the transaction of each attempt."""
 
     def __init__(
         self, name: str, number: int, make_batch: Callable[[], StreamBatch], make_sink: Callable[[], TopicSink]

@@ -1,12 +1,13 @@
 """Choose the time-outs of a sink's transactions, and warn before they are too short. No pyspark.
 
-The brokers abort a transaction that is open for longer than its time-out. Its micro-batch then fails, and fails again
-each time that it is repeated. The time-out is set when a batch begins. Brokers reject a time-out above their
-``transaction.max.timeout.ms`` (15 minutes by default).
+The brokers abort a transaction that is open for longer than its time-out. A micro-batch whose transaction is aborted
+fails, and fails again each time that it is repeated. The time-out is set when a batch begins. Brokers reject a time-out
+above their ``transaction.max.timeout.ms`` (15 minutes by default).
 
-If the option ``kafka.transaction.timeout.ms`` is set, its value is the time-out. Otherwise the first batch, whose
-duration is unknown, gets the brokers' maximum. Later batches get four times the longest recent transaction, and at
-least a minute. If the query dies, readers of committed records wait at most this long for its open transaction.
+If the option ``kafka.transaction.timeout.ms`` is set, its value is the time-out. If the option is not set, the first
+batch, whose duration is unknown, gets the brokers' maximum. Later batches get four times the longest recent
+transaction, and at least a minute. If the query dies, readers of committed records wait at most this long for its open
+transaction.
 """
 
 from __future__ import annotations

@@ -56,7 +56,10 @@ def is_default(field: FieldPlan | AbsentField, value: Any, classes: Classes) -> 
 
 
 class PlanReader:
-    """Decodes one buffer by a plan. ``trace`` is called for each run of bytes that belongs to one value."""
+    """Decodes one buffer according to a plan (a message spec compiled for one version).
+
+    ``trace`` is called for each run of bytes that belongs to one value.
+    """
 
     def __init__(
         self, buf: bytes, classes: Classes, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"
@@ -252,7 +255,7 @@ class PlanReader:
 
 
 class PlanWriter:
-    """Encodes a value by a plan, like Kafka's generated writers."""
+    """Encodes a value according to a plan, like Kafka's generated writers."""
 
     def __init__(self, classes: Classes, *, tag_header: str = "adopted") -> None:
         self.classes = classes

@@ -41,7 +41,7 @@ def to_json(value: Struct, codec: Codec, *, records: str = "empty", unknown_tags
 
 
 def from_json(cls: type[Struct], codec: Codec, value: Any) -> Any:
-    """Return the message of a JSON form at the version of ``codec`` (:meth:`Message.from_json`)."""
+    """Return the message that a JSON form describes, at the version of ``codec`` (:meth:`Message.from_json`)."""
     return _JsonDecoder(codec).decode_struct(cls, codec.plan.root, value, ())
 
 

@@ -191,7 +191,7 @@ class _JsonProgram:
             self.checks.append(self.make_plain_check(field, array, valid))
 
     def make_plain_check(self, field: FieldPlan, array: pa.Array, valid: int) -> list[int]:
-        """Return the default check of a field that is not a single struct."""
+        """Return the default check for a field that is not a single struct."""
         values, default = self.buffer_address(array, 1), field.default
         if field.array or default is MutableDefault.ARRAY or field.type in ("bytes", "records"):
             return [kernels.IS_EMPTY, valid, values, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""Every message of the catalog as a name: ``from kafkaframes.protocol.messages.kafka import MetadataResponse``.
+"""Every message in the catalog as a name: ``from kafkaframes.protocol.messages.kafka import MetadataResponse``.
 
 Each class is created on first access, by ``message(name)``. Editors and type checkers read ``kafka.pyi`` in this
 directory. Each build writes ``kafka.pyi``, and so does mypy at its start (``tools/stub.py``).

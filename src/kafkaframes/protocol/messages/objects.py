@@ -89,8 +89,8 @@ class Message(Struct):
             position: start of the body.
             mode: as for :meth:`decode`.
             tag_header: as for :meth:`decode`.
-            views: if ``data`` is a memoryview, return fields of type records as views of it, without a copy. These
-                views keep the memory of ``data`` in use.
+            views: if ``data`` is a memoryview, return fields of type records as views of it, without a copy. The
+                returned views keep the memory of ``data`` in use.
 
         Raises:
             DecodeError: as for :meth:`decode`, but bytes may follow.
@@ -260,7 +260,7 @@ def class_of(spec: MessageSpec) -> type[Message]:
 
 @cache
 def class_in_catalog(name: str) -> type[Message]:
-    """Return the class of a message of the catalog.
+    """Return the class of a message in the catalog.
 
     Raises:
         SpecError: the message does not exist.

@@ -15,7 +15,7 @@ How to read or write a struct by its plan (Kafka's rules, KIP-482):
    payload. A tag in ``tagged`` contains its field as in 1, except that a nullable single struct starts with an unsigned
    varint (0 null, 1 present). A tag in ``refused_tags`` is declared for other versions only, which is an error. Any
    other tag is kept as raw bytes. A tagged field that has its default is not written.
-3. ``absent`` fields are declared, but not for this version. These fields have their defaults after reading. Writing
+3. ``absent`` fields are declared, but not for this version. Absent fields have their defaults after reading. Writing
    another value is an error unless the field is ignorable.
 
 Equal structs of one message and version share one ``StructPlan`` object, so ``id(plan)`` and ``plan.name`` identify it.

@@ -83,7 +83,7 @@ def write_module(specs: str | os.PathLike[str], to: str | os.PathLike[str]) -> l
 
 
 def make_own_module(folder: str) -> str:
-    """Return the source of a module that has the messages of a folder as names.
+    """Return the source of a module that has the messages in a folder as names.
 
     ``folder`` is relative to the module.
     """

@@ -196,7 +196,7 @@ class _JsonObject:
         return value if isinstance(value, list) else [value]
 
     def path_step(self, key: str, index: int) -> JsonPath:
-        """Return the JSON path of an element of the list under a key."""
+        """Return the JSON path of an element in the list under a key."""
         is_list = isinstance(self._values.get(key), list)
         return (*self.where, key, index) if is_list else (*self.where, key)
 

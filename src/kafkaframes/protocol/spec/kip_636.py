@@ -68,7 +68,7 @@ class UnchangedItem:
 
 
 def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[TaggedField], list[UnchangedItem]]:
-    """Tag the error codes and messages of a response; return the tagged fields, and the untagged ones with reasons.
+    """Tag the error codes and messages in a response; return the tagged fields, and the untagged ones with reasons.
 
     Args:
         suffix: whether to include names that end in ErrorCode or ErrorMessage. In a response that was rewritten before,
@@ -97,7 +97,7 @@ def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[Tagge
 
 
 class ErrorField(NamedTuple):
-    """An error code or error message of a response.
+    """An error code or error message in a response.
 
     Attributes:
         struct: name of the struct that declares the field.
@@ -254,7 +254,7 @@ def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out
 
 
 def count_changes(result: RewriteResult) -> dict[str, int]:
-    """Count the changes of a rewrite, by the names of ``COUNTS_OF_OCTOBER_2024``."""
+    """Count the changes in a rewrite, by the names of ``COUNTS_OF_OCTOBER_2024``."""
     responses = [spec for spec in result.specs.values() if spec.type == "response"]
     with_messages = {field.message for field in result.fields if field.kind == "message"}
     return {

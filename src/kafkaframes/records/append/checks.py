@@ -105,12 +105,12 @@ def mask_truncated_messages(content: DecodedBatches) -> Flags:
 
 
 def read_unreadable_inner_message(content: DecodedBatches, batch: int, number: int) -> UnreadableMessage:
-    """Return a message of a compressed set, by its number, for which ``mask_truncated_messages`` is true."""
+    """Return a message in a compressed set, by its number, for which ``mask_truncated_messages`` is true."""
     return _read_inner_message(content, batch, number, int(content.index.headers_at[content.starts[batch] + number]))
 
 
 def _read_inner_message(content: DecodedBatches, batch: int, number: int, position: int) -> UnreadableMessage:
-    """Read a message of a compressed set. The CRC is at ``position``, and the message's size directly before it."""
+    """Read a message in a compressed set. The CRC is at ``position``, and the message's size directly before it."""
     buf = content.sections.buf
     end = position + int.from_bytes(buf[position - 4 : position].tobytes(), "big")
     return UnreadableMessage(number, int(content.batches.column("magic")[batch]), True, buf[position:end].tobytes())

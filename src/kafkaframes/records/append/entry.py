@@ -115,7 +115,7 @@ def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_o
 def _append_with_kernels(
     data: bytearray, offset: int, settings: AppendSettings, now_ms: int
 ) -> ValidatedRecords | None:
-    """Append by the kernels; return None if the general path must decide."""
+    """Append with the kernels; return None if the general path must decide."""
     if not -slots.MAX_SAFE_MS <= now_ms <= slots.MAX_SAFE_MS:
         return None
     context = borrow_context(settings, now_ms)

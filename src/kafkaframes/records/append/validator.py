@@ -57,7 +57,7 @@ from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 def validate_general(
     records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings
 ) -> ValidatedRecords:
-    """Validate and assign by the general path, which takes any records; see ``entry.validate_and_assign``."""
+    """Validate and assign on the general path, which takes any records; see ``entry.validate_and_assign``."""
     data = as_array(records)
     batches, valid = scan_valid_batches(data)
     try:

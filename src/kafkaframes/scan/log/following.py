@@ -5,10 +5,11 @@ directory is listed for each micro-batch, so that new batches, segments and part
 read from its start. A micro-batch ends before an incomplete batch and, with ``read_committed``, at the last stable
 offset. If retention deleted unread records, this is an error, or with ``failOnDataLoss=false`` a warning. The same
 applies to a topic whose id has changed, because it was deleted and created again, even if its log is longer than the
-old offset. Directories of brokers before 2.8 have no topic ids. Their offsets have fingerprints of the last records
-before them, which are compared whenever the files of the partition have changed since the last comparison.
+old offset. Directories of brokers before 2.8 have no topic ids. Offsets in such directories have fingerprints of the
+last records before them, which are compared whenever the files of the partition have changed since the last comparison.
 
-``AppendedRowReader`` is a reader for terminals. It returns the records since the last call and does not store offsets.
+``AppendedRowReader`` is a reader for terminals. An ``AppendedRowReader`` returns the records since the last call and
+does not store offsets.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class LogFollower:
     def find_start_offsets(self) -> StreamOffsets:
         """Return the start offsets of the first micro-batch, with the topic ids.
 
-        A topic without ``partition.metadata`` has no id. Its partitions have fingerprints.
+        A topic without ``partition.metadata`` has no id. The partitions of such a topic have fingerprints.
 
         Raises:
             OptionError: A topic, partition or offset in the options does not exist, or is lost.
@@ -278,8 +279,8 @@ class LogFollower:
             offsets: Next offset of each partition.
             ids: Topic ids.
             logs: Logs of the partitions.
-            old_offsets: Earlier offsets of the same logs. Their fingerprints are completed, since the last batches may
-                have no records.
+            old_offsets: Earlier offsets of the same logs. The old fingerprints are completed, since the last batches
+                may have no records.
         """
         result: dict[Name, Rows] = {}
         for name, offset in offsets.items():

@@ -25,7 +25,7 @@ class ReadOptions:
             partitions; at most one of the three. Default: all topics except Kafka's internal topics.
         start, end: EARLIEST, LATEST, an offset for each topic partition, or a time (``scan.ranges``).
         no_match: Handling of a start time without a record at or after it: ``error``, or ``latest`` (no rows).
-        fail_on_data_loss: Whether offsets that the log has lost are an error. Otherwise they are a warning.
+        fail_on_data_loss: Whether offsets that the log has lost are an error. If False, lost offsets are a warning.
         partitions: Partition numbers in each selected topic. None: all.
         isolation: ``read_uncommitted`` or ``read_committed``. None: ``read_committed`` for whole logs,
             ``read_uncommitted`` for single segments.

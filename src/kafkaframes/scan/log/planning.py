@@ -105,7 +105,7 @@ Boundaries = Callable[[Segment, Sequence[int]], list[int]]
 def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[Segment]:
     """Return the segments of the topic partitions that the options select, in order.
 
-    As for a Kafka consumer's pattern, internal topics are omitted. They are included if they are named (by
+    As for a Kafka consumer's pattern, internal topics are omitted. Internal topics are included if they are named (by
     ``subscribe``, ``assign`` or the path of the partition) or if ``includeInternalTopics`` is set.
 
     Raises:

@@ -1,8 +1,8 @@
 """A task of ``kafka-log``, which reads its slices of segments as Arrow batches with Spark's columns. No pyspark.
 
-The package ``records`` reads the batches. It skips batches without selected records (by their offsets, or because they
-are control batches). It decompresses and indexes the others about a megabyte at a time, handles damage by
-``on_damage``, and decodes only the selected columns.
+The package ``records`` reads the batches. The package skips batches without selected records (by their offsets, or
+because they are control batches). The package decompresses and indexes the other batches about a megabyte at a time,
+handles damage by ``on_damage``, and decodes only the selected columns.
 
 ``on_damage``
 
@@ -60,7 +60,8 @@ def read_work(
     """Yield the records of the slices, in order, as non-empty Arrow batches of at most 1 MB.
 
     Raises:
-        CorruptRecordError: The log is damaged, and ``on_damage`` is ``fail``. It has the file, position and offset.
+        CorruptRecordError: The log is damaged, and ``on_damage`` is ``fail``. The error has the file, position and
+            offset.
         LogDirError: A segment cannot be read.
     """
     conversion = SparkConversion(columns, timestamp_errors=options.timestamp_errors)
@@ -162,7 +163,7 @@ class OpenSlice:
 
     Attributes:
         segment: Open segment.
-        slice: Slice. It is larger than planned if the offset index was wrong.
+        slice: Slice. The slice is larger than planned if the offset index was wrong.
         healer: Object that replaces damaged batches with those of other replicas. None: there are no other replicas.
         skipped_batches: Function that returns a mask of the batches of aborted transactions. None: no transaction was
             aborted.

@@ -223,7 +223,7 @@ def make_placeholder(partition: UnreadablePartition) -> Segment:
 
 
 def _report_tiered_problems(discovery: DiscoveredLogs, segments: Iterable[Segment], options: ReadOptions) -> None:
-    """Log missing or contradictory objects of tiered partitions. Their other segments are read.
+    """Log missing or contradictory objects of tiered partitions. The other segments of these partitions are read.
 
     Raises:
         LogDirError: An object is missing or contradictory, and ``on_damage`` is ``fail``.
@@ -352,7 +352,7 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
 
 
 def find_times(logs: Logs, times: PartitionOffsets) -> dict[TopicPartition, int | None]:
-    """Return the offset of the first record at or after the time of each topic partition; None if there is none."""
+    """Return, for each topic partition, the offset of the first record at or after its time; None if there is none."""
     answers = {
         name: offset_for_timestamp(logs[name].filesystem, logs[name].partition, time) for name, time in times.items()
     }
@@ -397,8 +397,8 @@ def _describe_omitted_records(
 ) -> LogNotes:
     """Return a note for each partition of which ``read_committed`` omits records of the range.
 
-    These are the records from the first segment on that cannot be read, and those after the start of a transaction that
-    is open.
+    ``read_committed`` omits the records from the first segment on that cannot be read, and those after the start of an
+    open transaction.
     """
     errors, hidden_records = [], []
     for name, state in states.items():

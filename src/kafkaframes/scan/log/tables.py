@@ -4,8 +4,9 @@
 records and report errors. Damage is reported in a column, regardless of ``on_damage``. Bytes that are not a batch
 (broken framing, a torn tail) are one row, with their ``sizeBytes``.
 
-``segments`` has a row for each segment. Its first batch header is read, and the headers after the last entries of the
-indexes; with ``deepIteration``, all headers. A segment that cannot be read is a row with an ``error``.
+``segments`` has a row for each segment. For a row of ``segments``, the first batch header is read, and the headers
+after the last entries of the indexes; with ``deepIteration``, all headers. A segment that cannot be read is a row with
+an ``error``.
 
 With ``decode=internal``, records of Kafka's internal topics are read as usual. The columns for type, version, key and
 value are then decoded in Python, one record at a time, because these topics are small compared with user data. If a
@@ -88,7 +89,7 @@ class CheckedChunk:
         self.selected_rows: Ints = np.flatnonzero(~outside)
 
     def _decode_chunk(self, chunk: Chunk) -> None:
-        """Decode the records of all batches. Store which batches are readable, and the problems of the others."""
+        """Decode the records of all batches. Store which batches are readable, and the problems with the others."""
         rows: list[Ints] = [np.empty(0, np.int64)]
         for part in decode.decode_steps(chunk.data, chunk.batches, budget_bytes=self._budget):
             rows.append(part.index.rows)

@@ -45,7 +45,7 @@ class TopicListing(NamedTuple):
 class TopicFollower:
     """The planner of a stream from live topics: it determines the offsets and the ranges of each micro-batch.
 
-    Its connections stay open for the lifetime of the query."""
+    The planner's connections stay open for the lifetime of the query."""
 
     def __init__(
         self,

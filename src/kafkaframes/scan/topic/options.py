@@ -25,7 +25,7 @@ class TopicOptions:
         partitions: Partition numbers in each selected topic. None: all.
         start, end: EARLIEST, LATEST, an offset for each topic partition, a time, or a group (``scan.ranges``).
         no_match: Handling of a start time without a record at or after it: ``error`` or ``latest``.
-        fail_on_data_loss: Whether offsets that the topic has lost are an error. Otherwise they are a warning.
+        fail_on_data_loss: Whether offsets that the topic has lost are an error. If False, lost offsets are a warning.
         on_damage: ``keep``, ``drop`` or ``fail``.
         include_control: Whether control records are read.
         columns, include_headers: Columns of the result. None: those of Spark's Kafka source.
@@ -102,7 +102,7 @@ def build_consumer_options(
 
 
 def select_from_topics(client: Mapping[str, Any], selection: Selection, **values: Any) -> TopicOptions:
-    """Return the options of a read of the selected records of live topics.
+    """Return the read options that select records from live topics.
 
     Args:
         client: Consumer settings under Kafka's names, with the isolation level.

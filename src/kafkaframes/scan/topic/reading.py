@@ -110,7 +110,7 @@ def read_rows(
 def _read_batches(
     work: PartitionRange, sources: Sequence[str], options: TopicOptions, errors: list[ReadError] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield columns of the records of a range. All rows of a fetch response are decoded before the first is yielded."""
+    """Yield columns of the records in a range. All rows of a fetch response are decoded before the first is yielded."""
 
     def decode_fetched(fetched_batches: FetchedBatches, memory: Recycler) -> Iterator[pa.RecordBatch]:
         """Yield the records of a fetch response as Arrow batches."""
@@ -138,7 +138,7 @@ def _read_batches(
 def read_fetched(
     work: PartitionRange, options: TopicOptions, read: Callable[[FetchedBatches, Recycler], Iterable[_Made]]
 ) -> Iterator[_Made]:
-    """Yield the results of ``read`` for each fetch response of a range. Exceptions are those of ``read_rows``."""
+    """Yield the results of ``read`` for each fetch response for a range. Exceptions are those of ``read_rows``."""
     target, at_most = work.topic_partition, options.poll_timeout_ms
 
     def report_lost_records(problem: str) -> None:

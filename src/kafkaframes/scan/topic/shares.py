@@ -45,7 +45,7 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """A fixed part of one partition for one task. Its open bounds are resolved to offsets when the task runs.
+    """A fixed part of one partition for one task. Open bounds of a share are resolved to offsets when the task runs.
 
     Attributes:
         lower: first offset of the part; None if it is the first part of the partition.

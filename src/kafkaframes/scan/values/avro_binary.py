@@ -1,7 +1,7 @@
 """Readers of Avro's binary encoding, and functions that compose readers. Pure.
 
-A reader takes the bytes of a record value and a position. It returns a value and the position after it. It raises
-BadValueError with the reason. IndexError and struct.error mean that the data are truncated.
+A reader takes the bytes of a record value and a position. A reader returns a value and the position after it. A reader
+raises BadValueError with the reason. IndexError and struct.error mean that the data are truncated.
 """
 
 from __future__ import annotations

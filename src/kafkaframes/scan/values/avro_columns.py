@@ -62,7 +62,7 @@ class AvroColumn:
     Attributes:
         form: ``text``, ``scalar``, ``struct``, ``list`` or ``entries`` (of a map).
         type: Arrow type.
-        schema: Avro type to which values are resolved. It is a union only if the form is ``text``.
+        schema: Avro type to which values are resolved. The schema is a union only if the form is ``text``.
         parts: fields of a struct, by their names in the schema. Array elements and map values have the name ``""``.
         names: column names of a struct's fields, by their names in the schema.
         is_nullable: whether the schema allows null.

@@ -1,6 +1,7 @@
 """Readers of Avro numbers, text and bytes, with promotions and conversions between units. Pure.
 
-``create_scalar_reader`` compiles a reader. Its argument ``finish`` converts to a column's value or to JSON text.
+``create_scalar_reader`` compiles a reader. The argument ``finish`` of this function converts to a column's value or to
+JSON text.
 
 If both schemas specify a unit (``timestamp-millis``, ``date``) or a decimal scale, the value is converted. If only the
 reader schema specifies a unit, the number is in this unit.
@@ -65,8 +66,8 @@ def create_scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> 
     Args:
         writer: written type.
         reader: type to which values are resolved.
-        finish: returns a function that converts the value to the result, or None if the value is the result. Its
-            arguments are the reader's type, the unit of the number and the scale of the decimal.
+        finish: returns a function that converts the value to the result, or None if the value is the result. The
+            arguments of ``finish`` are the reader's type, the unit of the number and the scale of the decimal.
     """
     unit, scale = _find_unit(writer, reader), 0
     if isinstance(unit, str):

@@ -1,4 +1,4 @@
-"""Parse Avro schemas: resolve names, and convert logical types to units. It does no I/O and uses no library.
+"""Parse Avro schemas: resolve names, and convert logical types to units. This module does no I/O and uses no library.
 
 ``parse_avro_schema`` returns an object for each type. All uses of a named type are the same object, so types can be
 compared by identity, and a recursive type refers to itself. Logical types that are invalid for their type are ignored,

@@ -1,7 +1,7 @@
 """Decoded values as Arrow columns: the interface of decoders, and the separation of valid and invalid rows. Pure.
 
-A decoder has ``fields``, the columns of a value. It decodes the bytes of a value to Python values by column name. For
-an invalid value it raises ``BadValueError`` with the reason.
+A decoder has ``fields``, the columns of a value. A decoder converts the bytes of a value to Python values by column
+name. For an invalid value it raises ``BadValueError`` with the reason.
 """
 
 from __future__ import annotations
@@ -173,8 +173,9 @@ def separate_rows(
         has_prefix: Whether values start with a schema registry's prefix, or have it in their headers.
 
     Returns:
-        The valid rows; if there is a decoder, ``tombstone`` and the columns of the value replace ``value``. Then the
-        invalid rows, unchanged, with an additional column ``reason``; None if there are no invalid rows.
+        The valid rows; if there is a decoder, ``tombstone`` and the columns of the value replace ``value``. A pair: the
+        valid rows, and the invalid rows, unchanged, with an additional column ``reason``; None if there are no invalid
+        rows.
     """
     reasons: dict[int, str] = {}
     columns = {name: batch.column(name) for name in batch.schema.names}
@@ -241,7 +242,10 @@ def _decode_row(value: bytes | None, index: int, decoder: ValueDecoder, reasons:
 
 
 def _fit_row(row: Row, index: int, fields: Sequence[pa.Field], reasons: dict[int, str]) -> Row | None:
-    """Return a row if its values fit into the column types. Otherwise return None and store the reason."""
+    """Return a row if its values fit into the column types.
+
+    If a value does not fit, return None and store the reason.
+    """
     for field in fields:
         try:
             _build_column([row], field)

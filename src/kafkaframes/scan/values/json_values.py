@@ -1,12 +1,12 @@
-"""Decoder of JSON values by a JSON Schema, and the inference of a schema from sample values. Pure.
+"""Decoder for JSON values that follow a JSON Schema, and the inference of a schema from sample values. Pure.
 
 ``json_schema`` defines which parts of a JSON Schema become columns. A part without a single type becomes a column of
 JSON text, in which numbers keep their spelling. A value is invalid if its type differs from the type of its column.
 Fields that are not in the schema are kept as JSON text, by path, in the column ``other_fields``.
 
-Values of plain types are parsed together by Arrow's parser, about 10 times faster than one by one. Its results must
-equal those of ``JsonDecoder.decode``. Each value is therefore wrapped in an object, so that values cannot extend into
-other rows. Values that only one of the two parsers accepts are decoded one by one.
+Values of plain types are parsed together by Arrow's parser, about 10 times faster than one by one. The results of
+Arrow's parser must equal those of ``JsonDecoder.decode``. Each value is therefore wrapped in an object, so that values
+cannot extend into other rows. Values that only one of the two parsers accepts are decoded one by one.
 ``tests/scan/values/test_json_columns.py`` compares both on arbitrary bytes.
 """
 
@@ -36,12 +36,13 @@ Reader = Callable[[Any, str, Extras], Any]
 
 
 class JsonDecoder:
-    """A decoder of JSON values by a JSON Schema.
+    """A decoder for JSON values that follow a JSON Schema.
 
     Args:
         schema: JSON Schema, as parsed JSON.
         references: Other schemas, by their names in ``$ref``.
-        other_fields: Whether fields that are not in the schema are returned in a column. Otherwise they are omitted.
+        other_fields: Whether fields that are not in the schema are returned in a column. If False, these fields are
+            omitted.
 
     Raises:
         OptionError: The schema is invalid.

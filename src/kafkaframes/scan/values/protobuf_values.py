@@ -97,7 +97,7 @@ class ProtobufDecoder:
 
     Args:
         files: Serialized FileDescriptorProtos, each after its imports.
-        message: Full name of the message. Empty: the first message of the last file.
+        message: Full name of the message. Empty: the first message in the last file.
         remove_frame: Function that returns the message bytes of a value.
 
     Raises:

@@ -117,7 +117,8 @@ def watch_topics(
 
     Args:
         spark: Session of the queries.
-        options: Options of the stream. Those that begin with ``kafka.`` are used to connect; other options are ignored.
+        options: Options of the stream. Options that begin with ``kafka.`` are used to connect; other options are
+            ignored.
         query_name: Name of the query to watch. None: all queries of the session that read topics.
         group_id: Consumer group to which offsets are committed after each micro-batch, including the last one of
             ``Trigger.AvailableNow``, for tools that show lag. The query itself uses its checkpoint. The group must not
@@ -126,7 +127,7 @@ def watch_topics(
         samples: Whether records, bytes and age of the backlog are estimated by a small fetch from each partition.
 
     Yields:
-        The listener. Its attribute ``latest`` is the newest ``TopicProgress``.
+        The listener. The listener's attribute ``latest`` is the newest ``TopicProgress``.
 
     Raises:
         OptionError: The servers are missing, a setting is unknown, or ``group_id`` is set without ``query_name``: two
@@ -201,8 +202,8 @@ def table_topics(
     Each task fetches an offset range of a partition and writes it as a Parquet file. Records do not pass through the
     JVM, so that this takes a fraction of the time of ``df.write.parquet``. The commit of the rows also stores the end
     offset of each partition, so that the table contains each record once. The command ``kafkaframes table`` does the
-    same. It can also decode values and follow topics. This function and the command can continue each other's tables
-    (mode ``raw``).
+    same. The command can also decode values and follow topics. This function and the command can continue each other's
+    tables (mode ``raw``).
 
     >>> table_topics(spark, "orders", "lake/orders", options=servers)  # doctest: +SKIP
     80,000 records written to lake/orders, in 4 files
@@ -271,7 +272,7 @@ def _rename_to_client_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return options under the client's names for them, regardless of their letter case.
 
     Raises:
-        OptionError: An option is not a client setting. These options do not select topics or offsets.
+        OptionError: An option is not a client setting. Client settings do not select topics or offsets.
     """
     from kafkaframes.errors import OptionError
 

@@ -41,9 +41,9 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
 
     Args:
         df: DataFrame with the columns ``topic``, ``partition`` and ``value``, and optionally ``key``, ``headers``,
-            ``offset``, ``timestamp`` and ``timestampType``. Given offsets are kept, including gaps. Otherwise rows get
-            consecutive offsets in the order of the frame. A partition is written by one task. Transactions are not
-            recreated.
+            ``offset``, ``timestamp`` and ``timestampType``. Given offsets are kept, including gaps. Without given
+            offsets, rows get consecutive offsets in the order of the frame. A partition is written by one task.
+            Transactions are not recreated.
         to: Directory that does not exist yet. The driver and the workers must see it under the same path.
         settings: Fields of ``kafkaframes.jobs.restore.settings.RestoreSettings``: ``topics``, ``topic_map``,
             ``offsets``, ``codec``, ``batch_bytes``, ``segment_bytes``, ``record_format``, ``bootstrap``, ...
@@ -137,7 +137,10 @@ def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> 
 
 @dataclass(frozen=True)
 class _WriteTask:
-    """The function that each Spark task of a restore runs. It writes its partitions one by one, in offset order."""
+    """The function that each Spark task of a restore runs.
+
+    The function writes its partitions one by one, in offset order.
+    """
 
     directory: str
     settings: RestoreSettings

@@ -208,7 +208,8 @@ def send_rows(frame: DataFrame, sink: TopicSink, producer: Producer, *, is_retry
 def _find_driver_address(spark: Any) -> tuple[str, str]:
     """Return the listen address of the driver, and the host name under which tasks reach it.
 
-    These are ``spark.driver.bindAddress`` and ``spark.driver.host``; with ``local`` tasks, this machine's address.
+    The settings are ``spark.driver.bindAddress`` and ``spark.driver.host``; with ``local`` tasks, this machine's
+    address is used for both.
     """
     master = spark.conf.get("spark.master", "")
     if master == "local" or master.startswith("local["):

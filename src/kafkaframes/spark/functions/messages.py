@@ -4,8 +4,9 @@
 
     df.select(decode_message("value", "MetadataResponse", 12).alias("m")).select("m.topics.name", "m._error")
 
-They are Arrow UDFs (PySpark 4.1 and later). An invalid message does not fail the job: its row contains the reason in
-``_error``, and other fields are null. Fields have the names of Kafka's JSON form. UUIDs are 16 bytes of binary.
+These functions are Arrow UDFs (PySpark 4.1 and later). An invalid message does not fail the job: its row contains the
+reason in ``_error``, and other fields are null. Fields have the names of Kafka's JSON form. UUIDs are 16 bytes of
+binary.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
     df.select(schema_id("value"), from_avro(payload("value"), schema))
 
-They are native Spark expressions, so that values do not leave the JVM, and they work with every source. ``from_avro``
-and ``from_protobuf`` are in Spark's packages spark-avro and spark-protobuf.
+Both functions are native Spark expressions, so that values do not leave the JVM, and they work with every source.
+``from_avro`` and ``from_protobuf`` are in Spark's packages spark-avro and spark-protobuf.
 
 | ``registry`` | header |
 |---|---|

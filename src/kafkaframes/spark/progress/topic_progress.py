@@ -130,7 +130,7 @@ def estimate_lags(
 
     Args:
         progress: Progress of the query.
-        consumer: Consumer without a group. Its assignment is replaced.
+        consumer: Consumer without a group. The estimation replaces the consumer's assignment.
         now: Clock, in seconds since 1970.
 
     Returns:

@@ -68,7 +68,7 @@ def _count_tasks(spark: SparkSession, count: int, total_bytes: int | None) -> in
 def _run_each_task(
     function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_bytes: int
 ) -> Iterator[_Answer]:
-    """Yield the result of each task of a job that is part of one Spark task."""
+    """Yield the results of the job tasks that one Spark task runs."""
     for task in tasks:
         with limit_budget(budget_bytes):
             answer = function(task)

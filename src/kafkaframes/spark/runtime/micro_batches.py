@@ -53,8 +53,8 @@ class FirstBatch:
         """Return the start of a query without a checkpoint.
 
         Args:
-            find: Function that determines the start. It is called only once, because Spark requests the start several
-                times and ``latest`` changes.
+            find: Function that determines the start. The function is called only once, because Spark requests the start
+                several times and ``latest`` changes.
         """
         if self._begin is None:
             self._begin = _copy_offsets(find())

@@ -186,7 +186,7 @@ def find_cache_dir() -> Path:
     """Return the directory of the compiled kernels, or a temporary one if the former is not writable or not private.
 
     The directory is ``$KAFKAFRAMES_CACHE_DIR``, ``$XDG_CACHE_HOME/kafkaframes`` or ``~/.cache/kafkaframes``, in this
-    order. Its files are executed, so a directory that other users can write is not used.
+    order. Files in the cache directory are executed, so a directory that other users can write is not used.
     """
     cache_path = os.environ.get("KAFKAFRAMES_CACHE_DIR")
     base = (

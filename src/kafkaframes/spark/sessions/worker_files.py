@@ -122,7 +122,7 @@ def _find_package_directory(package: str) -> Path | None:
 def _link_home(top: Path) -> str:
     """Create a SPARK_HOME of symbolic links.
 
-    It is removed when this process ends, which is after the end of the JVM.
+    The directory is removed when this process ends, which is after the end of the JVM.
     """
     import atexit
     import shutil

@@ -1,14 +1,14 @@
 """``df.writeStream.format("kafka-log")``, which writes each micro-batch to a log directory exactly once.
 
 Spark creates this writer twice for each micro-batch, in two planner processes: for the tasks, and for ``commit`` or
-``abort``. Its creation therefore has no side effects. Shared state is computed from the arguments, or sent in the
-messages of the tasks:
+``abort``. The creation of a writer therefore has no side effects. Shared state is computed from the arguments, or sent
+in the messages of the tasks:
 
 * The path, the checkpoint and the batch number determine the name of the staging directory. Each attempt of a task has
   a directory in it. The commit uses the directories of the attempts that Spark names, and removes all of them.
 * The messages contain the query id. The commit stores it in the log directory together with the rows, the batch number
-  and the offsets of the sources, from the checkpoint (``jobs/micro_batch.py``). It can therefore recognize a batch that
-  is repeated after its commit, and reject a different batch with the same number.
+  and the offsets of the sources, from the checkpoint (``jobs/micro_batch.py``). The sink can therefore recognize a
+  batch that is repeated after its commit, and reject a different batch with the same number.
 """
 
 from __future__ import annotations

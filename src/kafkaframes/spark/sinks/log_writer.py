@@ -1,9 +1,9 @@
 """``df.write.format("kafka-log")``, which writes rows to a log directory that a broker can open (``restore/writing``).
 
-Spark calls ``writer`` once, in a planner process on the driver's machine. It calls ``write`` in a worker for each task,
-possibly more than once. Then it calls ``commit`` with the results of all tasks, or ``abort``, on the driver's machine.
-A task writes to its own directory inside a staging directory next to the log. The staging directory is always removed
-at the end, unless the driver itself is killed.
+Spark calls ``writer`` once, in a planner process on the driver's machine. Spark calls ``write`` in a worker for each
+task, possibly more than once. Finally, Spark calls ``commit`` with the results of all tasks, or ``abort``, on the
+driver's machine. A task writes to its own directory inside a staging directory next to the log. The staging directory
+is always removed at the end, unless the driver itself is killed.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def check_files_visible(runs: Iterable[WrittenRun]) -> None:
 
 
 def run_in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-    """Run the tasks of a commit in parallel. They release the GIL to copy files, and wait for the disk."""
+    """Run the tasks of a commit in parallel. The tasks release the GIL to copy files, and wait for the disk."""
     if len(tasks) < 2:
         return [function(task) for task in tasks]
     with ThreadPoolExecutor(min(len(tasks), 4 * (os.cpu_count() or 1))) as pool:

@@ -2,8 +2,8 @@
 
 Delivery is at-least-once, as in Spark's own sink: a task that Spark repeats writes its rows again.
 
-Spark creates a writer in a planner process to check the columns, and again for the commit. Neither process imports the
-client.
+Spark creates a writer in a planner process to check the columns, and again for the commit. Neither of the two processes
+imports the client.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
 
 
 def find_first_failure(reported_errors: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
-    """Return the first error of the tasks; errors of a task itself take precedence over lost tasks.
+    """Return the first error from the tasks; errors in a task itself take precedence over lost tasks.
 
     Args:
         reported_errors: For each task, whether the error is a lost task, and the text of the error. The text is None if

@@ -1,10 +1,10 @@
 """Options of tables in a catalog, which are stored in the schema. No PySpark.
 
 Spark (4.3) passes the options of CREATE TABLE to a Python data source only once, when it requests the table's schema.
-It adds the catalog's properties (``owner``, ``provider``, ``location``, each option again under ``option.``). A query
-on the table passes only the options in ``WITH (...)`` and the table's schema (``tests/spark/test_catalog_tables.py``
-shows both). The options are therefore stored in the schema, in the comment of the first column. DESCRIBE TABLE shows it
-as ``kafka-log?path=/x&subscribe=orders``.
+Spark adds the catalog's properties (``owner``, ``provider``, ``location``, each option again under ``option.``). A
+query on the table passes only the options in ``WITH (...)`` and the table's schema
+(``tests/spark/test_catalog_tables.py`` shows both). The options are therefore stored in the schema, in the comment of
+the first column. DESCRIBE TABLE shows it as ``kafka-log?path=/x&subscribe=orders``.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[De
 
 
 def digest_options(options: TopicOptions) -> str:
-    """Return a hash of the options that select partitions and offsets. It does not reveal secrets."""
+    """Return a hash of the options that select partitions and offsets. The hash does not reveal secrets."""
     pattern = None if options.subscribe_pattern is None else options.subscribe_pattern.pattern
     values = (
         sorted(options.client.items(), key=str), sorted(options.subscribe or ()), pattern, options.assign,

@@ -74,7 +74,7 @@ class KafkaCaptureDataSource(DataSource):
         return KafkaCaptureStreamReader(options)
 
     def _select_columns(self, schema: StructType) -> CaptureReadOptions:
-        """Return the options of a read of the schema's columns."""
+        """Return the read options that select the schema's columns."""
         options = _parse_options(resolve_read_options(self.name(), self._options, schema))
         return replace(options, read=replace(options.read, columns=tuple(schema.names)))
 
@@ -146,7 +146,10 @@ class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
         return {"after": new[-1] if new else last_read_file}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """Return the tasks for the files after ``start``. They also read some earlier files for continued calls."""
+        """Return the tasks for the files after ``start``.
+
+        The tasks also read some earlier files for continued calls.
+        """
         from kafkaframes.capture.files import natural_sort_key
         from kafkaframes.scan.capture import CaptureWork, find_finished_files
 

@@ -131,7 +131,7 @@ class KafkaLogDataSource(DataSource):
 
 @hide_tracebacks
 class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
-    """A Spark batch reader for logs. It plans in the planner process and reads in the workers."""
+    """A Spark batch reader for logs. The reader plans in the planner process and reads in the workers."""
 
     read_work = staticmethod(read_table)
 

@@ -133,7 +133,7 @@ class KafkaTopicDataSource(DataSource):
 
 @hide_tracebacks
 class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
-    """A Spark batch reader for topics. It plans in the planner process and reads in the workers."""
+    """A Spark batch reader for topics. The reader plans in the planner process and reads in the workers."""
 
     read_work = staticmethod(read_topic)
 

@@ -2,9 +2,9 @@
 
     python -m kafkaframes.spark.sources.offset_process SOCKET
 
-One process serves all sessions of a JVM, and ends with the JVM. It stores the offsets of query executions, compressed,
-in at most ``MAX_CACHE_BYTES``, and evicts the least recently used execution. A task of an evicted execution gets
-an error, because newer offsets would not match those of earlier tasks.
+One process serves all sessions of a JVM, and ends with the JVM. The process stores the offsets of query executions,
+compressed, in at most ``MAX_CACHE_BYTES``, and evicts the least recently used execution. A task of an evicted execution
+gets an error, because newer offsets would not match those of earlier tasks.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _HEADERS_COLUMN: Final = "headers"
 
 @dataclass(frozen=True)
 class RowDecoding:
-    """The decoder of a read's values, and the schema of the decoded rows.
+    """The decoder for the values that a read returns, and the schema of the decoded rows.
 
     Attributes:
         decoding: Decoder of bytes to structs.

@@ -53,7 +53,7 @@ class BatchVerdicts(NamedTuple):
 
 @dataclass(slots=True)
 class CleaningStatistics:
-    """Statistics of one cleaning of a partition, for its report.
+    """Statistics about one cleaning of a partition, for its report.
 
     Attributes:
         records_kept: number of records, counted in the output.
@@ -89,7 +89,7 @@ class BatchFilter:
         *,
         end_offset: int,
     ) -> None:
-        """Create a filter for the walk that writes the new segments.
+        """Create a filter for the pass that writes the new segments.
 
         Args:
             producers: producer states that a broker has for this partition.
@@ -154,7 +154,9 @@ class BatchFilter:
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
     def _mask_retained_headers(self, window: DecodedBatches) -> Flags:
-        """Return for each batch whether it is the last of an active producer or of the cleaning (KAFKA-17076)."""
+        """Return for each batch whether it is the last batch of an active producer, or of the whole cleaning
+        (KAFKA-17076).
+        """
         last_offsets = window.batches.column("last_offset")
         is_retained: Flags = np.zeros(len(window.batches), np.bool_)
         is_control = window.batches.is_control

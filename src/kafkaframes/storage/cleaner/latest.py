@@ -1,7 +1,7 @@
-"""The first walk of a round: find the records of the dirty part that are the last of their key.
+"""The first pass of a cleaning round: find the records of the dirty part that are the last of their key.
 
-Control batches and aborted data do not count, so they replace no record. A record of the clean part is the last of its
-key if the dirty part has no record with this key.
+Control batches and aborted data do not count, so they replace no record. A record of the clean part is the last one
+with its key if the dirty part has no record with this key.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class LatestRecordsInMemory:
     def __init__(
         self, offset_map: OffsetMap, walked_windows: dict[tuple[str | None, int], tuple[int, Flags | None]]
     ) -> None:
-        """Store the result of the first walk.
+        """Store the result of the first pass.
 
         ``walked_windows`` has, by window position, the first record number and a mask of the records that do not count.
         """

@@ -1,6 +1,6 @@
 """One round of cleaning of one partition, from its directory into a new one. The source directory is only read.
 
-A round has two walks. The first walk reads the dirty part and finds the last offset of each key. The second walk
+A round has two passes. The first pass reads the dirty part and finds the last offset of each key. The second pass
 filters all records up to the end offset of the map. The new directory is complete or absent: it is written under a
 temporary name and renamed at the end.
 """
@@ -224,7 +224,7 @@ class SourceSegment:
     Attributes:
         aborted_transactions: aborted transactions that overlap the segment's offsets; they become known at the start of
             the segment.
-        is_dirty: whether the segment is in the dirty part, which the first walk reads.
+        is_dirty: whether the segment is in the dirty part, which the first pass reads.
         retain_old_deletes: whether tombstones without a delete horizon are retained.
         start: position of the part's first batch.
         end: end position of the part; None for the end of the segment.

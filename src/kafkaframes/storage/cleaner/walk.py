@@ -1,4 +1,5 @@
-"""The parts that both walks of a round (map, then filter) share: decoded windows, and the state of transactions.
+"""The parts that both passes of a cleaning round (map, then filter) share: decoded windows, and the state of
+transactions.
 
 ``CleanedTransactions`` decides which transactional batches and markers a round may discard (Kafka's
 CleanedTransactionMetadata). Batches must be passed in the order of offsets. Data of an aborted transaction is discarded

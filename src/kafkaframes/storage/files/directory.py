@@ -222,7 +222,10 @@ MAX_SMALL_FILE_BYTES = 64 << 20  # larger than any checkpoint
 def read_small_file(
     filesystem: FileSystem, entry: FileInfo | None, parse: Callable[..., _ParsedFile], problems: list[LogDirError]
 ) -> _ParsedFile | None:
-    """Read a small listed file; None if it is missing or malformed. ``problems`` gets the error of a malformed file."""
+    """Read a small listed file; None if it is missing or malformed.
+
+    ``problems`` gets the error for a malformed file.
+    """
     if entry is None:
         return None
     try:

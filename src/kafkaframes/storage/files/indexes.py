@@ -9,7 +9,7 @@ An entry of a time index (TimeIndex, KIP-33) has 12 bytes: an int64 timestamp in
 offset relative to the base offset. Timestamps increase strictly, and offsets do not decrease. The time index of a
 segment without timestamps (format 0) is empty.
 
-Both kinds of files may end with a preallocated tail of zeros.
+Offset and time index files may end with a preallocated tail of zeros.
 """
 
 from __future__ import annotations

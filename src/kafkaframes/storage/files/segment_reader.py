@@ -1,7 +1,7 @@
 """Read one segment for look-ups: its records, and its indexes if they are reliable.
 
-A missing, corrupt or foreign index never causes a wrong result. It is ignored, ``problems`` states why, and the
-headers are read from the start of the segment. An index position is used only if a batch with a matching offset
+A missing, corrupt or foreign index never causes a wrong result. Such an index is ignored, ``problems`` states why, and
+the headers are read from the start of the segment. An index position is used only if a batch with a matching offset
 starts there.
 """
 
@@ -35,7 +35,7 @@ class SegmentReader:
     """A reader of one segment. Use ``open_segment`` to create one.
 
     Attributes:
-        problems: errors of the ignored indexes.
+        problems: errors in the ignored indexes.
     """
 
     def __init__(self, filesystem: FileSystem, segment: Segment, read_at: ReadAt, *, use_indexes: bool) -> None:

@@ -118,7 +118,7 @@ def discover(
             system of each path.
         options: arguments of the store's constructor for URLs, and ``key_files`` for encrypted tiered segments.
         omit_unreadable: whether a partition that cannot be read is omitted. The caller then has to report
-            ``unreadable_partitions``. Otherwise it is an error, because most jobs need all partitions.
+            ``unreadable_partitions``. If False, such a partition is an error, because most jobs need all partitions.
 
     Raises:
         LogDirError: a path does not exist, cannot be read, or contains no Kafka log, or a pattern matches nothing.

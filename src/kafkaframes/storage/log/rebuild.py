@@ -1,9 +1,9 @@
 """Rebuild the indexes and producer snapshots of segments from their batches, byte for byte as Kafka does.
 
-``LogSegment.recover`` reads the batches in order. Both indexes get an entry when the distance between the current batch
-and the batch of the last entry exceeds ``index.interval.bytes``. At the end of the segment, the time index gets an
-entry with the largest timestamp. ``build_indexes`` applies this rule to columns. ``rebuild_indexes`` reads a segment
-and also returns its aborted transactions, producers and leader epochs.
+``LogSegment.recover`` reads the batches in order. The offset index and the time index get an entry when the distance
+between the current batch and the batch of the last entry exceeds ``index.interval.bytes``. At the end of the segment,
+the time index gets an entry with the largest timestamp. ``build_indexes`` applies this rule to columns.
+``rebuild_indexes`` reads a segment and also returns its aborted transactions, producers and leader epochs.
 
 ``ProducerStateLoader`` determines the producer snapshots of a partition after Kafka has loaded it (KIP-98). The class
 implements Kafka's ProducerStateManager and UnifiedLog.rebuildProducerState on snapshots in memory. Kafka deletes a

@@ -67,7 +67,7 @@ class TransactionState:
         log_end_offset: offset of the next record.
         findings: transaction indexes that differ from the markers, and tiered segments with indexes that were used.
         has_producers: whether an idempotent or transactional producer wrote any batch.
-        unreadable: error of the first segment that cannot be read, at which the state ends; None if it is complete.
+        unreadable: error in the first segment that cannot be read, at which the state ends; None if it is complete.
     """
 
     aborted_transactions: tuple[AbortedTransaction, ...] = ()

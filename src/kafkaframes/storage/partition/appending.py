@@ -352,7 +352,7 @@ def _make_info_without_append(
 
 
 def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader], origin: str) -> PreparedAppend:
-    """Return the change of the producer state by the append; empty if no batch has a producer id."""
+    """Return the change to the producer state that the append causes; empty if no batch has a producer id."""
     for header in headers:
         if header.producer_id >= 0:
             return state.producers.prepare_append(

@@ -150,7 +150,7 @@ class OffsetIndexFile(_EntryFile):
         )
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. Both numbers must be greater than those of the last entry."""
+        """Add an entry. Offset and position must be greater than those of the last entry."""
         self._add_entry(offset, position, self._entry.pack(offset - self.base_offset, position))
 
     @property

@@ -74,7 +74,7 @@ def open_ordinary(
     settings: LogSettings,
     now_ms: int,
 ) -> PartitionLog | None:
-    """Open a log by a fast path; return None if the directory is not in the usual state and needs the general path.
+    """Open a log on a fast path; return None if the directory is not in the usual state and needs the general path.
 
     Raises:
         StorageError: the disk fails.

@@ -27,7 +27,7 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEnd(NamedTuple):
-    """A leader epoch and the offset after its last record. Both numbers are -1 if the epoch is unknown."""
+    """A leader epoch and the offset after its last record. Epoch and offset are -1 if the epoch is unknown."""
 
     leader_epoch: int
     end_offset: int

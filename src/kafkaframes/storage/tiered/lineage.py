@@ -4,10 +4,11 @@ After an unclean leader election the segments of the lost history stay in the st
 offsets under each of its leader epochs are within the log's offsets under that epoch. The log's first epoch counts from
 offset 0, because its start offset is raised with the log start offset (KIP-405, LeaderEpochFileCache).
 
-Kafka records the state of each remote segment in the topic. All records of a user partition are in one partition of the
-topic, in order. The first record of a segment contains its metadata, and the later records only change its state. A
-segment is part of the log while its last state is ``COPY_SEGMENT_FINISHED``. The objects of a segment are deleted some
-time after ``DELETE_SEGMENT_STARTED``. The deletion of a partition also deletes all of its segments.
+Kafka records the state of each remote segment in the topic. All records of a user partition are in one partition of
+``__remote_log_metadata``, in order. The first record of a segment contains its metadata, and the later records only
+change its state. A segment is part of the log while its last state is ``COPY_SEGMENT_FINISHED``. The objects of a
+segment are deleted some time after ``DELETE_SEGMENT_STARTED``. The deletion of a partition also deletes all of its
+segments.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ class RemoteLogMetadata:
     problems: list[LogDirError] = field(default_factory=list)
 
     def apply_entry(self, entry: MetadataEntry) -> None:
-        """Apply the next record of a partition of the topic."""
+        """Apply the next record from a partition of the metadata topic."""
         self.entries.append(entry)
         owner = entry.topic_id, entry.of_partition
         if entry.segment_id is None:

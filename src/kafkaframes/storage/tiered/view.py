@@ -342,7 +342,7 @@ def _make_log_start_checkpoint(
 
 
 def _list_entries(tiered_log: PartitionDraft, directory: str) -> Iterator[FileInfo]:
-    """Yield the directory entries of a partition of the view."""
+    """Yield the directory entries of a partition in the view."""
     last = directory.rpartition("/")[2]
     for segment in tiered_log.chain.segments:
         upload = tiered_log.uploads[segment.segment_id]

@@ -62,7 +62,7 @@ _VALUE_INDEX_BY_CASE: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHES
 
 
 def list_catalog_specs() -> list[MessageSpec]:
-    """Return the specs of all messages of the catalog."""
+    """Return the specs of all messages in the catalog."""
     return [catalog.load_spec(name) for name in catalog.list_names()]
 
 

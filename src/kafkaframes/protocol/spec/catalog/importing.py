@@ -37,7 +37,7 @@ class PublishedSpec:
 
 @dataclass(slots=True)
 class _CatalogEntry:
-    """A message of the catalog: its merged spec, the newest release that contains it, and its jar."""
+    """A message in the catalog: its merged spec, the newest release that contains it, and its jar."""
 
     spec: MessageSpec
     release: str
