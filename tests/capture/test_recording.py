@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 import pytest
+from tests.waiting import wait_for
 
 import kafkaframes
 from kafkaframes.broker import Broker
@@ -18,6 +20,34 @@ def test_invalid_addresses_are_rejected(text):
         parse_listener(text)
     with pytest.raises(OptionError):
         parse_broker(text)
+
+
+def test_the_upstream_is_one_broker(tmp_path):
+    """Users pass the bootstrap servers of their clients, which are often several."""
+    with pytest.raises(OptionError, match="specify one broker; the addresses of the others are read"):
+        kafkaframes.record_traffic("kafka-1:9092,kafka-2:9092", tmp_path / "trace.pcapng")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recording_is_not_written_to_a_file_that_is_called_dash(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="cannot be written to standard output; specify a path"):
+        kafkaframes.record_traffic("kafka-1:9092", "-")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_that_cannot_be_reached_is_reported_once(tmp_path):
+    """Without the report, clients are only disconnected, and the reason is unknown until the recording ends."""
+    reasons: list[str] = []
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))
+        upstream = f"127.0.0.1:{refusing.getsockname()[1]}"
+        with kafkaframes.record_traffic(upstream, tmp_path / "trace.pcapng", on_refused=reasons.append) as recording:
+            for _ in range(2):
+                with socket.create_connection((recording.host, recording.port), 60) as client:
+                    assert client.recv(1) == b""
+            wait_for(lambda: recording.refused_connections == 2)
+    assert reasons == [f"the broker {upstream} cannot be reached: Connection refused"]
 
 
 def test_a_listener_has_a_range_of_ports():

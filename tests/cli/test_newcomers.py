@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.cli.calling import ask, ask_or_raise
 
 import kafkaframes
 from kafkaframes.cli.main import cli
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import LogDirError, OptionError
 
 LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 
@@ -95,6 +96,36 @@ def test_a_dash_is_not_a_file(command, tmp_path, monkeypatch):
     assert str(error).startswith("no such file or directory (at -)")
     assert str(error).count("; this command cannot read standard input, so specify a path") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["audit {}", "report {} -o p.html", "redact {} -o o.pcap", "info {}", "verify {}", "dump-log {}", "grep x {}"],
+)
+def test_a_pipe_is_not_read_as_an_empty_file(command, tmp_path, monkeypatch):
+    """``tcpdump -w - | kafkaframes audit /dev/stdin`` only named an illegal seek, and ``grep`` found nothing.
+
+    The file is a FIFO, as in ``kafkaframes audit <(zcat trace.pcap.gz)``.
+    """
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    writer = os.open("pipe", os.O_RDWR)  # so that neither end waits for the other
+    os.write(writer, b"x" * 100)
+    try:
+        with pytest.raises((OptionError, LogDirError), match=r"is a pipe or a device, .* write the data to a file"):
+            ask_or_raise(*command.format("pipe").split())
+    finally:
+        os.close(writer)
+    assert os.listdir() == ["pipe"]
+
+
+def test_decode_reads_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    thread = threading.Thread(target=pipe.write_bytes, args=(b"00 00 00 00",))
+    thread.start()
+    assert ask("decode", pipe, "--message", "MetadataRequest", "--version", "0").exit_code == 0
+    thread.join(60)
 
 
 def test_a_file_that_is_called_dash_is_read(tmp_path, monkeypatch):

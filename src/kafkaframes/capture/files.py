@@ -89,11 +89,14 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
     """
     try:
         raw = open(path, "rb", buffering=0)  # noqa: SIM115 (closed below)
-        head = raw.read(4)
-        raw.seek(0)
     except OSError as error:
         raise OptionError(format_path_error(error, path)) from error
     with raw:
+        try:
+            head = raw.read(4)
+            raw.seek(0)
+        except OSError as error:
+            raise OptionError(format_path_error(error, path)) from error
         yield open_compressed(raw, head)
 
 

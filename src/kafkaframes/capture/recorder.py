@@ -114,6 +114,10 @@ class RecorderSettings:
     strict: bool = False
 
 
+class _BrokerConnectionError(OSError):
+    """A broker cannot be reached."""
+
+
 @dataclass
 class RecorderCounters:
     """Counters of the recorded connections and bytes, and of refused connections."""
@@ -134,6 +138,7 @@ class Recorder:
         *,
         on_slow: Callable[[float], None] = lambda _: None,
         on_unknown: Callable[[str], None] = lambda _: None,
+        on_refused: Callable[[str], None] = lambda _: None,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         """Write the file header. ``start`` opens the first listener.
@@ -143,9 +148,12 @@ class Recorder:
             out: capture file, open for writing.
             on_slow: called with the duration of a slow write, in seconds.
             on_unknown: called once for each kind of response that may contain an address and cannot be decoded.
+            on_refused: called once for each reason why a connection is refused, with the reason.
             on_failure: called when the file can no longer be written.
         """
         self.settings, self.on_slow, self.on_unknown, self.on_failure = settings, on_slow, on_unknown, on_failure
+        self.on_refused = on_refused
+        self._refusal_reasons: set[str] = set()  # guarded by the lock of ``counts``
         self.unknown: dict[str, None] = {}  # descriptions of undecodable responses, in order of occurrence
         self._addresses = BrokerAddresses(settings.apis)
         self.counts = RecorderCounters()
@@ -233,10 +241,9 @@ class Recorder:
             sockets.append(self._connect_broker(broker))
             server_address = sockets[1].getpeername()[:2]
         # Raised, among others, for an invalid host or port, which a broker may advertise.
-        except (OSError, ValueError, OverflowError):
-            with self.counts.lock:
-                self.counts.refused += 1
+        except (OSError, ValueError, OverflowError) as error:
             _close_connections(sockets)
+            self._count_refusal(broker, error)
             return
         with self._listener_lock:
             # The recorder was closed during the set-up of this connection, which ``close`` therefore missed.
@@ -288,6 +295,21 @@ class Recorder:
         if self.settings.strict:
             raise ConnectionAbortedError(address)
 
+    def _count_refusal(self, broker: Address, error: Exception) -> None:
+        """Count a connection that cannot be recorded, and report each reason once."""
+        is_about_broker = isinstance(error, _BrokerConnectionError)
+        subject = (
+            f"the broker {broker[0]}:{broker[1]} cannot be reached" if is_about_broker else "a client was rejected"
+        )
+        reason = f"{subject}: {getattr(error, 'strerror', None) or error}"
+        with self.counts.lock:
+            self.counts.refused += 1
+            is_new = reason not in self._refusal_reasons and len(self._refusal_reasons) < MAX_REPORTED_ADDRESSES
+            if is_new:
+                self._refusal_reasons.add(reason)
+        if is_new and not self._is_closed:
+            self.on_refused(reason)
+
     def _secure_client(self, client: socket.socket) -> Channel:
         """Return the channel to a client, after the TLS handshake if the listener uses TLS."""
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -297,10 +319,13 @@ class Recorder:
         return SecuredSocket(self.settings.server_tls.wrap_socket(client, server_side=True))
 
     def _connect_broker(self, broker: Address) -> Channel:
-        server = socket.create_connection(broker, CONNECT_TIMEOUT_SECONDS)
-        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.settings.upstream_tls is not None:
-            return SecuredSocket(self.settings.upstream_tls.wrap_socket(server, server_hostname=broker[0]))
+        try:
+            server = socket.create_connection(broker, CONNECT_TIMEOUT_SECONDS)
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.settings.upstream_tls is not None:
+                return SecuredSocket(self.settings.upstream_tls.wrap_socket(server, server_hostname=broker[0]))
+        except (OSError, ValueError, OverflowError) as error:
+            raise _BrokerConnectionError(getattr(error, "strerror", None) or str(error)) from error
         server.settimeout(None)
         return server
 

@@ -41,6 +41,7 @@ class Recording:
         stop: threading.Event | None = None,
         on_slow: Callable[[float], None] = lambda _: None,
         on_unknown: Callable[[str], None] = lambda _: None,
+        on_refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Create the capture file, and listen for the first broker.
 
@@ -53,7 +54,12 @@ class Recording:
         self._file = _create_file(self.path)
         try:
             self._recorder = Recorder(
-                settings, self._file, on_slow=on_slow, on_unknown=on_unknown, on_failure=self._stop.set
+                settings,
+                self._file,
+                on_slow=on_slow,
+                on_unknown=on_unknown,
+                on_refused=on_refused,
+                on_failure=self._stop.set,
             )
             self.host, self.port = self._recorder.start()
         except BaseException:
@@ -137,6 +143,8 @@ class Recording:
 
 
 def _create_file(path: Path) -> IO[bytes]:
+    if str(path) == "-":
+        raise OptionError("`to` -: a recording cannot be written to standard output; specify a path")
     try:
         return path.open("xb", buffering=_WRITE_BUFFER_BYTES)
     except OSError as error:
@@ -198,6 +206,10 @@ def parse_broker(text: str) -> Address:
         OptionError: the text has another form.
     """
     host, _, port = text.rpartition(":")
+    if "," in host:
+        raise OptionError(
+            f"`upstream` {text}: specify one broker; the addresses of the others are read from its responses"
+        )
     if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
         raise OptionError(f"`upstream` {text}: must be HOST:PORT")
     return host.strip("[]"), int(port)

@@ -22,7 +22,7 @@ def read_bytes(source: str) -> bytes:
     if source == "-":
         return _decode_if_hex(sys.stdin.buffer.read())
     try:
-        if Path(source).is_file():
+        if Path(source).exists() and not Path(source).is_dir():
             return _decode_if_hex(Path(source).read_bytes())
     except OSError:
         pass  # hex digits can be too long for a file name

@@ -87,6 +87,7 @@ def command(
             stop=stop,
             on_slow=_report_slow,
             on_unknown=partial(_make_bypass_report, strict),
+            on_refused=_report_refusal,
         )
         with recording:
             print_text(
@@ -125,6 +126,10 @@ def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
         yield
     finally:
         restore()
+
+
+def _report_refusal(reason: str) -> None:
+    print_text(f"kafkaframes: {reason}", err=True)
 
 
 def _report_slow(seconds: float) -> None:

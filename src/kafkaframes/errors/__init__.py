@@ -8,6 +8,7 @@ from kafkaframes.errors.codes import LEADER_MOVED_CODES as LEADER_MOVED_CODES
 from kafkaframes.errors.codes import MEMBER_FENCED_CODES as MEMBER_FENCED_CODES
 from kafkaframes.errors.codes import ErrorCode as ErrorCode
 from kafkaframes.errors.exceptions import NO_SUCH_PATH_TEXT as NO_SUCH_PATH_TEXT
+from kafkaframes.errors.exceptions import NOT_SEEKABLE_TEXT as NOT_SEEKABLE_TEXT
 from kafkaframes.errors.exceptions import (
     AppendRefusedError,
     AuthenticationError,

@@ -27,6 +27,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping
 from importlib import import_module
@@ -106,11 +107,19 @@ class CorruptRecordError(DecodeError):
 
 
 NO_SUCH_PATH_TEXT: Final = "no such file or directory"  # the text of all errors about a missing path
+NOT_SEEKABLE_TEXT: Final = "is a pipe or a device, which cannot be read at several positions; write the data to a file"
 
 
 def format_path_error(error: OSError, path: str) -> str:
-    """Return an operating system's error about a path as text: ``NO_SUCH_PATH_TEXT`` if the path is missing."""
-    reason = NO_SUCH_PATH_TEXT if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+    """Return an operating system's error about a path as text.
+
+    The text of a missing path is ``NO_SUCH_PATH_TEXT``, and that of a pipe is ``NOT_SEEKABLE_TEXT``.
+    """
+    reason = error.strerror or str(error)
+    if isinstance(error, FileNotFoundError):
+        reason = NO_SUCH_PATH_TEXT
+    elif error.errno == errno.ESPIPE:
+        reason = NOT_SEEKABLE_TEXT
     return f"{reason} (at {path})"
 
 

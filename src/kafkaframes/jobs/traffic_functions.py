@@ -207,6 +207,7 @@ def record_traffic(
     stop: Event | None = None,
     on_slow: Callable[[float], None] | None = None,
     on_unknown: Callable[[str], None] | None = None,
+    on_refused: Callable[[str], None] | None = None,
 ) -> Recording:
     """Record traffic between clients and brokers as a proxy. The recording ends when its ``with`` block is left.
 
@@ -230,6 +231,7 @@ def record_traffic(
         stop: ends the wait of ``Recording.wait``. Default: a new event.
         on_slow: called with the duration of a slow write to the file, in seconds. Clients wait during this time.
         on_unknown: called once for each kind of response that cannot be decoded and may contain a broker address.
+        on_refused: called once for each reason why a connection is refused, such as a broker that cannot be reached.
 
     Returns:
         The running recording.
@@ -256,6 +258,7 @@ def record_traffic(
         stop=stop,
         on_slow=on_slow or (lambda _: None),
         on_unknown=on_unknown or (lambda _: None),
+        on_refused=on_refused or (lambda _: None),
     )
 
 

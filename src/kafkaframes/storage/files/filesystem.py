@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from kafkaframes.errors import LogDirError, MissingExtraError
+from kafkaframes.errors import NOT_SEEKABLE_TEXT, LogDirError, MissingExtraError
 
 _Answer = TypeVar("_Answer")
 # Delays before a failed request is repeated, in addition to the retries of the store's own client.
@@ -141,6 +141,8 @@ class LocalFileSystem:
             return None
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
             raise LogDirError(f"cannot be read: {error}", file=path) from error
+        if modes.S_ISFIFO(raw.st_mode) or modes.S_ISCHR(raw.st_mode) or modes.S_ISSOCK(raw.st_mode):
+            raise LogDirError(NOT_SEEKABLE_TEXT, file=path)  # its size is 0, so it would look like an empty file
         return _to_file_info(path, split_path(path)[1], raw)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
