@@ -16,7 +16,7 @@ from kafkaframes.client.size_limits import SizeLimits
 from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError
 from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
-from kafkaframes.records.divide import divide_batch
+from kafkaframes.records.divide import split_batch
 
 LIMIT = 2_000
 
@@ -192,7 +192,7 @@ def test_parts_hold_the_same_records_under_the_same_headers(codec, record_format
         rows[3]["headers"], rows[7]["value"] = [("h", b"1"), ("h", None)], None
         options = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 2**31 - 5, "transactional": True}
     data = build_records(rows, record_format=record_format, codec=codec, batch_bytes=10**9, **options)
-    parts = divide_batch(data, min(part, len(data) - 1))
+    parts = split_batch(data, min(part, len(data) - 1))
     assert len(parts) >= 2
     assert sum(count for _, count in parts) == 40
     before = [record for batch in read_batches(data) for record in batch.records]

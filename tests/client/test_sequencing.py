@@ -271,7 +271,7 @@ def test_parts_of_a_batch_that_is_too_large_go_in_its_place_with_its_sequences()
     after = put_batches(one, 2)
     assert take_all(one, FIRST) == [large, *after]
     parts = [Batch(TARGET, b"12", 2, 9.0, None), Batch(TARGET, b"345", 3, 9.0, None)]
-    one.divide_batch(large, parts)
+    one.split_batch(large, parts)
     assert (one.open_batches, one.open_bytes) == (4, 9)
     assert one.take_batch(TARGET, FIRST, 0.0) is None  # those after it are under way
     for batch in after:
@@ -285,9 +285,9 @@ def test_one_record_is_not_divided_and_nothing_in_a_transaction_that_must_be_abo
     one = machine()
     one.transactional = True
     single, several = (Batch(TARGET, b"12", count, 0.0, None) for count in (1, 2))
-    assert (one.can_divide(single), one.can_divide(several)) == (False, True)
+    assert (one.can_split(single), one.can_split(several)) == (False, True)
     one.fail_transaction(BrokerError("refused"))
-    assert not one.can_divide(several)
+    assert not one.can_split(several)
 
 
 @pytest.mark.parametrize(("number", "kind"), [(TOO_LARGE, BrokerError), (STALE_LEADER, MaybeWrittenError)])

@@ -96,7 +96,7 @@ def test_killed_executors_are_replaced_and_a_full_disk_is_reported_and_files_are
         check=False,
     )
     assert process.returncode == 0, process.stderr[-3000:]
-    assert "killed ['DivideTask', 'FirstPassTask', 'JudgeTask', 'SecondPassTask'] rows 1000" in process.stdout
+    assert "killed ['SplitPointsTask', 'FirstPassTask', 'JudgeTask', 'SecondPassTask'] rows 1000" in process.stdout
     assert "Lost executor" in process.stderr + process.stdout
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
     assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone", "many", "written", "disk"}

@@ -17,7 +17,7 @@ from kafkaframes.client.group_offsets import CommittedOffset
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
-    FetchCommitted,
+    FetchCommittedOffsets,
     FetchEpochEnds,
     FetchMetadata,
     FetchRecords,
@@ -239,11 +239,11 @@ def check_that_committed_offsets_outside_a_join_are_fetched_again() -> None:
     for kind in ("range", "cooperative"):
         machine = machine_of(kind)
         join(machine, [ONE])
-        (lookup,) = requests_of_kind(machine, FetchCommitted, 0.0)
+        (lookup,) = requests_of_kind(machine, FetchCommittedOffsets, 0.0)
         machine.process_response(lookup, {ONE: CommittedOffset(1)}, 0.0)
         machine.member.process_commit_error(broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit"), 1.0)
         join(machine, [ONE], 2.0)
-        (lookup,) = requests_of_kind(machine, FetchCommitted, 2.0)
+        (lookup,) = requests_of_kind(machine, FetchCommittedOffsets, 2.0)
         machine.process_response(lookup, {ONE: CommittedOffset(9)}, 2.0)
         take_over(machine, 2.0)
         assert machine.positions.states[ONE].position == 9
@@ -254,13 +254,13 @@ def check_that_committed_offsets_are_fetched_again_after_a_lost_heartbeat() -> N
     machine = machine_of("consumer")
     first = ConsumerHeartbeatResponse("me", 1, 1.0, ((UUID(int=7), (0,)),))
     answer(machine, ConsumerHeartbeat, first)
-    answer(machine, FetchCommitted, {ONE: CommittedOffset(1)})
+    answer(machine, FetchCommittedOffsets, {ONE: CommittedOffset(1)})
     (lost_heartbeat,) = requests_of_kind(machine, ConsumerHeartbeat, 2.0)
     machine.process_failure(lost_heartbeat, NetworkError("lost"), 2.0)
     for now, assignment in ((9.0, ((UUID(int=7), (0,)),)), (15.0, None)):
         machine.member._topics = None
         answer(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 3, 1.0, assignment), now)
-        answer(machine, FetchCommitted, {ONE: CommittedOffset(9)}, now)
+        answer(machine, FetchCommittedOffsets, {ONE: CommittedOffset(9)}, now)
     take_over(machine, 15.0)
     assert machine.positions.states[ONE].position == 9
 
@@ -363,7 +363,7 @@ def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek()
     machine = machine_of("range", reset="none")
     join(machine, [ONE, TWO])
     assert machine.take_error() is None
-    answer(machine, FetchCommitted, {TWO: CommittedOffset(5, 0)}, 1.0)
+    answer(machine, FetchCommittedOffsets, {TWO: CommittedOffset(5, 0)}, 1.0)
     assert machine.take_error() is None  # the partition belongs to the caller after on_assign
     machine.end_callback(begin_callback(machine, CallbackKind.ASSIGN), 1.0)
     for _ in range(3):

@@ -45,7 +45,7 @@ from kafkaframes.client.group_offsets import CommittedOffset
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
-    FetchCommitted,
+    FetchCommittedOffsets,
     FetchEpochEnds,
     FetchMetadata,
     FetchRecords,
@@ -777,7 +777,7 @@ class ConsumerSimulation:
         if isinstance(request, FetchMetadata):
             return None
         faults = COORDINATOR_FAULTS
-        if isinstance(request, FetchCommitted):
+        if isinstance(request, FetchCommittedOffsets):
             faults = (*faults, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return self.random.choice(faults)
 
@@ -1062,7 +1062,7 @@ EXECUTIONS: dict[type, Callable[..., Any]] = {
     LeaveGroup: ConsumerSimulation._leave,
     ConsumerHeartbeat: ConsumerSimulation._consumer_heartbeat,
     FetchMetadata: ConsumerSimulation._metadata,
-    FetchCommitted: ConsumerSimulation._fetch_committed,
+    FetchCommittedOffsets: ConsumerSimulation._fetch_committed,
     ListOffsets: ConsumerSimulation._list,
     FetchEpochEnds: ConsumerSimulation._epoch_ends,
     FetchRecords: ConsumerSimulation._fetch,

@@ -185,13 +185,13 @@ class ProducerSimulation:
 
     def divide(self, batch: Batch, sizes: Sequence[int]) -> bool:
         """Let the client send a batch again in parts of these sizes. Return whether that is allowed."""
-        if len(sizes) < 2 or not self.machine.can_divide(batch):
+        if len(sizes) < 2 or not self.machine.can_split(batch):
             return False
         values, before = self.values.pop(batch), list(self.machine._queues[batch.partition].waiting)
         parts = [self.new_batch(batch.partition, size) for size in sizes]
         number, taken_count = batch.assigned_stamp, 0
         after = [one for one in before if one.order > batch.order]
-        self.machine.divide_batch(batch, parts)
+        self.machine.split_batch(batch, parts)
         for part in parts:
             self.values[part] = self.contents[part] = values[taken_count : taken_count + part.count]
             self.transaction_of[part] = self.transaction_of[batch]

@@ -160,7 +160,7 @@ def test_the_marker_of_the_previous_batch_is_cached_unless_another_query_wrote(o
 
     def send(producer):
         share_transaction(producer)
-        return sink.SentRecords(0, sink.current_time_ms())
+        return sink.TransactionRecords(0, sink.current_time_ms())
 
     one, other = new_sink(options), new_sink(options)
     for batch_id in range(3):

@@ -74,7 +74,7 @@ def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambd
         if kill_step in ("half", "sent"):
             raise KilledError
         before_end()
-        return sink.SentRecords(ledger.verify_acknowledged(counts), ledger.since_ms)
+        return sink.TransactionRecords(ledger.verify_acknowledged(counts), ledger.since_ms)
 
     monkeypatch.setattr(driver, "send_rows", send)
     monkeypatch.setattr(sink.TopicSink, "_fence_writer", lambda _: None)

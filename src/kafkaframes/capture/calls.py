@@ -105,8 +105,9 @@ class CallColumns:
         return self.request if direction == REQUEST else self.response
 
     def get_frame_values(self, direction: str, column: int) -> Ints:
-        """Return a frame column of each request or response; -1 (0 for flags and missing bytes) if the frame is
-        missing.
+        """Return a frame column for each request or response.
+
+        If the frame is missing, the value is -1 (0 for flags and missing bytes).
         """
         result: Ints = self._frame_columns[direction][column]
         return result
@@ -301,9 +302,7 @@ class CallColumns:
 
     @cached_property
     def endpoints(self) -> tuple[list[Any], Ints]:
-        """The endpoints of the connections in this capture window, and for each call the index of its connection among
-        them.
-        """
+        """The endpoints of the connections in this capture window, and the connection index of each call."""
         indexes = np.full(self.traffic.connection_count, -1, np.int64)
         indexes[self.connection] = 0
         unique = np.flatnonzero(indexes == 0)

@@ -277,8 +277,9 @@ configs = make_connecting_group("configs", "Show and change settings of topics, 
 @with_admin
 @as_json_option
 def list_configs(kind: str | None, connect: Connect, as_json: bool) -> None:
-    """List the entities that have settings: topics, brokers, groups and client-metrics subscriptions. Default: every
-    kind.
+    """List the entities that have settings: topics, brokers, groups and client-metrics subscriptions.
+
+    Default: every kind.
     """
     with connect() as admin:
         resources = admin.list_config_resources([kind] if kind else [])

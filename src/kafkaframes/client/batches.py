@@ -68,7 +68,7 @@ class RecordMetadata(NamedTuple):
 
 
 class PartResult(NamedTuple):
-    """The result of consecutive records of one batch. A batch that was divided has several (KIP-126).
+    """The result of consecutive records of one batch. A batch that was split has several (KIP-126).
 
     Attributes:
         first: position of the first record in the batch, from 0.
@@ -94,7 +94,7 @@ class WrittenBatches(list[int]):
     """
 
     def __init__(self, base_offsets: Iterable[int] = (), *, divided_count: int = 0) -> None:
-        """Create a list of offsets, with the number of divided batches."""
+        """Create a list of offsets, with the number of split batches."""
         super().__init__(base_offsets)
         self.divided_count = divided_count
 
@@ -106,12 +106,12 @@ class BatchDelivery:
     Attributes:
         results: a future with the results for all parts, in order. The future never ends in an exception.
         open_records: number of records without a result.
-        is_divided: whether the batch was divided, because it was larger than a leader accepts.
+        is_split: whether the batch was split, because it was larger than a leader accepts.
     """
 
     results: asyncio.Future[list[PartResult]]
     open_records: int
-    is_divided: bool = False
+    is_split: bool = False
     parts: list[PartResult] = field(default_factory=list)
 
     def add(self, part: PartResult) -> None:
@@ -130,8 +130,8 @@ class Batch:
         data: encoded batch.
         count: number of its offsets, which is also the number of its sequences.
         created_at: time of creation, in seconds of the sender's clock.
-        delivery: object that collects the batch's result. The parts of a divided batch share one delivery.
-        first: position of the first record in the undivided batch.
+        delivery: object that collects the batch's result. The parts of a split batch share one delivery.
+        first: position of the first record in the batch before it was split.
         header_stamp: stamp in the batch header.
         assigned_stamp: base sequence, kept for retries; None before the batch is first sent.
         order: position among the partition's batches, in the order of ``enqueue``.

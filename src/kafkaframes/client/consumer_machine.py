@@ -28,7 +28,7 @@ from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.consumer_member import ConsumerMember
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
-    FetchCommitted,
+    FetchCommittedOffsets,
     FetchEpochEnds,
     FetchMetadata,
     FetchRecords,
@@ -461,7 +461,7 @@ class ConsumerMachine:
                 self._process_metadata_response(request, now)
             if self.member is not None:
                 self.member.process_response(request, answer, now)
-        elif isinstance(request, FetchCommitted):
+        elif isinstance(request, FetchCommittedOffsets):
             self.positions.process_committed_offsets(request, answer)  # type: ignore[arg-type]
         elif isinstance(request, ListOffsets):
             self.positions.process_offsets(request, answer, now)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from kafkaframes.client.group_messages import GroupMessages
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
-    FetchCommitted,
+    FetchCommittedOffsets,
     FetchEpochEnds,
     FetchMetadata,
     FetchRecords,
@@ -200,7 +200,7 @@ class ConsumerTask:
             await cluster.refresh_metadata(request.topics)
             cluster.log_missing_topics(self._machine.topics)
             return None
-        if isinstance(request, FetchCommitted):
+        if isinstance(request, FetchCommittedOffsets):
             assert settings.group_id is not None
             return await group_offsets.request_committed_offsets(
                 cluster, settings.group_id, request.versions, stable=settings.reads_committed

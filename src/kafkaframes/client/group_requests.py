@@ -111,7 +111,7 @@ class FetchMetadata(NamedTuple):
     topics: frozenset[str] | None
 
 
-class FetchCommitted(NamedTuple):
+class FetchCommittedOffsets(NamedTuple):
     """An OffsetFetch request.
 
     Attributes:
@@ -149,5 +149,5 @@ class FetchRecords(NamedTuple):
 
 
 GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | ConsumerHeartbeat
-PositionRequest = FetchCommitted | ListOffsets | FetchEpochEnds | FetchRecords
+PositionRequest = FetchCommittedOffsets | ListOffsets | FetchEpochEnds | FetchRecords
 Request = GroupRequest | PositionRequest | FetchMetadata

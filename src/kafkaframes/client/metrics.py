@@ -462,7 +462,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
     ),
     *_create_gauge_specs("metrics", (PRODUCER,), "waiting-threads", "Number of calls that wait for buffer.memory."),
     *_create_sensor_specs(
-        "metrics", (PRODUCER,), "batch-split", "batches divided because a broker rejected them as too large",
+        "metrics", (PRODUCER,), "batch-split", "batches split because a broker rejected them as too large",
         count="batch-split-total", count_rate="batch-split-rate",
     ),
     *_create_sensor_specs("metrics", (PRODUCER,), "flush", "time in flush", "ns", total="flush-time-ns-total"),

@@ -28,7 +28,7 @@ from uuid import UUID
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_offsets import CommittedOffset
 from kafkaframes.client.group_requests import (
-    FetchCommitted,
+    FetchCommittedOffsets,
     FetchEpochEnds,
     FetchRecords,
     ListOffsets,
@@ -377,7 +377,7 @@ class Positions:
                     due.setdefault(state.step, []).append(state)
         result: list[PositionRequest] = []
         if committed_states := due.get(PartitionStep.COMMITTED):
-            result.append(FetchCommitted(_mark_requested(committed_states)))
+            result.append(FetchCommittedOffsets(_mark_requested(committed_states)))
         for node, states in self._group_by_leader(due.get(PartitionStep.RESET, ()), cluster):
             timestamps = {state.partition: state.reset_timestamp for state in states}
             result.append(ListOffsets(node, _mark_requested(states), timestamps))
@@ -468,7 +468,7 @@ class Positions:
     # -------------------------------------------------------------------------------------------------- answers
 
     def process_committed_offsets(
-        self, request: FetchCommitted, offsets: Mapping[TopicPartition, CommittedOffset]
+        self, request: FetchCommittedOffsets, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
         """Process committed offsets. The position of a partition without a committed offset is reset."""
         for state in self._take_current_states(request.versions):

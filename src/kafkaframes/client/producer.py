@@ -1,7 +1,7 @@
 """The asyncio producer, which sends single records, Arrow tables, or encoded batches.
 
 Single records are collected in a batch of their partition for ``linger_ms``, or until it has ``batch_size`` bytes.
-Tables are divided into batches at once. ``records.build`` encodes and compresses the batches. ``Sender`` sends them.
+Tables are split into batches at once. ``records.build`` encodes and compresses the batches. ``Sender`` sends them.
 """
 
 from __future__ import annotations
@@ -462,7 +462,7 @@ class AsyncProducer(TelemetryMethods):
 
         Returns:
             A row for each written batch: topic, partition, base_offset, count. A batch that is larger than its leader
-            accepts is divided, and has a row for each part.
+            accepts is split, and has a row for each part.
 
         Raises:
             EncodeError: a column is unknown, a value has a wrong type, or a row is larger than ``max_request_size``.
@@ -555,7 +555,7 @@ class AsyncProducer(TelemetryMethods):
 
         Returns:
             The base offset of each batch: a list. The list's ``divided_count`` is the number of batches that were
-            divided.
+            split.
 
         Raises:
             BrokerError: a broker rejected a batch; other records may have been written.
@@ -570,7 +570,7 @@ class AsyncProducer(TelemetryMethods):
         await self.start()
         batches = [await self._wait_and_queue_batch(target, batch, count) for batch, count in split_batches(data)]
         results = await wait_for_results(batches)
-        divided_count = sum(batch.delivery.is_divided for batch in batches)
+        divided_count = sum(batch.delivery.is_split for batch in batches)
         return WrittenBatches([parts[0].base_offset for parts in results], divided_count=divided_count)
 
     def _build_batches(
@@ -747,7 +747,7 @@ class AsyncProducer(TelemetryMethods):
 async def wait_for_results(batches: list[Batch]) -> list[list[PartResult]]:
     """Wait for all batches.
 
-    Return the parts of each batch (one, unless the batch was divided), or raise the first error.
+    Return the parts of each batch (one, unless the batch was split), or raise the first error.
     """
     results = await asyncio.gather(*(batch.delivery.results for batch in batches))
     for part in chain.from_iterable(results):

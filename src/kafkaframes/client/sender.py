@@ -29,7 +29,7 @@ from kafkaframes.errors import LEADER_MOVED_CODES, ErrorCode, KafkaframesError, 
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.api_keys import FETCH, PRODUCE
 from kafkaframes.protocol.spec.versions import Versions
-from kafkaframes.records.divide import divide_batch
+from kafkaframes.records.divide import split_batch
 from kafkaframes.wire.primitives import NIL_UUID
 
 _FORMAT_2_FETCH_VERSION: Final = 4  # the first version of Fetch that carries record format 2
@@ -238,23 +238,23 @@ class Sender:
         limit = self.limits.get_max_batch_bytes(partition.topic, now)
         if batch is None or limit is None or len(batch.data) <= limit or batch.in_doubt:
             return batch  # a batch in doubt is sent unchanged: its leader may recognize it by its sequences
-        return self.sequencer.next_batch(partition) if self._divide_batch(batch, limit) else batch
+        return self.sequencer.next_batch(partition) if self._split_batch(batch, limit) else batch
 
-    def _divide_batch(self, batch: Batch, part_bytes: int) -> bool:
+    def _split_batch(self, batch: Batch, part_bytes: int) -> bool:
         """Replace a batch with smaller ones. Return False if that is not possible."""
-        if not self.sequencer.can_divide(batch):
+        if not self.sequencer.can_split(batch):
             return False
         try:
-            parts = divide_batch(batch.data, part_bytes, level=self._settings.compression_level)
+            parts = split_batch(batch.data, part_bytes, level=self._settings.compression_level)
         except KafkaframesError:  # the caller's bytes are damaged: the broker's error becomes their result
             return False
         if len(parts) < 2 or sum(count for _, count in parts) != batch.count:  # offsets without records
             return False
         self._metrics.client["batch-split"].record(1)
         delivery = batch.delivery
-        delivery.is_divided = True
+        delivery.is_split = True
         is_new = self.record_format == 2
-        self.sequencer.divide_batch(
+        self.sequencer.split_batch(
             batch,
             [
                 Batch(batch.partition, reset_base_offset(data) if is_new else data, count, batch.created_at, delivery)
@@ -376,7 +376,7 @@ class Sender:
         elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.limits.record_success(batch.partition.topic, len(batch.data))
             self.sequencer.process_acknowledgement(batch, answer.base_offset, answer.log_append_time_ms)
-        elif answer.error_code in _TOO_LARGE_ERRORS and self._divide_batch(
+        elif answer.error_code in _TOO_LARGE_ERRORS and self._split_batch(
             batch, self.limits.record_rejection(batch.partition.topic, len(batch.data), now)
         ):
             pass

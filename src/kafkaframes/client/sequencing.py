@@ -20,7 +20,7 @@ to ``finished_batches``. The rules for each partition:
    well, and nothing changes. If no later batch was acknowledged, the epoch is bumped, and the absent batches are
    numbered from 0 under the new epoch (KIP-360). Other partitions continue, and use the new epoch once they have no
    open batches.
-7. A batch that a leader rejects as too large is divided, unless it has one record only (KIP-126). The parts replace the
+7. A batch that a leader rejects as too large is split, unless it has one record only (KIP-126). The parts replace the
    batch in the order, with its sequences, age and attempts. If the batch was in doubt, the parts are in doubt.
 8. In a transaction, a batch that is not acknowledged fails all waiting batches. The transaction must be aborted.
 9. A batch fails when its ``delivery_timeout_ms`` has expired, even in flight. An in-flight batch may have been written:
@@ -307,11 +307,11 @@ class Sequencer:
         else:
             self._retry_batch(queue, batch, error, now, retriable=code.is_retriable)
 
-    def can_divide(self, batch: Batch) -> bool:
+    def can_split(self, batch: Batch) -> bool:
         """Return whether a batch may be retried in parts."""
         return batch.count > 1 and not self.must_abort and not batch.is_reported
 
-    def divide_batch(self, batch: Batch, parts: Sequence[Batch]) -> None:
+    def split_batch(self, batch: Batch, parts: Sequence[Batch]) -> None:
         """Replace a batch, which waits or was rejected as too large, with parts that have the same records."""
         sequence_count = 0
         for part in parts:

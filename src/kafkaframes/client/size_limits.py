@@ -1,7 +1,7 @@
 """Learn the largest batch size that a topic's leaders accept from the batches that they reject as too large (KIP-126).
 
-A producer does not know ``max.message.bytes``. The producer divides a rejected batch into parts of two thirds of its
-size, and divides rejected parts again until the leader accepts them. For ``metadata_max_age_ms`` after a rejection, the
+A producer does not know ``max.message.bytes``. The producer splits a rejected batch into parts of two thirds of its
+size, and splits rejected parts again until the leader accepts them. For ``metadata_max_age_ms`` after a rejection, the
 topic's batches are no larger than the accepted part.
 """
 

@@ -20,7 +20,7 @@ from kafkaframes.storage.files import atomic
 Result = TypeVar("Result")
 
 
-class TaskAttempt(NamedTuple, Generic[Result]):
+class AttemptResult(NamedTuple, Generic[Result]):
     """The result of a task attempt, and the path of the directory that it wrote."""
 
     path: str

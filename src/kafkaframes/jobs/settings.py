@@ -312,8 +312,9 @@ class ReportSettings(PartitionSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSettings(RangeSettings):
-    """Settings that ``convert_log`` and ``recompress_log`` share. The settings are picklable, because workers receive
-    them.
+    """Settings that ``convert_log`` and ``recompress_log`` share.
+
+    The settings are picklable, because workers receive them.
     """
 
     topics: str | Sequence[str] = setting(
@@ -349,8 +350,9 @@ class RewriteSettings(RangeSettings):
         return "error"
 
     def to_stored_values(self) -> dict[str, Any]:
-        """Return the settings of both jobs under the keys that all reports have. A selection of partitions or a range
-        adds a key.
+        """Return the settings of both jobs under the keys that all reports have.
+
+        A selection of partitions or a range adds a key.
         """
         values: dict[str, Any] = {"record_format": self.record_format, "codec": self.codec, "on_loss": self.on_loss}
         if self.is_limited:

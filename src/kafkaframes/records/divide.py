@@ -1,4 +1,4 @@
-"""Divide one batch into several smaller ones that hold the same records (KIP-126).
+"""Split one batch into several smaller ones that hold the same records (KIP-126).
 
 A leader rejects a batch that is larger than its topic's ``max.message.bytes``. Each single record may still fit, so the
 client sends them again in smaller batches. Offsets, timestamps, headers, codec, timestamp type, producer id and flags
@@ -22,7 +22,7 @@ from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 
 
-def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> list[tuple[bytes, int]]:
+def split_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> list[tuple[bytes, int]]:
     """Return the records of one batch, or of one message set (formats 0 and 1), as smaller batches, in order.
 
     Args:

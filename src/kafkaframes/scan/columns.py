@@ -21,7 +21,7 @@ HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
+    """A column of a ``kafka-log`` table.
 
     Attributes:
         name: Name in Spark.

@@ -341,8 +341,9 @@ class Scan:
         return frames.to_duckdb(self, connection, name)
 
     def to_dask(self, *, parts: int = 8) -> dd.DataFrame:
-        """Return a Dask DataFrame with Arrow types. The partitions of the DataFrame are the slices of a plan that is
-        created now.
+        """Return a Dask DataFrame with Arrow types.
+
+        The partitions of the DataFrame are the slices of a plan that is created now.
 
         Args:
             parts: As for ``plan``.

@@ -120,8 +120,9 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
     rights=(RequiredPermission("READ", "GROUP", "group_id"),),
 )
 def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
-    """A new rebalance ends the wait with REBALANCE_IN_PROGRESS. A member that has joined and does not send SyncGroup
-    within the rebalance timeout is removed.
+    """A new rebalance ends the wait with REBALANCE_IN_PROGRESS.
+
+    A member that has joined and does not send SyncGroup within the rebalance timeout is removed.
     """
     body = request.body
     response = DeferredResponse()

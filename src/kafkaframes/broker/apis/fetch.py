@@ -98,8 +98,9 @@ class PendingFetch:
         self._no_snapshot = types.SnapshotId()
 
     def attempt(self, must_answer: bool) -> Message | None:
-        """Read all partitions. Return the response, or None if the response has too few bytes and the request may
-        wait.
+        """Read all partitions.
+
+        Return the response, or None if the response has too few bytes and the request may wait.
         """
         return finish_steps(self.attempt_in_steps(must_answer))
 

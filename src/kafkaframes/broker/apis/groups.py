@@ -50,8 +50,7 @@ def find_coordinator_error(request: Request, broker: BrokerState, kind: int, key
 
 
 def find_transaction_error(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
-    """Return the error code for a request that adds partitions or offsets to a transaction; 0 if the request is
-    allowed.
+    """Return the error code for a request that adds partitions or offsets to a transaction; 0 if allowed.
 
     POLICY_VIOLATION: the broker is read-only. NOT_COORDINATOR: this node does not coordinate the key.
     """
@@ -72,8 +71,9 @@ def build_error_response(request: Request, error: KafkaframesError) -> Answer:
 
 
 def format_client_host(request: Request) -> str:
-    """Return the client's address as Kafka reports it: a slash, which follows the host name in Java, and the IP
-    address.
+    """Return the client's address as Kafka reports it: a slash and the IP address.
+
+    In Java, the slash follows the host name.
     """
     return "/" + request.session.peer.rpartition(":")[0]
 

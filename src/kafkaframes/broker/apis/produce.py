@@ -45,8 +45,9 @@ class _TopicRecords(NamedTuple):
 
 
 class TopicOutcomes(NamedTuple):
-    """The results of a topic: its requested name and id, the topic (None if it does not exist), and an outcome for
-    each partition number.
+    """The results for a topic.
+
+    The requested name and id, the topic (None if it does not exist), and an outcome for each partition number.
     """
 
     name: str
@@ -384,9 +385,7 @@ def check_record_format(version: int, sent_records: SentRecords) -> AppendOutcom
 
 
 class AppendScheduler:
-    """Accounting of a request's appends: it limits the decompressed bytes, and decides when other requests are answered
-    in between.
-    """
+    """Limits the decompressed bytes of a request's appends, and lets other requests run between them."""
 
     __slots__ = ("_appended_bytes", "_appends", "_seen_bytes", "content")
 

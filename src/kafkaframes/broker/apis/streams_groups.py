@@ -65,8 +65,9 @@ _BROKER_DEFAULT: Final = -1  # value in CreateTopics requests that selects the b
     ),
 )
 def _handle_streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
-    """Version 1 was added by Kafka 4.4. Internal topics exist when the response is sent. Members get their tasks in the
-    response to the next heartbeat.
+    """Version 1 was added by Kafka 4.4.
+
+    Internal topics exist when the response is sent. Members get their tasks in the response to the next heartbeat.
     """
     try:
         topology = request.body.topology

@@ -90,8 +90,9 @@ def _combine_subscriptions(broker: BrokerState) -> _MetricsSubscription:
 
 
 def _find_client_instance(session: Session, instance_id: UUID, subscription: _MetricsSubscription) -> _ClientInstance:
-    """Return the state of a client instance. Create the state at the first request, and after a change of
-    subscriptions.
+    """Return the state of a client instance.
+
+    Create the state at the first request, and after a change of subscriptions.
     """
     instance = session.telemetry
     if (

@@ -124,8 +124,9 @@ class Dispatcher:
         return charge_quota(request, self.broker, lambda: call(request, self.broker))
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
-        """Return the response from the handler, or of a hook that replaces it. Call the hooks before and after the
-        handler.
+        """Return the response from the handler, or of a hook that replaces it.
+
+        Call the hooks before and after the handler.
         """
         replace_answer = None
         for hook in self.hooks:
@@ -196,9 +197,7 @@ _FRAME_SIZE_BYTES = 4
 
 
 def charge_quota(request: Request, broker: BrokerState, call: Callable[[], Answer]) -> Answer:
-    """Handle a request, charge its usage to the client's quotas, and set the throttle time in the response and the
-    request.
-    """
+    """Handle a request, charge its usage to the client's quotas, and set the throttle time."""
     if not broker.quotas.limits:
         return call()
     start_seconds = time.perf_counter()

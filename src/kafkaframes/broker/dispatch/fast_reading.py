@@ -89,8 +89,9 @@ class Cursor:
         return self._bytes(_UUID_BYTES)
 
     def read_count(self) -> int:
-        """Return the element count of an array; raise ``GeneralPathRequiredError`` if the array is empty or very
-        long.
+        """Return the element count of an array.
+
+        Raise ``GeneralPathRequiredError`` if the array is empty or very long.
         """
         count = self._read_length(_INT32)
         if not 0 < count <= _MAX_ARRAY_ELEMENTS:

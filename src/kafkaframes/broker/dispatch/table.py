@@ -29,9 +29,7 @@ from kafkaframes.protocol.spec.releases import find_release
 
 
 class ServedApis(NamedTuple):
-    """The served APIs by key, the advertised versions, and the message classes if specs replace the catalog's
-    classes.
-    """
+    """The served APIs by key, the advertised versions, and the message classes of user-supplied specs."""
 
     apis: Mapping[int, Api]
     advertised: dict[int, tuple[int, int]]

@@ -70,8 +70,9 @@ def describe_topics(state: BrokerState, *, internal: bool = False) -> dict[str, 
 
 
 def get_partition(state: BrokerState, topic: str, partition: int) -> Partition:
-    """Return a partition. If it does not exist, raise an ``OptionError`` that lists the existing partitions or
-    topics.
+    """Return a partition.
+
+    If it does not exist, raise an ``OptionError`` that lists the existing partitions or topics.
     """
     known_partition = state.partition(topic, partition)
     if known_partition is None and topic in state.topics:

@@ -191,8 +191,9 @@ class Rule(RuleBase):
         )
 
     def match(self, request: Request) -> Callable[[Handler], Answer] | None:
-        """Count a matching request. Return a function that applies the fault, or None to handle the request as
-        usual.
+        """Count a matching request.
+
+        Return a function that applies the fault, or None to handle the request as usual.
         """
         self.requests.append(request)
         if self.skip:

@@ -44,8 +44,9 @@ class UnflushedFiles:
         return _NEVER_FLUSHED if info is None else info.size_bytes
 
     def after_flush(self, path: str, size: int) -> None:
-        """Record that a file was flushed. Bytes after its first ``size`` bytes, which were appended during the flush,
-        may be lost.
+        """Record that a file was flushed.
+
+        Bytes after its first ``size`` bytes, which were appended during the flush, may be lost.
         """
         has_grown = self.read_size(path) > size
         with self._lock:

@@ -247,8 +247,9 @@ def finish_deletions(state: BrokerState, logs: LogManager, stored_topics: dict[s
 
 
 def _check_missing_partitions(logs: LogManager, name: str, missing: list[int], *, is_ours: bool) -> None:
-    """Raise a ``LogDirError`` if a partition with records is missing. A partition without records may have no
-    directory.
+    """Raise a ``LogDirError`` if a partition with records is missing.
+
+    A partition without records may have no directory.
     """
     if missing and not is_ours:
         reason = f"topic {name} lacks partitions {missing}; directories of a cluster can only be served, not adopted"

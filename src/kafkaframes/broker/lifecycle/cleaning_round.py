@@ -96,8 +96,9 @@ def _find_first_dirty_offset(log: PartitionLog, checkpoint_offset: int | None) -
 
 
 def _find_first_uncleanable_offset(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:
-    """Return the first offset that must not be compacted: in the active segment, unstable, not replicated, or too
-    recent.
+    """Return the first offset that must not be compacted.
+
+    Such an offset is in the active segment, unstable, not replicated, or too recent.
     """
     segments = list(log.segments)
     limits = [log.segments.active.base_offset, log.last_stable_offset, log.high_watermark]

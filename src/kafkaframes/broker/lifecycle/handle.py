@@ -74,9 +74,7 @@ _AUTHENTICATING_THREADS = 4  # threads for authentication, which may wait for fi
 
 
 def _build_defaults(nodes: int) -> dict[str, str]:
-    """Return defaults for several nodes that differ from Kafka's defaults, so that topics stay available if one node
-    stops.
-    """
+    """Return the defaults for several nodes, with which topics stay available if one node stops."""
     return {"default.replication.factor": str(nodes)} if nodes > 1 else {}
 
 

@@ -145,8 +145,9 @@ class LogCleaner:
 
 
 class Maintenance:
-    """Periodic maintenance of the log directory (every second of the broker's clock), and elections of preferred
-    leaders.
+    """Periodic maintenance of the log directory, and elections of preferred leaders.
+
+    The maintenance runs every second of the broker's clock.
     """
 
     def __init__(self, broker: BrokerState) -> None:

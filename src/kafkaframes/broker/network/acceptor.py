@@ -60,8 +60,9 @@ class DescriptorBudget:
         return not self._is_exhausted
 
     def _count_acceptable(self) -> int:
-        """Return half of the free descriptors above the reserve, rounded up. The remaining descriptors are for
-        files.
+        """Return half of the free descriptors above the reserve, rounded up.
+
+        The remaining descriptors are for files.
         """
         while (free_count := count_free_descriptors() - count_reserved_descriptors()) < 1:
             if not self._release_files():

@@ -50,7 +50,7 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestGuard:
-    """The security checks of each request.
+    """The security checks for each request.
 
     Attributes:
         token: bearer token that requests must contain; None if no token is required.

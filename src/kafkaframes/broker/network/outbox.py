@@ -117,8 +117,9 @@ class Outbox:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _send_file_range(self, file_range: FileRange) -> None:
-        """Send the part of a file that the socket accepts, and a few more bytes through the transport, which reports
-        when to continue.
+        """Send the part of a file that the socket accepts.
+
+        A few more bytes are passed to the transport, which reports when to continue.
         """
         try:
             sent_bytes = os.sendfile(self._socket.fileno(), file_range.descriptor, file_range.position, file_range.size)

@@ -108,8 +108,9 @@ class Ports:
         return ",".join(format_address(endpoint.host, endpoint.port) for endpoint in endpoints)
 
     async def open_all(self, server: Server) -> None:
-        """Listen as every node. Connections are accepted after all ports are bound, so that the first client sees all
-        nodes.
+        """Listen as every node.
+
+        Connections are accepted after all ports are bound, so that the first client sees all nodes.
         """
         for node in self.nodes.by_id.values():
             node.is_up = True

@@ -113,8 +113,9 @@ class Quotas:
             self._buckets.clear()
 
     def count_connection(self, address: str, now_ms: float) -> int:
-        """Count a new connection. Return 0, or the milliseconds after which the connection must be closed without a
-        response.
+        """Count a new connection.
+
+        Return 0, or the milliseconds after which the connection must be closed without a response.
         """
         limits = self.limits.get(CONNECTION_RATE_KEY)
         if not limits:

@@ -114,8 +114,9 @@ class AclAuthorizer:
 
     @property
     def rule_count(self) -> int:
-        """The number of ACLs. The class does not define ``__len__``, because an authorizer without ACLs is not
-        false.
+        """The number of ACLs.
+
+        The class does not define ``__len__``, because an authorizer without ACLs is not false.
         """
         return len(self._acls)
 

@@ -80,8 +80,9 @@ class BearerExchange(SaslExchange):
         self._refusal: str | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return an empty response for a valid token, else the error. Raise an ``AuthenticationError`` after the
-        error.
+        """Return an empty response for a valid token, else the error.
+
+        Raise an ``AuthenticationError`` after the error.
         """
         if self._refusal is not None:
             raise AuthenticationError(self._refusal)

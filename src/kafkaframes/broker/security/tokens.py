@@ -238,7 +238,7 @@ class KeySet:
 
 @dataclass(frozen=True, slots=True)
 class SignedTokens:
-    """A check of signed tokens, for ``Security.check_token``."""
+    """A verifier of signed tokens, for ``Security.check_token``."""
 
     keys: KeySet
     rules: ClaimRules = field(default_factory=ClaimRules)

@@ -76,9 +76,7 @@ def build_release_features(version: tuple[int, ...] = _LATEST_RELEASE) -> dict[s
 
 
 def get_transaction_version(features: Mapping[str, Feature]) -> int:
-    """Return the finalized level of transaction.version; the level of the latest release if the cluster lacks the
-    feature.
-    """
+    """Return the finalized level of transaction.version; the newest level if the cluster lacks the feature."""
     feature = features.get(TRANSACTION_FEATURE)
     return _FEATURE_RELEASES[TRANSACTION_FEATURE][2] if feature is None else feature.level
 

@@ -53,9 +53,7 @@ _PUSH_INTERVAL_RANGE_MS = (100, 3_600_000)
 
 
 class InvalidRequestError(OptionError):
-    """Raised if a request is invalid regardless of the setting's value, for example without a value or with a
-    duplicate.
-    """
+    """Raised if a request is invalid regardless of the setting's value, for example without a value."""
 
 
 def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
@@ -255,8 +253,9 @@ def _is_read_at_start(key: str) -> bool:
 
 
 def check_group_configs(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
-    """Reject unknown settings of a group, values outside the broker's bounds, and session timeouts that do not exceed
-    the heartbeat interval.
+    """Reject unknown or invalid settings of a group.
+
+    Values must be inside the broker's bounds, and session timeouts must exceed the heartbeat interval.
     """
     for name, value in configs.items():
         if name not in GROUP_SETTINGS:

@@ -18,9 +18,7 @@ def stop_node(broker: BrokerState, node_id: int) -> None:
 
 
 def start_node(broker: BrokerState, node_id: int) -> None:
-    """Start a node: elect it for partitions without a leader if possible, and add it to the ISR of the other
-    partitions.
-    """
+    """Start a node: elect it leader where no leader exists, and add it to the ISR of other partitions."""
     broker.nodes.by_id[node_id].is_up = True
     for partition in broker.partitions():
         if node_id not in partition.replicas:

@@ -262,8 +262,9 @@ def _find_diverging_epoch(partition: Partition, request: Any) -> PartitionRead |
 def _down_convert(
     broker: BrokerState, partition: Partition, request: Any, read_result: PartitionRead, records: bytes, magic: int
 ) -> PartitionRead:
-    """Convert records to an older format, as brokers up to 3.9 do. Data that the older format cannot represent is
-    counted.
+    """Convert records to an older format, as brokers up to 3.9 do.
+
+    Data that the older format cannot represent is counted.
     """
     if len(records) < BYTES_TO_MAGIC or not read_result.records:
         return read_result._replace(records=b"")

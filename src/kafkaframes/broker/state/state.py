@@ -397,8 +397,9 @@ class BrokerState:
         self.save_metadata()
 
     def set_feature_levels(self, levels: Mapping[str, int]) -> None:
-        """Finalize feature levels, and store them. The caller has validated the levels with
-        ``features.check_update``.
+        """Finalize feature levels, and store them.
+
+        The caller has validated the levels with ``features.check_update``.
         """
         self.features |= {name: self.features[name]._replace(level=level) for name, level in levels.items()}
         self.metadata.entities[FEATURES_KEY] = {name: feature.level for name, feature in self.features.items()}
@@ -441,8 +442,9 @@ class BrokerState:
                 self.access.add(Acl(*values))
 
     def _load_salt_secret(self) -> None:
-        """Load or store the secret from which salts of unknown users are derived, so that a restart does not reveal
-        which users exist.
+        """Load or store the secret from which salts of unknown users are derived.
+
+        A restart therefore does not reveal which users exist.
         """
         if _SALTS not in self.metadata.entities:
             self.metadata.entities[_SALTS] = self.credentials.secret.hex()

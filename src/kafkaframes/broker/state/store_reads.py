@@ -35,8 +35,9 @@ class StoreRead(NamedTuple):
 
 
 class NotReadYetError(BaseException):
-    """Raised if an attempt needs bytes that no thread has read yet. As a BaseException, it is not caught by
-    handlers.
+    """Raised if an attempt needs bytes that no thread has read yet.
+
+    As a BaseException, it is not caught by handlers.
     """
 
     def __init__(self, *reads: StoreRead) -> None:
@@ -135,7 +136,7 @@ class StoreFileSystem(DelegatingFileSystem):
 
 
 class StoreOwner(Protocol):
-    """The attributes of ``BrokerState`` that reads from a store require."""
+    """A broker state, with the attributes that reads from an object store need."""
 
     store: StoreFileSystem | None
     counters: Counter[str]

@@ -123,7 +123,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreContent:
-    """The content of a store, as PEM."""
+    """The content of a trust store or key store, as PEM."""
 
     certificates: str
     key: str | None = field(default=None, repr=False)

@@ -63,8 +63,9 @@ class OffsetStore:
         return self.offsets_by_group.get(group_id, {})
 
     def end_transaction(self, transaction: Transaction, *, commit: bool) -> None:
-        """End a transaction. If the transaction and another client have committed a partition, the offset that was
-        written last is kept.
+        """End a transaction.
+
+        If the transaction and another client have committed a partition, the offset that was written last is kept.
         """
         pending_by_group = self.pending_offsets.pop(transaction, {})
         for group_id, pending_offsets in pending_by_group.items() if commit else ():

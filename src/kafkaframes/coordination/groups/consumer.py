@@ -83,8 +83,7 @@ class PatternTopics:
     cache: dict[tuple[str, MemberIdentity | None], frozenset[str]] = field(default_factory=dict)
 
     def match_names(self, regex: str, viewer: MemberIdentity | None) -> frozenset[str] | None:
-        """Return the topics that a pattern matches and the viewer may see; None while the pattern is still being
-        matched.
+        """Return the topics that a pattern matches and the viewer may see; None if they are not known yet.
 
         Args:
             viewer: principal and host; None may see all topics.
@@ -173,8 +172,9 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         return frozenset(name for name, count in self.subscriber_counts.items() if count > counts_of_members[name])
 
     def keeps_subscribed_topics(self, old: ConsumerMember | None, new: ConsumerMember | None) -> bool:
-        """Return whether the group's topics stay the same if ``new`` replaces ``old``; None for an added or removed
-        member.
+        """Return whether the group's topics stay the same if ``new`` replaces ``old``.
+
+        ``old`` is None for an added member, ``new`` is None for a removed member.
         """
         old_names, new_names = (() if member is None else member.topics for member in (old, new))
         loses_topic = any(self.subscriber_counts[name] == 1 and name not in new_names for name in old_names)

@@ -69,8 +69,9 @@ class GroupProtocol(Generic[GroupT, MemberT]):
 
     @staticmethod
     def find_member(group: GroupT, member_id: str, max_size: int) -> MemberT | None:
-        """Return the member that joins again; None for a new member. Raise GROUP_MAX_SIZE_REACHED if the group is
-        full.
+        """Return the member that joins again; None for a new member.
+
+        Raise GROUP_MAX_SIZE_REACHED if the group is full.
         """
         member: MemberT | None = group.members.get(member_id)
         if member is None and len(group.members) >= max_size:

@@ -139,8 +139,9 @@ class GroupMember(Generic[KeyT]):
         return self if member == self else replace(member, previous_epoch=self.epoch)
 
     def check_epoch(self, epoch: int, reported_assignment: frozenset[KeyT] | None, *, group_type: str) -> None:
-        """Fence a member whose epoch is not the current one. The previous epoch is accepted, because the last response
-        may be lost.
+        """Fence a member whose epoch is not the current one.
+
+        The previous epoch is accepted, because the last response may be lost.
         """
         if epoch == self.epoch:
             return

@@ -139,8 +139,9 @@ class Group(Protocol):
         return
 
     def check_offset_delete(self) -> None:
-        """Reject the deletion of single offsets in the cases where Kafka rejects it. By default, the deletion is
-        allowed.
+        """Reject the deletion of single offsets in the cases where Kafka rejects it.
+
+        By default, the deletion is allowed.
         """
         return
 

@@ -116,8 +116,9 @@ class RebalanceProtocol:
         self._add_and_rebalance(group, request, member_id, reply)
 
     def _rejoin(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
-        """Handle the JoinGroup of a member: answer with the current generation if the member has missed it, else
-        rebalance.
+        """Handle a member's JoinGroup request.
+
+        A member that has missed the current generation gets it; otherwise the group rebalances.
         """
         member = group.find_sender(request.member_id, request.instance_id)
         is_leader = group.leader == member.member_id

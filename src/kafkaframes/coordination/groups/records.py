@@ -270,8 +270,9 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         return self._build_record("CurrentMemberAssignment", value, group_id=group_id, member_id=member.member_id)
 
     def _build_type_specific_tombstones(self, group: GroupT) -> list[Record]:
-        """Return the tombstones of records that only this group type has. These tombstones precede those of the group's
-        common records.
+        """Return the tombstones of records that only this group type has.
+
+        These tombstones precede those of the group's common records.
         """
         return []
 

@@ -60,7 +60,7 @@ class AcknowledgedRun(NamedTuple):
 
 
 class ShareLimits(NamedTuple):
-    """A group's limits in a partition.
+    """The limits that a share group's settings impose in a partition.
 
     Attributes:
         lock_ms: duration of a record lock, in milliseconds (``share.record.lock.duration.ms``).

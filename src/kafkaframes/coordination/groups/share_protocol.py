@@ -113,8 +113,9 @@ class ShareGroupProtocol(GroupProtocol[ShareGroup, ShareMember]):
     def _compute_targets(
         self, group: ShareGroup, members: dict[str, ShareMember]
     ) -> dict[str, frozenset[tuple[UUID, int]]]:
-        """Assign the partitions that the group already reads. Partitions that this heartbeat adds are assigned by the
-        next one.
+        """Assign the partitions that the group already reads.
+
+        Partitions that this heartbeat adds are assigned by the next one.
         """
         partitions = {
             topic_id: sorted(indexes) for topic_id, (_, indexes) in group.initialized_topics.items() if indexes

@@ -72,8 +72,9 @@ class ShareSession:
     partitions: dict[tuple[UUID, int], SessionPartition] = field(default_factory=dict)
 
     def includes_in_response(self, partition: tuple[UUID, int], code: int, has_records: bool) -> bool:
-        """Return whether a response includes a partition: it has records or an error, or was added or failed last
-        time.
+        """Return whether a response includes a partition.
+
+        The partition has records or an error, or it was added or failed in the last request.
         """
         session_partition = self.partitions.get(partition)
         if session_partition is None:

@@ -48,8 +48,9 @@ class InternalTopic(NamedTuple):
 
 
 class Subtopology(NamedTuple):
-    """A part of a topology that is connected to the other parts by topics only. The topic names of a subtopology are
-    sorted.
+    """A part of a topology that is connected to the other parts by topics only.
+
+    The topic names of a subtopology are sorted.
 
     Attributes:
         sinks: repartition topics that the subtopology writes.
@@ -162,8 +163,9 @@ def _is_topic_name(name: str) -> bool:
 
 
 def configure_topology(topology: Topology, count_partitions: CountOf) -> ConfiguredTopology:
-    """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if the topology is
-    invalid.
+    """Return the tasks of a topology, or why it is not ready.
+
+    Raise STREAMS_INVALID_TOPOLOGY if the topology is invalid.
     """
     missing = sorted(
         name
@@ -297,8 +299,9 @@ def _assign_copartition_counts(
 
 
 def _require_same_count(counts: Mapping[str, int]) -> int:
-    """Return the number of partitions that all topics have. If the topics have different numbers, the topology is not
-    ready.
+    """Return the number of partitions that all topics have.
+
+    If the topics have different numbers, the topology is not ready.
     """
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name}={counts[name]}" for name in sorted(counts))

@@ -127,8 +127,9 @@ class _Process:
 
 @dataclass(slots=True)
 class _TaskQuota:
-    """The largest number of tasks of a member. Members that have reached their share are excluded; the other members
-    share the remaining tasks.
+    """The largest number of tasks of a member.
+
+    Members that have reached their share are excluded; the other members share the remaining tasks.
     """
 
     tasks: int

@@ -202,8 +202,9 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
         return member
 
     def _configure_topology(self, group: StreamsGroup, topology: Topology) -> tuple[ConfiguredTopology, int]:
-        """Compare a topology with the broker's topics. Return the result and its hash, both cached until a topic
-        changes.
+        """Compare a topology with the broker's topics.
+
+        Return the result and its hash, both cached until a topic changes.
         """
         if group.configured_topology is not None and group.topics_version == self.topics.version:
             return group.configured_topology, group.metadata_hash

@@ -48,8 +48,9 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_subscribed_topics(data: bytes) -> list[str]:
-    """Read only the topics of a subscription. The topics are in the fields of version 0, with which all versions
-    start.
+    """Read only the topics of a subscription.
+
+    The topics are in the fields of version 0, with which all versions start.
     """
     topics: list[str] = _decode_body(data, "ConsumerProtocolSubscription", latest_version=0)[1].topics
     return topics

@@ -52,8 +52,9 @@ class TopicPatterns:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     def find_names(self, pattern: str, when_resolved: Callable[[], None]) -> frozenset[str] | None:
-        """Return the topics that match a pattern. If the pattern must be matched in a thread first, return None and
-        call ``when_resolved`` later.
+        """Return the topics that match a pattern.
+
+        If the pattern must be matched in a thread first, return None and call ``when_resolved`` later.
         """
         resolution = self._resolutions.get(pattern)
         if resolution is not None and resolution.version == self._topics.version:

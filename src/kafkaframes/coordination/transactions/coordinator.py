@@ -314,8 +314,9 @@ class TransactionCoordinator:
         self._complete_transaction(transactional_id)
 
     def describe_transaction(self, transactional_id: str) -> Transaction:
-        """Return the state of a transactional id. Raise TRANSACTIONAL_ID_NOT_FOUND if the transactional id does not
-        exist.
+        """Return the state of a transactional id.
+
+        Raise TRANSACTIONAL_ID_NOT_FOUND if the transactional id does not exist.
         """
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
@@ -359,8 +360,9 @@ class TransactionCoordinator:
                 self._fence_producer(self.transactions[name])
 
     def _update_deadline(self, old_transaction: Transaction | None, new_transaction: Transaction) -> None:
-        """Start the timeout of a transaction that begins, or end the timeout of a decided transaction, by the monotonic
-        clock.
+        """Start or end the timeout of a transaction, on the monotonic clock.
+
+        The timeout starts when the transaction begins, and ends when its outcome is decided.
         """
         name = new_transaction.transactional_id
         if new_transaction.state is not State.ONGOING or new_transaction.timeout_ms == NO_TIMEOUT_MS:
@@ -422,8 +424,9 @@ class TransactionCoordinator:
 
 
 def _may_bump_epoch(transaction: Transaction, current_producer: ProducerIdentity) -> bool:
-    """Return whether a producer may request the next epoch: with the current id, or with the previous id and its last
-    epoch.
+    """Return whether a producer may request the next epoch.
+
+    The producer must have the current id, or the previous id and its last epoch.
     """
     is_before = (
         current_producer.producer_id == transaction.previous_producer_id

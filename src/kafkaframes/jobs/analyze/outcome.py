@@ -21,8 +21,9 @@ _TAG_HEADER_BYTES: Final = 2.0  # size of a tag and of a length below 128
 
 
 class SizeGroup(NamedTuple):
-    """A group of messages. ``client``, ``connection`` and ``second`` are None unless sizes are
-    grouped by them.
+    """A group of messages.
+
+    ``client``, ``connection`` and ``second`` are None unless sizes are grouped by them.
     """
 
     api_key: int
@@ -36,8 +37,9 @@ class SizeGroup(NamedTuple):
 
 @dataclass
 class SizeTotals:
-    """The total size of messages in the old and in the proposed layout. Messages that only one of the layouts can
-    encode are omitted.
+    """The total size of messages in the old and in the proposed layout.
+
+    Messages that only one of the layouts can encode are omitted.
 
     Attributes:
         checked: number of messages with a known size on the wire.

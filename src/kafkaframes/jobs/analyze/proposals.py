@@ -81,8 +81,9 @@ class Proposal:
 
 
 def _make_kip_636_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
-    """Compare responses with the same version after their errors become tagged fields. Inflexible versions are also
-    raised to the newest flexible version.
+    """Compare responses with the same version after their errors become tagged fields.
+
+    Inflexible versions are also raised to the newest flexible version.
     """
     if sent_form.spec.is_flexible(sent_form.version):
         yield FormPair(FLEXIBLE, sent_form, _tag_errors(sent_form))
@@ -151,8 +152,9 @@ def _make_tag_header_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iter
 
 
 def _make_spec_change_pair(sent_form: MessageForm, after: SpecsByName | None) -> Iterator[FormPair]:
-    """Compare a message in the old and the new specs: at its own version if that changes, else raised to a new newest
-    version.
+    """Compare the sizes of a message with the old and with the new specs.
+
+    The version is the message's own if the proposal changes it, otherwise a new newest version.
     """
     spec = find_spec(after or {}, sent_form.spec) or sent_form.spec
     if spec.is_removed:

@@ -151,8 +151,9 @@ class MessageSize:
 
 
 def compute_header_size(length: int, tag: int) -> HeaderSize:
-    """Return the size of a tagged field's header in the adopted KIP-482 and in its draft. Tag and length are 31-bit
-    numbers.
+    """Return the size of a tagged field's header in the adopted KIP-482 and in its draft.
+
+    Tag and length are 31-bit numbers.
 
     >>> compute_header_size(4, 5)
     HeaderSize(length=4, tag=5, adopted=2, interleaved=1, written=b'2')

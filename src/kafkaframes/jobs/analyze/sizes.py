@@ -197,8 +197,9 @@ def _compute_header_sizes(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
 
 
 def compute_single_field_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
-    """Return the size of each value as a mandatory field, or as the only field of a tag section (1 for a default
-    value).
+    """Return the size of each value as a mandatory field, or as the only tagged field.
+
+    With a tag section, the size of a default value is 1.
     """
     if not is_tagged and not field.array and field.type in SIZE_BY_FIXED_TYPE:
         return np.full(len(child), SIZE_BY_FIXED_TYPE[field.type], np.int64)

@@ -85,8 +85,9 @@ class ApiMessages:
     records: Sequence[Sequence[int]] = ()
 
     def sum_record_bytes(self, *, compact: bool) -> Ints | int:
-        """Return the size of the records that the messages do not contain, including the additional bytes of their
-        length prefixes.
+        """Return the size of the records that the messages do not contain.
+
+        The size includes the additional bytes of their length prefixes.
         """
         if not any(self.records):
             return 0
@@ -153,8 +154,9 @@ def read_messages(
 
 
 def _iterate_record_sizes(value: Any) -> Iterator[int]:
-    """Yield the record sizes that a request log has instead of the records. Invalid sizes are skipped; decoding rejects
-    them later.
+    """Yield the record sizes that a request log has instead of the records.
+
+    Invalid sizes are skipped; decoding rejects them later.
     """
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -244,8 +246,9 @@ def _count_errors(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
 def _read_request_log(
     rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: ApiRegistry
 ) -> Iterator[ApiMessages]:
-    """Yield the messages in a request log. A request log has only the sizes of records, and does not have the tagged
-    fields of headers.
+    """Yield the messages in a request log.
+
+    A request log has only the sizes of records, and does not have the tagged fields of headers.
     """
     for direction in directions:
         groups: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
+from kafkaframes.jobs.attempts import AttemptResult, begin_attempt, move_attempt
 from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, SplitSettings, clean_partitions
 from kafkaframes.jobs.convert.job import Source, SourceLog, open_source_log
 from kafkaframes.jobs.job import (
@@ -98,9 +98,10 @@ class CompactionReport(JobOutputReport):
         return format_counts(self.partitions, "records_read", "records_kept", "dropped")
 
 
-def compact_partition(task: CompactionTask) -> TaskAttempt[CompactedPartition] | None:
-    """Compact one partition, or copy it if it has no dirty records. Return ``None`` if the partition's keys exceed the
-    memory limit.
+def compact_partition(task: CompactionTask) -> AttemptResult[CompactedPartition] | None:
+    """Compact one partition, or copy it if it has no dirty records.
+
+    Return ``None`` if the partition's keys exceed the memory limit.
 
     The result is an attempt in ``task.directory``.
 
@@ -113,24 +114,24 @@ def compact_partition(task: CompactionTask) -> TaskAttempt[CompactedPartition] |
         return None
 
 
-def _compact_one(task: CompactionTask) -> TaskAttempt[CompactedPartition]:
+def _compact_one(task: CompactionTask) -> AttemptResult[CompactedPartition]:
     """Compact one partition in an attempt's directory, or only count the records that would be removed."""
     map_bytes = task.map_bytes
     if task.target is None:
         preview = preview_partition(task.filesystem, task.partition, task.settings, map_bytes=map_bytes)
-        return TaskAttempt("", _describe_partition(task, *preview))
+        return AttemptResult("", _describe_partition(task, *preview))
     with begin_attempt(task.directory, Path(task.target).name) as directory:
         with atomic.name_path_in_errors(directory):
             directory.rmdir()  # the cleaner creates this directory itself, after its output is complete
             results = clean_partition(task.filesystem, task.partition, task.settings, directory, map_bytes=map_bytes)
         if results is not None:
             partition_report = _describe_partition(task, results.plan, results.tally)
-            return TaskAttempt(str(directory), replace(partition_report, end_offset=results.end_offset))
+            return AttemptResult(str(directory), replace(partition_report, end_offset=results.end_offset))
         plan, tally = preview_partition(task.filesystem, task.partition, task.settings)
         with atomic.name_path_in_errors(directory):
             directory.mkdir()
             copy_unchanged_files(task.filesystem, plan, directory)
-        return TaskAttempt(str(directory), _describe_partition(task, plan, tally))
+        return AttemptResult(str(directory), _describe_partition(task, plan, tally))
 
 
 def _describe_partition(

@@ -191,7 +191,7 @@ class StagedCompaction:
         sources = make_segment_sources(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
         size = choose_part_bytes(sources, self._count_shares(sources))
         large_segments = [source for source in sources if is_too_large(source, size)]
-        task_results = yield [DivideTask(self.job.filesystem, source.segment, size) for source in large_segments]
+        task_results = yield [SplitPointsTask(self.job.filesystem, source.segment, size) for source in large_segments]
         boundaries = {
             source.segment.path: task_boundaries
             for source, task_boundaries in zip(large_segments, task_results, strict=True)
@@ -331,8 +331,9 @@ class StagedCompaction:
 def clean_partitions(
     jobs: Sequence[PartitionCompaction], settings: CleanerSettings, work_split: SplitSettings, run: Runner
 ) -> list[StagedCompaction | None]:
-    """Clean partitions, or only count the records that would be removed. The result of a partition that cannot be split
-    is ``None``.
+    """Clean partitions, or only count the records that would be removed.
+
+    The result of a partition that cannot be split is ``None``.
 
     Raises:
         LogDirError: as ``cleaner.clean_partition``. The caller then has to remove the targets.
@@ -385,8 +386,8 @@ _HEADER_COST_DIVISOR = (
 
 
 @dataclass(frozen=True, slots=True)
-class DivideTask:
-    """A task that finds the batch boundaries at which a segment can be divided.
+class SplitPointsTask:
+    """A task that finds the batch boundaries at which a segment can be split.
 
     The task reads all batch headers, because the offset index may be wrong.
 

@@ -125,8 +125,9 @@ class CompactionPlanTask:
 
 
 class TransactionHeaders:
-    """The batch headers of a chunk's transactional batches and markers. From the files of all chunks, one task tracks
-    the transactions of the whole partition.
+    """The batch headers of a chunk's transactional batches and markers.
+
+    From the files of all chunks, one task tracks the transactions of the whole partition.
     """
 
     def __init__(self) -> None:

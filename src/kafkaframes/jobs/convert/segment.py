@@ -216,8 +216,9 @@ class _SegmentRewriter:
             yield data, batches.part(first, len(batches)) if first else batches, start
 
     def _find_batches_across_range(self, batches: BatchHeaders) -> Flags:
-        """Return the batches that may have records outside of the range. A wrapper's header has only its last offset,
-        so the first wrapper of the range may have earlier records.
+        """Return the batches that may have records outside of the range.
+
+        A wrapper's header has only its last offset, so the first wrapper of the range may have earlier records.
         """
         offsets = self._task.offsets
         base_offsets, last_offsets = batches.column("base_offset"), batches.column("last_offset")

@@ -180,8 +180,9 @@ def send_request(path: Path, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kill_peer(connection: socket.socket) -> int | None:
-    """Kill the process at the other end of a Unix connection, and return its id. Return None if the id is unknown or if
-    it is this process.
+    """Kill the process at the other end of a Unix connection, and return its id.
+
+    Return None if the id is unknown or if it is this process.
     """
     if not hasattr(socket, "SO_PEERCRED"):
         return None

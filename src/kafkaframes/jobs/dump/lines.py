@@ -186,8 +186,9 @@ class CompiledLine:
     bytes_columns: tuple[str, ...]
 
     def render_lines(self, columns: Mapping[str, Column], count: int) -> RenderedLines:
-        """Return the lines of ``count`` rows. Number and word parts need columns of integers or booleans, other parts
-        bytes columns.
+        """Return the lines of ``count`` rows.
+
+        Number and word parts need columns of integers or booleans, other parts bytes columns.
         """
         if (
             count > MAX_ROWS_PER_PORTION

@@ -40,8 +40,9 @@ _REGEX_CHARACTERS = re.compile(r"[.^$*+?{}\[\]\\|()]")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A search pattern: an RE2 regular expression or plain text. A pattern is encoded in UTF-8 and matched against
-    bytes.
+    """A search pattern: an RE2 regular expression or plain text.
+
+    A pattern is encoded in UTF-8 and matched against bytes.
 
     If case is ignored, plain text ignores it for ASCII letters only, and regular expressions for all letters.
     """

@@ -111,8 +111,9 @@ def _read_sizes(chunk: DecodedBatches, columns: dict[str, Any]) -> dict[str, Any
 
 
 def _read_message_crcs(chunk: DecodedBatches) -> dict[str, Any]:
-    """Return the CRC of each record, and whether it is valid. Only records inside compressed messages have their own
-    CRC; for others it is the CRC of the batch.
+    """Return the CRC of each record, and whether it is valid.
+
+    Only records inside compressed messages have their own CRC; for others it is the CRC of the batch.
     """
     crcs = chunk.batches.column("crc")[chunk.owners]
     valid = chunk.crc_ok[chunk.owners]

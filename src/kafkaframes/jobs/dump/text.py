@@ -103,8 +103,9 @@ def _format_file_header(dump: TextDump) -> Iterator[str]:
 
 
 def encode_like_java(raw: bytes) -> bytes:
-    """Return text as Java prints it in UTF-8. All values can be converted together, because ASCII characters surround
-    them.
+    """Return text as Java prints it in UTF-8.
+
+    All values can be converted together, because ASCII characters surround them.
     """
     try:
         raw.decode()

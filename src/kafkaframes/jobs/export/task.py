@@ -204,8 +204,9 @@ class SegmentResult:
     failed: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as a JSON object for the journal. The JSON object has no client settings and no
-        transactions.
+        """Return the result as a JSON object for the journal.
+
+        The JSON object has no client settings and no transactions.
         """
         values = asdict(replace(self, task=replace(self.task, aborted=())))
         task = {entry.name: values["task"][entry.name] for entry in fields(ExportTask)}
@@ -252,8 +253,9 @@ def export_job_files(job: ExportJob) -> list[SegmentResult]:
 
 
 def build_journal_lines(results: Iterable[SegmentResult]) -> Iterator[dict[str, Any]]:
-    """Yield one journal line for each file. The line has all segments of the file, so that they are recorded
-    atomically.
+    """Yield one journal line for each file.
+
+    The line has all segments of the file, so that they are recorded atomically.
 
     Failed segments are not recorded, so that the next run exports them again.
     """

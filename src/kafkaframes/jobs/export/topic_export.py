@@ -186,8 +186,9 @@ def read_contents(to: str) -> DestinationContents:
 
 
 def _select_new_facts(plan: IncrementPlan, contents: DestinationContents) -> dict[str, Any] | None:
-    """Return the topic ids, start offsets and gaps of a plan that the journal lacks, as JSON values; None if it has
-    all.
+    """Return the topic ids, start offsets and gaps of a plan that the journal lacks; None if it has all.
+
+    The values are JSON values.
     """
     starts = {name: start for name, start in plan.starts.items() if name not in contents.starts}
     topic_ids = {

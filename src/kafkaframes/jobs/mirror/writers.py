@@ -36,7 +36,7 @@ from kafkaframes.jobs.mirror.mapping import (
 )
 from kafkaframes.jobs.mirror.settings import MirroredPartition
 from kafkaframes.records.build import build_empty_batch
-from kafkaframes.records.divide import divide_batch
+from kafkaframes.records.divide import split_batch
 from kafkaframes.records.scan import BatchHeaders, scan_all
 from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.primitives import NIL_UUID
@@ -77,7 +77,7 @@ class BatchParcel:
         header = scan_all(batch)
         if not header.is_v2[0] or header.is_control[0]:
             return None
-        parts = divide_batch(batch, len(batch) * 2 // 3)
+        parts = split_batch(batch, len(batch) * 2 // 3)
         if len(parts) < 2:
             return None
         sizes = [len(data) for data, _ in parts]
@@ -265,12 +265,12 @@ class OffsetKeepingWriter:
         targets = (batches_to_copy.column("last_offset") + 1).tolist()
         parcel = BatchParcel(data, ends.tolist(), targets, as_set=self._sets[partition])
         request_bytes = max(self.request_bytes.get(partition.topic, 1 << 20), _MIN_REQUEST_BYTES)
-        divided_count = await deliver_parcel(self.cluster, partition, parcel, request_bytes=request_bytes)
+        split_counts = await deliver_parcel(self.cluster, partition, parcel, request_bytes=request_bytes)
         counts = batches_to_copy.column("count")
         is_data = batches_to_copy.is_v2 & ~batches_to_copy.is_control
         records = int(counts[is_data].sum())
         report.batches_written += len(batches_to_copy)
-        divided_count.add_to_report(report)
+        split_counts.add_to_report(report)
         report.unopened += int((~batches_to_copy.is_v2).sum())
         report.records_read += records
         report.records_written += records
@@ -356,14 +356,14 @@ class OffsetMappingWriter:
         parcel = BatchParcel(
             memoryview(b"".join(mapped_batches.batches)), ends, target_ends, expected_offset=expected_base
         )
-        divided_count = await deliver_parcel(self.cluster, partition, parcel)
+        split_counts = await deliver_parcel(self.cluster, partition, parcel)
         mapping.advance_source(fetched_batches.next_offset)
         report.batches_read += (
             len(mapped_batches.batches) - mapped_batches.rebuilt + sum(mapped_batches.decoded_batches.values())
         )
         report.batches_read += sum(mapped_batches.batches_left_out.values())
         report.batches_written += len(mapped_batches.batches)
-        divided_count.add_to_report(report)
+        split_counts.add_to_report(report)
         report.rebuilt += mapped_batches.rebuilt
         report.records_read += mapped_batches.records_read
         report.records_written += sum(mapped_batches.counts)

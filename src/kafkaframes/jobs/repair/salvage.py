@@ -137,8 +137,9 @@ def check_batches(data: Bytes, batches: BatchHeaders, base_offset: int, end_offs
 
 
 def _count_trusted_batches(is_valid: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
-    """Return the number of batches before the first invalid one that no valid batch follows. The size in the header of
-    that batch may be wrong.
+    """Return the number of batches before the first invalid one that no valid batch follows.
+
+    The size in the header of that batch may be wrong.
     """
     is_followed = np.append(is_valid[1:], ends_well)
     is_doubtful = np.flatnonzero(~is_valid & ~is_followed)

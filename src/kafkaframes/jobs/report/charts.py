@@ -43,8 +43,9 @@ class ChartColumn(NamedTuple):
 
 
 class ColumnTick(NamedTuple):
-    """A label below the columns. ``at`` is the horizontal position of the label, in numbers of columns. A minor label
-    is hidden on a phone.
+    """A label below the columns.
+
+    ``at`` is the horizontal position of the label, in numbers of columns. A minor label is hidden on a phone.
     """
 
     position: float
@@ -63,8 +64,9 @@ def draw_legend(entries: Sequence[tuple[str, str]]) -> Markup:
 
 
 def draw_bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) -> Markup:
-    """Return horizontal bars over an axis from zero with the title ``name``. ``binary`` rounds the steps of the axis in
-    KiB.
+    """Return horizontal bars over an axis from zero with the title ``name``.
+
+    ``binary`` rounds the steps of the axis in KiB.
     """
     largest = max((sum(part.value for part in row.parts) for row in rows), default=0)
     ticks = choose_axis_ticks(largest, binary=binary)

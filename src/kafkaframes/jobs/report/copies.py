@@ -101,8 +101,9 @@ class MeasuredLog:
 def join_copies(
     directories: Iterable[LogDirectory], topics: Collection[str], options: Mapping[str, Any]
 ) -> list[MeasuredLog]:
-    """Return the logs of each topic partition, sorted by name. If a partition has several copies, their headers are
-    read.
+    """Return the logs of each topic partition, sorted by name.
+
+    If a partition has several copies, their headers are read.
 
     ``topics`` are the paths that the caller passed.
     """

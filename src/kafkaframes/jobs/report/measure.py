@@ -67,8 +67,9 @@ class DamagedBatch:
 
 @dataclass(slots=True)
 class FormatCounts:
-    """The batches of one format and codec. ``raw_bytes`` is the uncompressed size of the batches; control records do
-    not count.
+    """The batches of one format and codec.
+
+    ``raw_bytes`` is the uncompressed size of the batches; control records do not count.
     """
 
     format: str
@@ -108,7 +109,7 @@ class ProducerCounts:
 
 
 @dataclass(slots=True)
-class RecordCounts:
+class LogCounts:
     """Counts of a segment, a partition or a topic.
 
     Attributes:
@@ -145,7 +146,7 @@ class RecordCounts:
             total.merge(cell)
         return total
 
-    def merge(self, other: RecordCounts) -> None:
+    def merge(self, other: LogCounts) -> None:
         """Add the counts of other records."""
         for index, cell in other.cells.items():
             self.cells.setdefault(index, FormatCounts(cell.format, cell.codec)).merge(cell)
@@ -168,7 +169,7 @@ class SegmentMeasurement:
         transactional: a row for each of ``TRANSACTION_COLUMNS``, and a column for each transactional batch or marker.
     """
 
-    measure: RecordCounts = field(default_factory=RecordCounts)
+    measure: LogCounts = field(default_factory=LogCounts)
     losses: list[DamagedBatch] = field(default_factory=list)
     transactional: Ints = field(default_factory=lambda: np.empty((len(TRANSACTION_COLUMNS), 0), np.int64))
 
@@ -252,7 +253,7 @@ class _WindowMeasurer:
 
 
 def _add_batches(
-    measure: RecordCounts,
+    measure: LogCounts,
     batches: BatchHeaders,
     rows: Ints,
     raw: Ints,
@@ -280,7 +281,7 @@ def _add_batches(
     _add_producers(measure, batches, rows, is_data)
 
 
-def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
+def _add_producers(measure: LogCounts, batches: BatchHeaders, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
     """Count data batches, records, bytes and times by producer id."""
     table = batches.table[:, is_data]
     ids, indexes = np.unique(np.maximum(table[COLUMN_INDEX["producer_id"]], NO_PRODUCER), return_inverse=True)
@@ -308,7 +309,7 @@ def _mask_delete_horizons(table: Ints) -> npt.NDArray[np.bool_]:
     return result
 
 
-def _add_records(measure: RecordCounts, index: RecordIndex, buf: npt.NDArray[np.uint8]) -> None:
+def _add_records(measure: LogCounts, index: RecordIndex, buf: npt.NDArray[np.uint8]) -> None:
     """Count the records, keys, sizes and timestamps of decoded batches."""
     has_key = index.key_size >= 0
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)

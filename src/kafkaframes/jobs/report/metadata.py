@@ -111,8 +111,9 @@ _PRODUCER, _EPOCH, _OFFSET, _FIRST, _LAST, _ATTRIBUTES = range(len(TRANSACTION_C
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without a marker. ``since`` is the timestamp of the first batch, in milliseconds; -1 if it has
-    none.
+    """A transaction without a marker.
+
+    ``since`` is the timestamp of the first batch, in milliseconds; -1 if it has none.
     """
 
     topic: str
@@ -172,8 +173,9 @@ def measure_transactions(partition: Partition, segments: Iterable[Measured]) -> 
 
 
 def _select_turning_points(table: Ints) -> Ints:
-    """Return the batches and markers at which a transaction starts or ends. In large logs, most batches only continue a
-    transaction.
+    """Return the batches and markers at which a transaction starts or ends.
+
+    In large logs, most batches only continue a transaction.
     """
     order = np.argsort(table[_PRODUCER], kind="stable")
     control = (table[_ATTRIBUTES, order] & CONTROL) != 0

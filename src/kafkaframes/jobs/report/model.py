@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkaframes.jobs.report.copies import CopyReport
 from kafkaframes.jobs.report.histograms import SizeHistogram
-from kafkaframes.jobs.report.measure import DamagedBatch, FormatCounts, RecordCounts
+from kafkaframes.jobs.report.measure import DamagedBatch, FormatCounts, LogCounts
 from kafkaframes.jobs.report.metadata import OpenTransaction, TransactionCounts
 from kafkaframes.storage.files.findings import Finding, Severity, describe_caveats
 
@@ -20,8 +20,9 @@ REPORT_FORMAT_VERSION = 2  # version of the JSON form
 
 @dataclass(slots=True)
 class SizeReport:
-    """A histogram of sizes or durations. ``bins`` are (low, high exclusive, count). The relative error of quantiles is
-    at most 1/16.
+    """A histogram of sizes or durations.
+
+    ``bins`` are (low, high exclusive, count). The relative error of quantiles is at most 1/16.
     """
 
     count: int = 0
@@ -268,7 +269,7 @@ def _add_units(value: Any) -> Any:
 class TopicTotals:
     """The sums of a topic, to which each measured segment is added."""
 
-    measure: RecordCounts = field(default_factory=RecordCounts)
+    measure: LogCounts = field(default_factory=LogCounts)
     segments: int = 0
     size_bytes: int = 0
     disk_bytes: int = 0

@@ -22,10 +22,10 @@ from kafkaframes.jobs.report.histograms import (
 )
 from kafkaframes.jobs.report.measure import (
     DamagedBatch,
+    LogCounts,
     Measured,
     MeasureTask,
     ProducerCounts,
-    RecordCounts,
     measure_segment,
 )
 from kafkaframes.jobs.report.metadata import (
@@ -62,7 +62,7 @@ Topics = Mapping[str, TopicTotals]
 
 
 def report_partition(
-    measured_log: MeasuredLog, totals: RecordCounts, verified_segments: list[VerifiedSegment]
+    measured_log: MeasuredLog, totals: LogCounts, verified_segments: list[VerifiedSegment]
 ) -> PartitionReport:
     """Return the report of a partition."""
     partition, total = measured_log.partition, totals.total
@@ -332,7 +332,7 @@ def _survey_segments(directories: list[LogDirectory], measured_logs: list[Measur
 def _add_result(survey: SurveyResult, entry: MeasuredLog, result: list[Measured]) -> None:
     """Add the measured segments of a partition to the totals of its topic."""
     state = survey.topics.setdefault(entry.partition.topic, TopicTotals())
-    totals = RecordCounts()
+    totals = LogCounts()
     for _, measured_segment in result:
         totals.merge(measured_segment.measure)
         survey.losses += measured_segment.losses

@@ -38,8 +38,9 @@ _UNLIMITED_RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class DirectoryCompleter:
-    """A writer of a restored directory's remaining files, after its partitions are written. The report lists the
-    partitions and topic ids.
+    """A writer of a restored directory's remaining files, after its partitions are written.
+
+    The report lists the partitions and topic ids.
 
     Args:
         metadata: metadata of the source's controller.

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
-from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
+from kafkaframes.jobs.attempts import AttemptResult, begin_attempt, move_attempt
 from kafkaframes.jobs.job import Runner, run_here, run_once, settings_as_json
 from kafkaframes.jobs.restore.completion import DirectoryCompleter
 from kafkaframes.jobs.restore.groups import SourceGroups
@@ -144,7 +144,7 @@ def complete_directory(
     )
 
 
-def restore_task(task: ParquetTask) -> TaskAttempt[RestoredPartition]:
+def restore_task(task: ParquetTask) -> AttemptResult[RestoredPartition]:
     """Write one partition's directory, as an attempt in ``task.directory``.
 
     Raises:
@@ -158,7 +158,7 @@ def restore_task(task: ParquetTask) -> TaskAttempt[RestoredPartition]:
                 writer.add_rows(rows)
             report = writer.close()
             check_row_counts(task.rows, report.records_read, {}, where=f"{task.source} in {task.files[0]}")
-            return TaskAttempt(str(directory), report)
+            return AttemptResult(str(directory), report)
         except EncodeError as error:
             error.file = f"{task.source} in {task.files[0]}"
             raise

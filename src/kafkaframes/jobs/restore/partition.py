@@ -14,7 +14,7 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt
+from kafkaframes.jobs.attempts import AttemptResult, begin_attempt
 from kafkaframes.jobs.job import JobOutputReport, JsonDataclass, ReprAsText, format_counts
 from kafkaframes.jobs.restore.batches import BatchRewriter, OffsetTranslator
 from kafkaframes.jobs.restore.cluster import LogOffsets
@@ -135,14 +135,14 @@ def find_latest_epoch(written_partition: WrittenPartition) -> int:
     return max((epoch_start.leader_epoch for epoch_start in written_partition.epochs), default=-1)
 
 
-def restore_partition(task: RestoreTask) -> TaskAttempt[RestoredPartition]:
+def restore_partition(task: RestoreTask) -> AttemptResult[RestoredPartition]:
     """Write one partition's directory, as an attempt in ``task.directory``.
 
     Raises:
         LogDirError: the source is damaged or cannot be read, or the result cannot be written.
     """
     with begin_attempt(task.directory, str(task.target)) as directory:
-        return TaskAttempt(str(directory), _PartitionRestore(task, directory).restore())
+        return AttemptResult(str(directory), _PartitionRestore(task, directory).restore())
 
 
 class _PartitionRestore:

@@ -59,7 +59,9 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Limits(NamedTuple):
-    """The range of one source partition. Each end is an offset, a time or None. The end is exclusive.
+    """The limits of the range to restore from one source partition.
+
+    Each end is an offset, a time or None. The end is exclusive.
 
     Attributes:
         first_offset, end_offset: offsets of the source.

@@ -32,7 +32,7 @@ MAX_OFFSET = 2**63 - 1  # end of a range that has no end
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """A segment of a source. Parts are picklable.
+    """A segment of a source, as a part of one partition's log. Parts are picklable.
 
     Attributes:
         end_offset: end of the offsets to read (exclusive).

@@ -86,8 +86,9 @@ class DataFileJob:
         return self.tasks[0].topic, self.tasks[0].partition
 
     def make_path(self, directory: str) -> str:
-        """Return a unique path for an attempt's file. The file name starts with the first offset that the file may
-        have.
+        """Return a unique path for an attempt's file.
+
+        The file name starts with the first offset that the file may have.
         """
         first = max(self.tasks[0].base_offset, self.tasks[0].first_offset or 0)
         return join(directory, f"{first:020}-{uuid.uuid4().hex[:8]}-{self.run}.parquet")

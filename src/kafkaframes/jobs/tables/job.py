@@ -23,7 +23,7 @@ from kafkaframes.jobs.tables.planning import make_log_planner
 from kafkaframes.jobs.tables.run import TableRun
 from kafkaframes.jobs.tables.settings import TopicTableSettings
 from kafkaframes.jobs.tables.state import make_stored_settings
-from kafkaframes.jobs.tables.targets import TableWithDeadLetters, ValueSettings, open_tables, read_value_settings
+from kafkaframes.jobs.tables.targets import TableOpeners, ValueSettings, open_tables, read_value_settings
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.topic.options import TopicOptions
 
@@ -48,7 +48,7 @@ class TableJob:
     plan: Plan
     files: ExportTaskSettings
     values: ValueSettings
-    tables: TableWithDeadLetters
+    tables: TableOpeners
 
     def run_once(self, run: Runner = run_here) -> Outcome:
         """Add the new records to the table.

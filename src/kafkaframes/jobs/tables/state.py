@@ -149,8 +149,9 @@ class CommitConflictError(Exception):
 
 
 def make_stored_settings(settings: ExportTaskSettings, *, isolation: str) -> dict[str, Any]:
-    """Return the selection of a table's records as JSON values. The selection must be the same in every run into the
-    table.
+    """Return the selection of a table's records as JSON values.
+
+    The selection must be the same in every run into the table.
     """
     keep_settings = settings.stored_fingerprint()["keep"]
     return {"isolation": isolation, **{name: value for name, value in keep_settings.items() if value is not None}}

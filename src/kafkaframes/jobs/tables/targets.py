@@ -64,14 +64,14 @@ def open_table(
 
 
 @dataclass(frozen=True)
-class TableWithDeadLetters:
+class TableOpeners:
     """Functions that open a table and its dead-letter table. A continuous run opens both again for each increment."""
 
     table: Callable[[], Table]
     dead_letters: Callable[[], Table]
 
 
-def open_tables(to: str, settings: TopicTableSettings, *, sources: Sequence[str]) -> TableWithDeadLetters:
+def open_tables(to: str, settings: TopicTableSettings, *, sources: Sequence[str]) -> TableOpeners:
     """Return a table and its dead-letter table, after loading their libraries and checking both locations.
 
     Args:
@@ -104,7 +104,7 @@ def open_tables(to: str, settings: TopicTableSettings, *, sources: Sequence[str]
     dead_letter_table = partial(
         open_named_table, to if table_format == "iceberg" else dead_letter_path, is_of_dead_letters=True
     )
-    tables = TableWithDeadLetters(partial(open_named_table, to), dead_letter_table)
+    tables = TableOpeners(partial(open_named_table, to), dead_letter_table)
     for path in (to, dead_letter_path):
         if "://" not in path:
             reject_nested_destination(Path(path), sources)
@@ -182,8 +182,9 @@ class ValueSettings:
             ).get_decoder()
 
     def choose_content(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> TableContent:
-        """Return the content of the table: how values are decoded, and whether it has one row per key. If necessary,
-        fetch the schema from a registry or infer it from values.
+        """Return the content of the table: how values are decoded, and whether it has one row per key.
+
+        If necessary, fetch the schema from a registry or infer it from values.
 
         Raises:
             OptionError: no schema is available, or the schema does not match the table.
@@ -246,8 +247,9 @@ def _choose_subject(topics: Sequence[str], settings: TopicTableSettings) -> str:
 
 
 def _read_schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, bytes]]:
-    """Return the table's schema and the schemas by id. If all have ids, the schema with the largest id defines the
-    table's columns.
+    """Return the table's schema and the schemas by id.
+
+    If all have ids, the schema with the largest id defines the table's columns.
     """
     schemas_without_id: list[bytes] = []
     schemas_by_id: dict[int, bytes] = {}

@@ -64,8 +64,8 @@ def current_time_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class SentRecords(NamedTuple):
-    """The number of records in a transaction, and the time at which it began."""
+class TransactionRecords(NamedTuple):
+    """The number of records that tasks have sent in a transaction, and the time at which it began."""
 
     records: int
     since_ms: int  # time of the first lease, in milliseconds since 1970
@@ -87,7 +87,7 @@ class SentRecords(NamedTuple):
         return max(current_time_ms() - self.since_ms, 0)
 
 
-Send = Callable[[Producer], SentRecords]  # sends the rows of a batch in the producer's transaction
+Send = Callable[[Producer], TransactionRecords]  # sends the rows of a batch in the producer's transaction
 
 
 def make_transactional_id(options: TopicWriteOptions, query_id: str) -> str:

@@ -32,7 +32,13 @@ from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.leases import LeaseServer, SharedTransaction
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, compute_options_digest
 from kafkaframes.jobs.write_topic.sequences import LeaseLedger
-from kafkaframes.jobs.write_topic.sink import SentRecords, TopicSink, current_time_ms, make_transactional_id, plan_batch
+from kafkaframes.jobs.write_topic.sink import (
+    TopicSink,
+    TransactionRecords,
+    current_time_ms,
+    make_transactional_id,
+    plan_batch,
+)
 from kafkaframes.storage.files.filesystem import join, store_of
 
 MAX_IDLE_TIME_S: Final = 60.0  # a process without a micro-batch exits after this time
@@ -87,10 +93,10 @@ class WriteAttempt:
                 self.shared_transaction.set_result(None)
             self.end.set_result(None)
 
-    def _share_with_tasks(self, sink: TopicSink, producer: Producer) -> SentRecords:
+    def _share_with_tasks(self, sink: TopicSink, producer: Producer) -> TransactionRecords:
         """Let tasks write in the transaction until it is committed or given up."""
         self.shared_transaction.set_result(sink.share_transaction(producer, self._ledger))
-        return SentRecords.from_reports(self._ledger, self._counts.result())
+        return TransactionRecords.from_reports(self._ledger, self._counts.result())
 
 
 class AttemptRunner:

@@ -41,8 +41,9 @@ class TransactionTimeouts:
     """The time-outs of a query's successive transactions."""
 
     def __init__(self, *, chosen_ms: int | None = None, limit_ms: int | None = None) -> None:
-        """Initialize with the time-out of the options and the brokers' limit. None means that the option is not set, or
-        that the limit is unknown.
+        """Initialize with the time-out of the options and the brokers' limit.
+
+        None means that the option is not set, or that the limit is unknown.
 
         Raises:
             OptionError: the time-out exceeds the limit.
@@ -143,7 +144,8 @@ def is_timeout_rejection(error: KafkaframesError) -> bool:
 
 
 def is_transaction_ended(error: Exception) -> bool:
-    """Return whether a batch failed because its transaction had ended. Spark's errors contain the text of the error in
-    a task.
+    """Return whether a batch failed because its transaction had ended.
+
+    Spark's errors contain the text of the error in a task.
     """
     return any(code.name in str(error) for code in _END_OF_TRANSACTION_ERRORS)

@@ -46,8 +46,9 @@ def is_tiered(path: str) -> bool:
 
 
 def select_segments_in_range(segments: tuple[Segment, ...], offsets: OffsetRange) -> tuple[Segment, ...]:
-    """Return the segments that may have offsets in a range. The last offset of a segment is only known to be less than
-    the base offset of the next one.
+    """Return the segments that may have offsets in a range.
+
+    The last offset of a segment is only known to be less than the base offset of the next one.
     """
     if offsets.is_empty or not segments:
         return ()

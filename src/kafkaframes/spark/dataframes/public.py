@@ -196,8 +196,9 @@ def table_topics(
     format: Literal["parquet", "delta", "iceberg"] = "parquet",  # noqa: A002  # as the command's word is
     allow_loss: bool = False,
 ) -> JobResult[Outcome]:
-    """Append the new records of live topics to a table, with values as bytes. Later calls continue where the last call
-    ended.
+    """Append the new records of live topics to a table, with values as bytes.
+
+    Later calls continue where the last call ended.
 
     Each task fetches an offset range of a partition and writes it as a Parquet file. Records do not pass through the
     JVM, so that this takes a fraction of the time of ``df.write.parquet``. The commit of the rows also stores the end

@@ -32,8 +32,8 @@ from kafkaframes.jobs.write_topic.markers import create_marker_topic, find_marke
 from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 from kafkaframes.jobs.write_topic.sink import (
-    SentRecords,
     TopicSink,
+    TransactionRecords,
     current_time_ms,
     describe_target,
     make_transactional_id,
@@ -172,7 +172,7 @@ def write_in_transaction(sink: TopicSink, frame: DataFrame, batch: StreamBatch |
     sink.write_batch(batch, partial(send_rows, frame, sink, is_retry=True))
 
 
-def send_rows(frame: DataFrame, sink: TopicSink, producer: Producer, *, is_retry: bool) -> SentRecords:
+def send_rows(frame: DataFrame, sink: TopicSink, producer: Producer, *, is_retry: bool) -> TransactionRecords:
     """Send the rows from Spark's tasks in the transaction, and return the record counts if the tasks confirm them.
 
     Raises:
@@ -202,7 +202,7 @@ def send_rows(frame: DataFrame, sink: TopicSink, producer: Producer, *, is_retry
     for topic, partition, records, _, _ in results:
         name = TopicPartition(topic, partition)
         reported_counts[name] = reported_counts.get(name, 0) + records
-    return SentRecords.from_reports(ledger, reported_counts)
+    return TransactionRecords.from_reports(ledger, reported_counts)
 
 
 def _find_driver_address(spark: Any) -> tuple[str, str]:

@@ -109,8 +109,9 @@ def _keep_sigint_handler() -> Iterator[None]:
 
 @contextmanager
 def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
-    """End the JVM before other effects of a signal. If the JVM ended later, a waiting thread would wait for its running
-    tasks.
+    """End the JVM before other effects of a signal.
+
+    If the JVM ended later, a waiting thread would wait for its running tasks.
 
     PySpark's messages about the ended JVM (py4j's log, the accumulator server, a warning at the stop) are suppressed.
     If spark-submit has started the JVM, it also ends it; signals then have their previous handlers.

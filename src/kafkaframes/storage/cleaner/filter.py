@@ -154,9 +154,7 @@ class BatchFilter:
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
     def _mask_retained_headers(self, window: DecodedBatches) -> Flags:
-        """Return for each batch whether it is the last batch of an active producer, or of the whole cleaning
-        (KAFKA-17076).
-        """
+        """Return which batches are the last of an active producer, or of the whole cleaning (KAFKA-17076)."""
         last_offsets = window.batches.column("last_offset")
         is_retained: Flags = np.zeros(len(window.batches), np.bool_)
         is_control = window.batches.is_control

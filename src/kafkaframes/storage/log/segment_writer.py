@@ -73,7 +73,7 @@ class WrittenSegment:
 
 @dataclass(slots=True)
 class WrittenPartition:
-    """What ``PartitionWriter`` has written: the segments, offsets and leader epochs of a partition's directory.
+    """The result of a ``PartitionWriter``: the segments, offsets and leader epochs of a partition's directory.
 
     Attributes:
         log_start_offset: base offset of the first segment.

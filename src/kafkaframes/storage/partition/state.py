@@ -341,8 +341,10 @@ class LogState:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of a ``read_committed`` read: the start of the first transaction that is open or whose marker is not
-        replicated, at most the high watermark.
+        """The end offset of a ``read_committed`` read.
+
+        This is the start of the first transaction that is open or whose marker is not replicated, at most the high
+        watermark.
         """
         unstable = self.producers.first_unstable_offset
         if unstable is None:

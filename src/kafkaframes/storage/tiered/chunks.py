@@ -123,8 +123,9 @@ def _decompress_in_blocks(frame: bytes | memoryview, size: int) -> bytes:
 
 
 class ChunkReader:
-    """A reader for ranges of a segment, which fetches chunks of the segment's object. Close the reader if
-    ``read_ahead`` was called.
+    """A reader for ranges of a segment, which fetches chunks of the segment's object.
+
+    Close the reader if ``read_ahead`` was called.
 
     Args:
         read_stored: function that reads ranges of the object.

@@ -42,7 +42,7 @@ _LOG_START_FILE = log_names.LOG_START_CHECKPOINT
 
 @dataclass(frozen=True, slots=True)
 class LocalPartitionInfo:
-    """What local log directories contain about a store's partitions: local copies, and the remote segments' metadata.
+    """The content of local log directories about a store's partitions: local copies, and the remote segments' metadata.
 
     Attributes:
         metadata: state of the remote segments according to ``__remote_log_metadata``; empty without this topic.

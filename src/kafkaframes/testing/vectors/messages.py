@@ -156,8 +156,9 @@ def generate_frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
 
 
 def create_value(cls: type[Message], version: int, case: str) -> Message | None:
-    """Return the value of a case; None if the version does not have the case (no nullable fields, no tags or no
-    fields).
+    """Return the value of a test case; None if the version cannot have it.
+
+    Some versions have no nullable fields, no tags or no fields.
     """
     codec = cls.codec(version)
     plan = codec.plan.root
