@@ -194,12 +194,33 @@ def test_metadata_that_expire_at_once_do_not_block_a_producer(broker, call):
         ("metadata_max_age_ms", -1, 0),
         ("request_timeout_ms", -1, 0),
         ("max_block_ms", -1, 0),
+        ("reconnect_backoff_ms", -5, 0),
+        ("retry_backoff_max_ms", -1, 0),
+        ("retries", -1, 0),
+        ("send_buffer_bytes", -2, -1),
+        ("socket_connection_setup_timeout_ms", 0, 1),
+        ("max_response_bytes", 0, 1),
+        ("max_response_bytes", -1, 1),
     ],
 )
 def test_values_that_kafka_rejects_are_rejected(name, value, minimum):
     """The minimum values of ProducerConfig. Some smaller values were accepted, and the producer then never sent."""
     with pytest.raises(OptionError, match=f"{name} is {value}; expected a number of at least {minimum}"):
         Producer("a:1", **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"heartbeat_interval_ms": 0}, "heartbeat_interval_ms is 0; expected a number of at least 1"),
+        ({"heartbeat_interval_ms": 45_000}, r"45000; expected less than session_timeout_ms \(45000\)"),
+        ({"session_timeout_ms": 3_000}, r"heartbeat_interval_ms is 3000; expected less than session_timeout_ms"),
+    ],
+)
+def test_heartbeats_that_keep_no_member_are_rejected(settings, message):
+    """As in Java's Heartbeat. With 0, a consumer sent 3,000 heartbeats per second."""
+    with pytest.raises(OptionError, match=message):
+        Consumer("a:1", group_id="g", **settings)
 
 
 def test_no_request_with_several_batches_is_larger_than_max_request_size(broker):

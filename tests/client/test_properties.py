@@ -19,6 +19,7 @@ from kafkaframes.client.settings import (
     select_client_options,
 )
 from kafkaframes.errors import OptionError
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 SETTINGS = {
     "consumer": ConsumerSettings,
@@ -74,6 +75,51 @@ def test_confluents_dict_and_javas_properties_are_taken():
     settings = ConsumerSettings.from_options(JAVA_CONSUMER)
     assert (settings.receive_buffer_bytes, settings.send_buffer_bytes) == (65_536, 131_072)
     assert (settings.strategies, settings.tls_versions) == (["range"], ["TLSv1.2", "TLSv1.3"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "setting", "expected"),
+    [
+        ("topic.metadata.refresh.interval.ms", -1, "metadata_max_age_ms", MAX_INT64),  # never
+        ("topic.metadata.refresh.interval.ms", "-1", "metadata_max_age_ms", MAX_INT64),
+        ("topic.metadata.refresh.interval.ms", 5_000, "metadata_max_age_ms", 5_000),
+        ("auto.offset.reset", "smallest", "auto_offset_reset", "earliest"),
+        ("auto_offset_reset", "largest", "auto_offset_reset", "latest"),
+        ("auto.offset.reset", "beginning", "auto_offset_reset", "earliest"),
+        ("auto.offset.reset", "end", "auto_offset_reset", "latest"),
+        ("auto.offset.reset", "error", "auto_offset_reset", "none"),
+    ],
+)
+def test_values_of_other_clients_are_translated(name, value, setting, expected):
+    """librdkafka's CONFIGURATION.md, and kafka-python before 1.0 (``smallest``)."""
+    settings = ConsumerSettings.from_options({"bootstrap.servers": "a:1", name: value})
+    assert getattr(settings, setting) == expected
+    kafka_name = setting.replace("_", ".")
+    assert str(to_kafka_names({name: value})[kafka_name]) == str(expected)
+
+
+def test_librdkafkas_message_timeout_of_zero_is_infinite():
+    settings = ProducerSettings.from_options({"bootstrap.servers": "a:1", "message.timeout.ms": "0"})
+    assert settings.delivery_timeout_ms == MAX_INT32
+
+
+def test_a_client_that_never_refreshes_its_metadata_produces_and_consumes(kafka_broker):
+    settings = {"bootstrap.servers": kafka_broker.bootstrap_servers, "topic.metadata.refresh.interval.ms": -1}
+    with (
+        Producer(settings) as producer,
+        Consumer({**settings, "group.id": "unrefreshed", "auto.offset.reset": "beginning"}) as consumer,
+    ):
+        producer.send("unrefreshed", b"1").result(30)
+        consumer.subscribe(["unrefreshed"])
+        assert [record.value for record in consumer.poll(30_000)] == [b"1"]
+
+
+def test_none_selects_the_default():
+    """kafka-python's defaults of these settings are None."""
+    settings = ProducerSettings.from_options(
+        {"bootstrap_servers": "a:1", "compression_type": None, "receive_buffer_bytes": None, "retries": None}
+    )
+    assert settings == ProducerSettings(bootstrap_servers="a:1")
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from kafkaframes.errors import OptionError
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 _LOG: Final = logging.getLogger("kafkaframes.client")
 Treatment = Literal["supported", "ignored", "rejected"]
@@ -236,6 +237,17 @@ _SETTING_ALIASES: Final = {
     "socket.timeout.ms": "request_timeout_ms",
     "broker.version.fallback": "api_version",
 }
+# Values of other clients that have another form here: librdkafka's CONFIGURATION.md (-1 disables periodic refreshes, 0 is
+# an infinite timeout), and kafka-python before 1.0 (smallest, largest).
+_VALUE_ALIASES: Final = {
+    "topic.metadata.refresh.interval.ms": {"-1": MAX_INT64},
+    "message.timeout.ms": {"0": MAX_INT32},
+    "auto.offset.reset": {
+        **dict.fromkeys(("smallest", "beginning"), "earliest"),
+        **dict.fromkeys(("largest", "end"), "latest"),
+        "error": "none",
+    },
+}
 _CODEC_BY_LEVEL_SETTING: Final = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
 
 
@@ -269,7 +281,7 @@ def translate_options(options: Mapping[str, Any], names: Collection[str], client
     """
     keys = map_options(options, names, client)
     log_ignored_settings(options.keys() - keys.keys())
-    return {key: options[name] for name, key in keys.items()}
+    return {key: _translate_value(name, options[name]) for name, key in keys.items()}
 
 
 def map_options(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, str]:
@@ -287,6 +299,11 @@ def map_options(options: Mapping[str, Any], names: Collection[str], client: str)
         else:
             _reject_name(name, key, value, names, client)
     return keys
+
+
+def _translate_value(name: str, value: Any) -> Any:
+    """Return the value of an option of any client as a value of this package's setting."""
+    return _VALUE_ALIASES.get(_to_dotted(name), {}).get(str(value), value)
 
 
 def _to_dotted(name: str) -> str:
@@ -354,7 +371,7 @@ def to_kafka_names(options: Mapping[str, Any]) -> dict[str, Any]:
         first_name = first_names.setdefault(to_kafka_name(name), name)
         if first_name != name:
             raise OptionError(f"{first_name} and {name} are names of one setting; set one of them")
-    return {kafka_name: options[name] for kafka_name, name in first_names.items()}
+    return {kafka_name: _translate_value(name, options[name]) for kafka_name, name in first_names.items()}
 
 
 def to_kafka_name(name: str) -> str:

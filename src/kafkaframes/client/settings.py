@@ -35,20 +35,25 @@ _DURATION_PATTERN: Final = re.compile(
 _BOOLEAN_BY_TEXT: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
 
-# Smallest values of settings, as in ProducerConfig and ConsumerConfig. Below them, a client would wait without an end.
+# Smallest values of settings, as in ProducerConfig and ConsumerConfig. Below them, a client would wait without an end,
+# or each connection would fail (the last two settings, for which Kafka has no minimum or no setting).
 _MIN_VALUES: Final = {
+    **dict.fromkeys(("send_buffer_bytes", "receive_buffer_bytes"), -1),
     **dict.fromkeys(
         (
             *("request_timeout_ms", "default_api_timeout_ms", "metadata_max_age_ms", "retry_backoff_ms"),
+            *("retries", "retry_backoff_max_ms", "reconnect_backoff_ms", "reconnect_backoff_max_ms"),
             *("batch_size", "linger_ms", "buffer_memory", "max_request_size", "delivery_timeout_ms", "max_block_ms"),
             *("fetch_min_bytes", "fetch_max_bytes", "fetch_max_wait_ms", "max_partition_fetch_bytes"),
+            *("auto_commit_interval_ms", "partitioner_availability_timeout_ms"),
         ),
         0,
     ),
     **dict.fromkeys(
         (
             *("metrics_num_samples", "metrics_sample_window_ms", "max_in_flight_requests_per_connection"),
-            "max_poll_records",
+            *("max_poll_records", "max_poll_interval_ms", "session_timeout_ms", "heartbeat_interval_ms"),
+            *("socket_connection_setup_timeout_ms", "max_response_bytes"),
         ),
         1,
     ),
@@ -211,12 +216,18 @@ class ClientSettings:
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Create settings from keywords or any client's properties (``linger.ms``), with typed values or text.
 
+        None selects the default, as in kafka-python (``compression_type=None``).
+
         Raises:
             OptionError: a name is unknown (the error suggests a similar one), or a value has a wrong type.
         """
         hints = _get_type_hints(cls)  # type: ignore[arg-type]
         values_by_name = translate_options(options, list_setting_names(cls), cls.client)
-        values = {name: _convert_value(hints[name], value, name) for name, value in values_by_name.items()}
+        values = {
+            name: _convert_value(hints[name], value, name)
+            for name, value in values_by_name.items()
+            if value is not None
+        }
         return cls(**values)
 
 
@@ -306,6 +317,12 @@ class ConsumerSettings(ClientSettings):
         check_choice("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
         object.__setattr__(self, "group_protocol", self.group_protocol.lower())  # as above
         check_choice("group_protocol", self.group_protocol, ("classic", "consumer"))
+        has_heartbeats = self.group_id is not None and self.group_protocol == "classic"
+        if has_heartbeats and self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise OptionError(
+                f"heartbeat_interval_ms is {self.heartbeat_interval_ms}; expected less than session_timeout_ms "
+                f"({self.session_timeout_ms}), or the group removes the consumer"
+            )
 
     @property
     def reset_duration_ms(self) -> int | None:

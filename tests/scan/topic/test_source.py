@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -99,6 +100,24 @@ def test_one_offset_for_all_partitions_ignores_the_empty_ones(servers, caplog):
     assert "offset 3 of uneven-2 is beyond the log's end 2; the existing records are read" in caplog.text
     with pytest.raises(OptionError, match="offset 3 of uneven-1 is beyond the log's end 0"):
         offsets(start={"uneven": {0: 3, 1: 3, 2: 2}})  # specified for this partition explicitly
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_an_end_after_the_log_end_is_reported_without_a_wait(servers, caplog, isolation):
+    """Spark's connector reports it after ``kafkaConsumer.pollTimeoutMs`` (KafkaDataConsumer.fetch)."""
+    with kafkaframes.client.Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=f"short-{isolation}", num_partitions=1)])
+    with Producer(servers) as producer:
+        producer.send(f"short-{isolation}", b"0").result()
+    settings = {"end": {f"short-{isolation}": {0: 900}}, "isolation": isolation}
+    began = time.monotonic()
+    with pytest.raises(OptionError, match=r"offset 900 of short-\w+-0 is beyond the log's end 1"):
+        kafkaframes.scan_topic(servers, f"short-{isolation}", **settings).to_arrow()
+    assert kafkaframes.scan_topic(servers, f"short-{isolation}", **settings).where(offset=(0, 1)).count() == 1
+    scan = kafkaframes.scan_topic(servers, f"short-{isolation}", **settings, fail_on_data_loss=False)
+    assert scan.to_arrow().num_rows == scan.count() == 1
+    assert "is beyond the log's end 1; the existing records are read" in caplog.text
+    assert time.monotonic() - began < 60  # half of the default of kafkaConsumer.pollTimeoutMs
 
 
 def test_a_scan_starts_at_the_committed_offsets_of_a_group(servers):

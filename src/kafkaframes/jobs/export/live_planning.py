@@ -161,7 +161,7 @@ def _resolve_end_offsets(
         bounds = {partition: (starts[partition], end) for partition, end in ends.items()}
     else:
         requested = lookups.find_end_offsets(all_partitions)
-        bounds = lookups.limit_to_stable(
+        bounds = lookups.limit_to_readable(
             {partition: (start, requested[partition]) for partition, start in starts.items()}
         )
     plan_ends = {}

@@ -177,22 +177,31 @@ class TopicLookups:
             **self.find_earliest_offsets(uncommitted_partitions),
         }
 
-    def limit_to_stable(self, bounds: Bounds) -> Bounds:
-        """Return the bounds of a ``read_committed`` read without offsets that an open transaction hides.
+    def limit_to_readable(self, bounds: Bounds) -> Bounds:
+        """Return the bounds of a batch read without end offsets that a read cannot reach.
 
-        A read would wait for these offsets until its timeout. An end after the log end offset is unchanged: the read
-        reports it.
+        A ``read_committed`` read ends before an open transaction. An end after the log end offset is reported as an
+        error or a warning. Spark's connector reports it too, but first waits ``kafkaConsumer.pollTimeoutMs`` for the
+        records.
+
+        Raises:
+            OptionError: ``failOnDataLoss`` is set, and an end is after the log end offset.
         """
-        if not self.options.read_committed or self.options.end == LATEST:
+        if self.options.end == LATEST:
             return bounds
         stable = self.find_latest_offsets(bounds)
-        unstable_partitions = [partition for partition, (_, end) in bounds.items() if end > stable[partition]]
-        if not unstable_partitions:
+        limited_partitions = [partition for partition, (_, end) in bounds.items() if end > stable[partition]]
+        if not limited_partitions:
             return bounds
-        with TopicLookupClient({**self.options.client, **_READER_SETTINGS, **_UNCOMMITTED_SETTINGS}) as client:
-            high_watermarks = client.end_offsets(unstable_partitions)
-        hidden = [partition for partition, high in high_watermarks.items() if bounds[partition][1] <= high]
-        return bounds | {partition: (bounds[partition][0], stable[partition]) for partition in hidden}
+        high_watermarks = stable
+        if self.options.read_committed:
+            with TopicLookupClient({**self.options.client, **_READER_SETTINGS, **_UNCOMMITTED_SETTINGS}) as client:
+                high_watermarks = client.end_offsets(limited_partitions)
+        for partition in limited_partitions:
+            end, high = bounds[partition][1], high_watermarks[partition]
+            if end > high:
+                report_loss(describe_offset_beyond_end(partition, end, high), fail=self.options.fail_on_data_loss)
+        return bounds | {partition: (bounds[partition][0], stable[partition]) for partition in limited_partitions}
 
     def find_hidden_records(self, bounds: Bounds) -> list[HiddenRecords]:
         """Return the records in the ranges that open transactions hide from ``read_committed`` readers."""
@@ -309,7 +318,7 @@ def _report_hidden(lookups: TopicLookups, bounds: Bounds, report: ReportHidden |
 def resolve_topic(options: TopicOptions) -> Bounds:
     """Return the current first and end offset of each partition. Exceptions are those of ``plan_topic``."""
     with TopicLookups(options) as lookups:
-        return lookups.limit_to_stable(_find_bounds(lookups))
+        return lookups.limit_to_readable(_find_bounds(lookups))
 
 
 def plan_shares(options: TopicOptions, *, cores: int, report: ReportHidden | None = None) -> list[TaskShare]:
@@ -346,8 +355,8 @@ def _find_bounds(lookups: TopicLookups) -> Bounds:
 
 
 def _plan_ranges(lookups: TopicLookups, bounds: Bounds) -> list[PartitionRange]:
-    """Return the ranges of the tasks, without offsets that open transactions hide."""
-    bounds = lookups.limit_to_stable(bounds)
+    """Return the ranges of the tasks, without offsets that a read cannot reach."""
+    bounds = lookups.limit_to_readable(bounds)
     starts = {partition: first for partition, (first, _) in bounds.items()}
     return lookups.plan_ranges(starts, {partition: end for partition, (_, end) in bounds.items()})
 
