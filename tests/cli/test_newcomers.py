@@ -138,3 +138,57 @@ def test_produce_reads_standard_input_for_a_dash(run):
     run("topics create piped")
     run("produce piped -", stdin=b"a\nb\n")
     assert run("consume piped -e").stdout == "a\nb\n"
+
+
+def test_archives_of_a_log_are_recognized(tmp_path, monkeypatch):
+    """A tar archive begins with a path, and was called a segment under another name."""
+    shutil.copytree(LOG, tmp_path / "kafka-logs")
+    monkeypatch.chdir(tmp_path)
+    descriptions = {
+        "tar": "a tar archive: unpack it first",
+        "gztar": "a compressed tar archive: unpack it first",
+        "bztar": "a compressed tar archive: unpack it first",
+        "xztar": "a compressed tar archive: unpack it first",
+        "zip": "a zip archive: unpack it first",
+    }
+    for form, description in descriptions.items():
+        archive = shutil.make_archive(f"backup-{form}", form, tmp_path, "kafka-logs")
+        for command in (["info"], ["verify"], ["dump-log"], ["grep", "x"]):
+            assert f"but {description} (at" in str(ask(*command, archive).exception), (form, command)
+
+
+def test_grep_prints_the_path_of_a_segment_outside_a_partition(tmp_path, monkeypatch):
+    """A stranger copied one segment. Its records were printed as those of ``None-None``."""
+    monkeypatch.chdir(tmp_path)
+    Path("single.log").write_bytes(kafkaframes.build_records([{"value": b"paid", "timestamp": 0}]))
+    assert ask("grep", "paid", "single.log").stdout == "single.log@0 1970-01-01 00:00:00 (null) paid\n"
+    assert ask("grep", "paid", "single.log", "--json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("topics --list", "No such option '--list': list is a command: kafkaframes topics list"),
+        ("groups --describe --group g", "describe is a command: kafkaframes groups describe"),
+        ("-b a:1 topics list", "No such option '-b': -b follows the command"),
+        ("--bootstrap-server a:1 topics list", "such as kafkaframes topics list --bootstrap-server HOST:PORT"),
+        ("consume orders --from-beginning", "consume starts at the beginning by default; omit it"),
+        ("consume -C -t orders", "No such option '-C': consume always reads; omit it"),
+        ("consume orders -o beginning", "No such option '-o': --offset sets the start position"),
+        ("produce -t orders", "No such option '-t': the topic is the first argument: kafkaframes produce TOPIC"),
+        ("produce orders --broker-list a:1", "-b specifies the brokers"),
+        ("topics create orders --partition 3", "No such option '--partition'. Did you mean '--partitions'?"),
+    ],
+)
+def test_options_of_other_tools_are_explained(arguments, message):
+    """Options of kafka-topics, kafka-consumer-groups, kafka-console-consumer and kcat."""
+    result = CliRunner().invoke(cli, arguments.split(), prog_name="kafkaframes")
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_refused_connection_to_the_default_address_names_the_flag(monkeypatch):
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.setattr("kafkaframes.cli.connecting._DEFAULT_SERVERS", "localhost:1")
+    message = str(ask("topics", "list", "--timeout", "0.1").exception)
+    assert message.endswith("; -b HOST:PORT or $KAFKA_BOOTSTRAP_SERVERS specifies the cluster")

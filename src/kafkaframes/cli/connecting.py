@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from kafkaframes.cli.options import make_json_option, parse_pair
 from kafkaframes.cli.placeholders import PLACEHOLDER_HELP, resolve_placeholders
 from kafkaframes.cli.text import print_note, print_text
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import NetworkError, OptionError
 
 if TYPE_CHECKING:
     from kafkaframes.client import Admin
@@ -34,6 +34,7 @@ timeout_option = click.option(
     metavar="SECONDS",
     help="Maximum wait for the first response from a broker.",
 )
+_DEFAULT_SERVERS = "localhost:9092"
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 # The brackets of a topic pattern or an IPv6 address, in which a colon is allowed.
 _CHARACTER_CLASS = re.compile(r"\[[^][]*\]")
@@ -75,7 +76,7 @@ def add_connection_options(function: Function) -> Function:
         "--bootstrap-server",
         "servers",
         metavar="HOST:PORT",
-        help=f"Brokers to connect to, separated by commas. Default: ${SERVERS_VARIABLE}, or localhost:9092.",
+        help=f"Brokers to connect to, separated by commas. Default: ${SERVERS_VARIABLE}, or {_DEFAULT_SERVERS}.",
     )
     return servers(properties(timeout_option(function)))
 
@@ -147,7 +148,12 @@ def reach_broker(
     defaults = [settings for name, settings in (flags or {}).items() if not is_specified(name)]
     settings = merge_settings(*defaults, merge_connection_settings(servers, properties), *typed_flags)
     client_settings = (kind or ClientSettings).from_options(settings)
-    asyncio.run(wait_until_reachable(client_settings, waiting=print_note, timeout_s=timeout, new_topic=new_topic))
+    try:
+        asyncio.run(wait_until_reachable(client_settings, waiting=print_note, timeout_s=timeout, new_topic=new_topic))
+    except NetworkError as error:
+        if client_settings.bootstrap_servers != _DEFAULT_SERVERS:
+            raise
+        raise NetworkError(f"{error}; -b HOST:PORT or ${SERVERS_VARIABLE} specifies the cluster") from error
     return settings
 
 
@@ -159,7 +165,7 @@ def merge_connection_settings(servers: str | None, properties: tuple[str, ...]) 
     """
     from kafkaframes.client.properties import merge_settings
 
-    default = {"bootstrap.servers": os.environ.get(SERVERS_VARIABLE) or "localhost:9092"}
+    default = {"bootstrap.servers": os.environ.get(SERVERS_VARIABLE) or _DEFAULT_SERVERS}
     servers_flag = {"bootstrap.servers": servers} if servers else {}
     return merge_settings(default, parse_client_properties(properties, option="-X "), servers_flag)
 

@@ -90,7 +90,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     for rows in batches:
         count += rows.num_rows
         if rows.num_rows and not flags["counts"]:
-            _print_rows(rows, as_json=flags["as_json"])
+            _print_rows(rows, as_json=flags["as_json"], path_of_unnamed=paths[0] if len(paths) == 1 else "")
         if flags["follow"]:
             errors = _print_errors(batches.errors, errors)
             sys.stdout.flush()
@@ -120,7 +120,8 @@ def _print_errors(errors: Sequence[Any], first: int) -> int:
     return len(errors)
 
 
-def _print_rows(rows: pa.RecordBatch, *, as_json: bool) -> None:
+def _print_rows(rows: pa.RecordBatch, *, as_json: bool, path_of_unnamed: str) -> None:
+    """Print a line for each row. A segment outside a partition directory has no topic: its path is printed instead."""
     import pyarrow as pa
 
     stamps = rows.column("timestamp").view(pa.int64()).to_pylist()
@@ -130,7 +131,8 @@ def _print_rows(rows: pa.RecordBatch, *, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(_record_to_json(topic, partition, offset, timestamp, key, value, headers or [])))
             continue
-        click.echo(f"{topic}-{partition}@{offset} {format_time(timestamp)} {_format_bytes(key)} {_format_bytes(value)}")
+        name = escape_unprintable(path_of_unnamed) if topic is None else f"{topic}-{partition}"
+        click.echo(f"{name}@{offset} {format_time(timestamp)} {_format_bytes(key)} {_format_bytes(value)}")
 
 
 def _format_bytes(raw: bytes | None) -> str:

@@ -44,6 +44,36 @@ _COMMAND_KEY = "kafkaframes.command"  # key of a context's meta data: the comman
 INTERRUPTED_TEXT = "kafkaframes: interrupted"
 
 
+# Options of Kafka's own tools and of kcat, by command -> what to use.
+_OPTION_HINTS: Mapping[str, Mapping[str, str]] = {
+    "consume": {
+        "-C": "consume always reads; omit it",
+        "-o": "--offset sets the start position",
+        "-J": "--format jsonl prints JSON lines",
+        "-u": "the output is not buffered; omit it",
+        "-q": "--quiet hides notes",
+        "--from-beginning": "consume starts at the beginning by default; omit it",
+        "--max-messages": "-c sets the maximum number of records",
+        "--timeout-ms": "-e stops at the current end",
+        "--property": "-f sets the format, such as -f '%k: %s\\n'",
+        "--formatter-property": "-f sets the format, such as -f '%k: %s\\n'",
+        "--consumer.config": "-X KEY=VALUE sets a property",
+        "--consumer-property": "-X KEY=VALUE sets a property",
+    },
+    "produce": {
+        "-P": "produce always writes; omit it",
+        "-t": "the topic is the first argument: kafkaframes produce TOPIC",
+        "--topic": "the topic is the first argument: kafkaframes produce TOPIC",
+        "-l": "a file is the second argument: kafkaframes produce TOPIC FILE",
+        "--property": "-K sets the separator between key and value",
+        "--compression-codec": "-z sets the codec",
+        "--producer.config": "-X KEY=VALUE sets a property",
+        "--producer-property": "-X KEY=VALUE sets a property",
+        "--broker-list": "-b specifies the brokers",
+    },
+}
+
+
 Sections = Mapping[str, Mapping[str, tuple[str, str]]]  # heading of --help -> command -> (module[:function], help)
 
 
@@ -61,6 +91,8 @@ class LazyGroup(click.Group):
         """Parse the arguments. Ctrl-C ends the program as in ``invoke``."""
         try:
             return super().make_context(info_name, args, parent, **extra)
+        except click.NoSuchOption as error:
+            raise _add_option_hint(error) from None
         except KeyboardInterrupt:
             click.echo(INTERRUPTED_TEXT, err=True)
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
@@ -72,6 +104,8 @@ class LazyGroup(click.Group):
         """
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _add_option_hint(error) from None
         except KafkaframesError as error:
             rename_settings(error, list_flags_by_setting(ctx.meta.get(_COMMAND_KEY)))
             if ctx.parent is None and _MISSING_DASH_TEXT in str(error):
@@ -123,6 +157,22 @@ class LazyGroup(click.Group):
         for heading, rows in self._sections.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), summary) for name, (_, summary) in rows.items()])
+
+
+def _add_option_hint(error: click.NoSuchOption) -> click.UsageError:
+    """Return the error for an unknown option, with a hint if it is the name of a subcommand or an option elsewhere."""
+    context, option = error.ctx, error.option_name
+    command = None if context is None else context.command
+    if context is None or command is None:
+        return error
+    name = option.lstrip("-")
+    if isinstance(command, click.Group) and name in command.list_commands(context):
+        hint = f"{name} is a command: {context.command_path} {name}"
+    elif context.parent is None and option in ("-b", "--bootstrap-server"):
+        hint = f"{option} follows the command, such as kafkaframes topics list {option} HOST:PORT"
+    else:
+        hint = _OPTION_HINTS.get(command.name or "", {}).get(option, "")
+    return click.UsageError(f"No such option {option!r}: {hint}", context) if hint else error
 
 
 def _discard_output_to_closed_pipes() -> None:
