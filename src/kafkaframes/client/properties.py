@@ -237,8 +237,8 @@ _SETTING_ALIASES: Final = {
     "socket.timeout.ms": "request_timeout_ms",
     "broker.version.fallback": "api_version",
 }
-# Values of other clients that have another form here: librdkafka's CONFIGURATION.md (-1 disables periodic refreshes, 0 is
-# an infinite timeout), and kafka-python before 1.0 (smallest, largest).
+# Values of other clients that have another form here: librdkafka's CONFIGURATION.md (-1 disables periodic refreshes, 0
+# is an infinite timeout), and kafka-python before 1.0 (smallest, largest).
 _VALUE_ALIASES: Final = {
     "topic.metadata.refresh.interval.ms": {"-1": MAX_INT64},
     "message.timeout.ms": {"0": MAX_INT32},
