@@ -239,7 +239,7 @@ _SETTING_ALIASES: Final = {
 }
 # Values of other clients that have another form here: librdkafka's CONFIGURATION.md (-1 disables periodic refreshes, 0
 # is an infinite timeout), and kafka-python before 1.0 (smallest, largest).
-_VALUE_ALIASES: Final = {
+_VALUE_ALIASES: Final[Mapping[str, Mapping[str, Any]]] = {
     "topic.metadata.refresh.interval.ms": {"-1": MAX_INT64},
     "message.timeout.ms": {"0": MAX_INT32},
     "auto.offset.reset": {
