@@ -78,7 +78,7 @@ def test_confluents_dict_and_javas_properties_are_taken():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "setting", "expected"),
+    ("name", "value", "setting", "result"),
     [
         ("topic.metadata.refresh.interval.ms", -1, "metadata_max_age_ms", MAX_INT64),  # never
         ("topic.metadata.refresh.interval.ms", "-1", "metadata_max_age_ms", MAX_INT64),
@@ -90,12 +90,12 @@ def test_confluents_dict_and_javas_properties_are_taken():
         ("auto.offset.reset", "error", "auto_offset_reset", "none"),
     ],
 )
-def test_values_of_other_clients_are_translated(name, value, setting, expected):
+def test_values_of_other_clients_are_translated(name, value, setting, result):
     """librdkafka's CONFIGURATION.md, and kafka-python before 1.0 (``smallest``)."""
     settings = ConsumerSettings.from_options({"bootstrap.servers": "a:1", name: value})
-    assert getattr(settings, setting) == expected
+    assert getattr(settings, setting) == result
     kafka_name = setting.replace("_", ".")
-    assert str(to_kafka_names({name: value})[kafka_name]) == str(expected)
+    assert str(to_kafka_names({name: value})[kafka_name]) == str(result)
 
 
 def test_librdkafkas_message_timeout_of_zero_is_infinite():
