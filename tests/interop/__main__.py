@@ -65,8 +65,10 @@ def _pytest(place: Path, arguments: list[str]) -> int:
         "-rf",
         "--timeout",
         str(TIMEOUT_SECONDS),
-        *(arguments or [str(Path(__file__).parent)]),
+        *arguments,
     ]
+    if not any((Path.cwd() / argument.partition("::")[0]).exists() for argument in arguments):
+        command.append(str(Path(__file__).parent))
     running = subprocess.Popen(command, env=environment)
     signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends Ctrl-C to pytest as well
     signal.signal(signal.SIGTERM, lambda *_: running.send_signal(signal.SIGINT))

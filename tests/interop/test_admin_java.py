@@ -200,7 +200,10 @@ def outcome_of(name: str, admin: Admin, scene: Scene) -> tuple[str, str]:
         result = CALLS[name].run(admin, scene)
     except BrokerError as error:
         return "error", error.code.name if error.code else str(error)
-    return "ok", FACTS[name](result) if name in FACTS else ""
+    try:
+        return "ok", FACTS[name](result) if name in FACTS else ""
+    except KeyError as error:  # a node that has not applied the preparation yet does not return its entry
+        return "missing", str(error)
 
 
 def prepare(name: str, scene: Scene) -> None:
