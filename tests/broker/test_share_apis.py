@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker, PendingAnswer, versions
 
+from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.state.internal import build_batch
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
@@ -131,6 +132,24 @@ def test_a_connection_that_is_lost_ends_its_session(broker):
     broker.close()
     assert fetch(broker, 1, 1).error_code == code("SHARE_SESSION_NOT_FOUND")
     assert read_acquired(fetch(broker, 1, 0)) == [(0, 2, 2)]
+
+
+def test_fetch_does_not_acquire_after_the_groups_last_session_has_ended(broker):
+    """Share schedules with seeds 3006 and 6843: the end of an old connection is noticed while a fetch waits on a new
+    one. The waiting fetch acquired records in the dropped state, so that other members received them as well.
+    """
+    broker.state.waits = broker.clock
+    join(broker)
+    assert read_acquired(fetch(broker, 1, 0)) == []
+    old_connection, broker.session = broker.session, Session(peer="127.0.0.1:5001")
+    waiting = fetch(broker, 1, 1, max_wait_ms=60_000)
+    for call in old_connection.when_closed.values():
+        call()
+    produce(broker, 2)
+    assert waiting.body is None
+    assert read_acquired(fetch(broker, 1, 0, member="n")) == [(0, 1, 1)]
+    broker.clock.advance(61)
+    assert read_acquired(waiting.body) == []
 
 
 def test_a_fetch_waits_for_records_and_for_locks_that_time_out(broker):

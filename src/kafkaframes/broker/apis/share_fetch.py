@@ -17,7 +17,7 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import run_when_read
 from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import AcquiredRun, OffsetRange, ShareFetch, SharePartition
-from kafkaframes.coordination.groups.share_state import SessionPartition, ShareSession
+from kafkaframes.coordination.groups.share_state import SessionPartition, ShareKey, ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, code_of
 from kafkaframes.storage.files.headers import BatchHeader, parse_headers
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, TXN_COMMITTED, FetchData
@@ -198,7 +198,12 @@ def _acquire_records(
         rows = _acquire_records(request, broker, open_partitions, is_last=True) or {}
         return rows | {key: _PartitionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER) for key in moved_partitions}
     isolation = TXN_COMMITTED if _is_committed(broker, body.group_id or "") else HIGH_WATERMARK
-    keys = [key for key, entry in open_partitions.items() if entry.state.may_acquire]
+    # While the fetch was waiting, a state may have been dropped. Locks in it would not exist for other members.
+    keys = [
+        key
+        for key, entry in open_partitions.items()
+        if entry.state.may_acquire and broker.share_groups.is_current(ShareKey(body.group_id or "", *key), entry.state)
+    ]
     reads: dict[PartitionKey, _AvailableRecords] = {}
     for key in keys:  # all reads precede the acquisitions, because an attempt may be repeated after a read
         is_first = not any(

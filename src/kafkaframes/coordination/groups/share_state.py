@@ -139,11 +139,15 @@ class ShareStates:
         state.limits = limits
         return state
 
+    def is_current(self, key: ShareKey, state: SharePartition) -> bool:
+        """Return whether a state is still the partition's state: it is dropped when the group's last session ends."""
+        return self.partitions.get(key) is state
+
     def _store_change(self, key: ShareKey, state: SharePartition) -> None:
         """Store a partition's state. If the disk fails, the partition's next change stores the state."""
         stored_state = self.stored_states.get(key)
         # A lock may expire after the state was removed.
-        if stored_state is None or self.partitions.get(key) is not state:
+        if stored_state is None or not self.is_current(key, state):
             return
         with suppress(KafkaframesError):
             self._append_snapshot(
