@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kafkaframes.capture.columns import CALLS_TABLE_COLUMNS
-from kafkaframes.capture.container import ConversationWriter, file_header
+from kafkaframes.capture.container import ConversationWriter, build_file_header
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
@@ -70,7 +70,7 @@ def write_capture(path: Path, size_bytes: int, *, small: bool) -> None:
     calls = load_calls(small=small)
     talks = [ConversationWriter(("10.0.0.1", 40000 + n), ("10.0.0.2", 9092)) for n in range(CONNECTIONS)]
     with path.open("wb") as file:
-        file.write(file_header("bench") + b"".join(talk.build_handshake(START_NS) for talk in talks))
+        file.write(build_file_header("bench") + b"".join(talk.build_handshake(START_NS) for talk in talks))
         number = 0
         while file.tell() < size_bytes:
             for talk in talks:

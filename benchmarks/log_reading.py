@@ -35,10 +35,10 @@ from kafkaframes.records.scan import check_crcs
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.indexes import OffsetIndex, TimeIndex, write_offset_index, write_time_index
-from kafkaframes.storage.files.names import segment_file_name
+from kafkaframes.storage.files.names import name_segment_file
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.lookup import offset_for_timestamp
+from kafkaframes.storage.log.lookup import find_offset_for_timestamp
 
 START_MS = 1_760_000_000_000
 SEGMENT_BYTES = 1 << 30
@@ -66,7 +66,7 @@ def write_segment(directory: Path, base: int, batches: int, batch: bytes, *, spa
     """
     share = max(len(batch), sparse_to // batches)
     entries, last_entry = [], 0
-    with open(directory / segment_file_name(base, "log"), "wb") as file:
+    with open(directory / name_segment_file(base, "log"), "wb") as file:
         for number in range(batches):
             position = number * share
             if position - last_entry > INDEX_INTERVAL_BYTES:
@@ -82,11 +82,11 @@ def write_segment(directory: Path, base: int, batches: int, batch: bytes, *, spa
     offsets = np.array([entry[0] for entry in entries], np.int64)
     positions = np.array([entry[1] for entry in entries], np.int64)
     index = write_offset_index(OffsetIndex(base, offsets, positions))
-    (directory / segment_file_name(base, "index")).write_bytes(index)
+    (directory / name_segment_file(base, "index")).write_bytes(index)
     end = base + batches * RECORDS_PER_BATCH
     closing = np.append(offsets, end - 1) if len(offsets) == 0 or offsets[-1] != end - 1 else offsets
     times = write_time_index(TimeIndex(base, START_MS + closing, closing))
-    (directory / segment_file_name(base, "timeindex")).write_bytes(times)
+    (directory / name_segment_file(base, "timeindex")).write_bytes(times)
     return end
 
 
@@ -133,13 +133,13 @@ def measure_real_timestamps(scratch: Path) -> dict[str, float]:
     files = LocalFileSystem()
     wanted_times = [START_MS + offset for offset in random.Random(2).sample(range(end), 40)]
     check_lookup(partition, wanted_times[0])
-    median, worst = time_lookups(lambda stamp: offset_for_timestamp(files, partition, stamp), wanted_times)
+    median, worst = time_lookups(lambda stamp: find_offset_for_timestamp(files, partition, stamp), wanted_times)
     return {"timestamp, 1,000 segments, median ms": median, "timestamp, 1,000 segments, worst ms": worst}
 
 
 def check_lookup(partition: Partition, stamp: int) -> None:
     """Check that a look-up by timestamp returns the expected offset."""
-    offset_found = offset_for_timestamp(LocalFileSystem(), partition, stamp)
+    offset_found = find_offset_for_timestamp(LocalFileSystem(), partition, stamp)
     assert offset_found is not None
     assert offset_found.offset == stamp - START_MS
 
@@ -149,7 +149,7 @@ def write_crc_segment(directory: Path, base: int, batches: int, batch: bytes) ->
     from kafkaframes.wire.checksum import crc32c
 
     end = write_segment(directory, base, batches, batch)
-    path = directory / segment_file_name(base, "log")
+    path = directory / name_segment_file(base, "log")
     raw = bytearray(path.read_bytes())
     for position in range(0, len(raw), len(batch)):
         struct.pack_into(">I", raw, position + 17, crc32c(bytes(raw[position + 21 : position + len(batch)])))

@@ -9,7 +9,7 @@ from kafkaframes import verify_log
 from kafkaframes.broker.apis.produce import append_to_partition, read_sent_records
 from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.state.changes import finish_steps
-from kafkaframes.broker.state.partitions import max_magic_for
+from kafkaframes.broker.state.partitions import get_max_magic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_end_transaction, build_records
@@ -40,7 +40,7 @@ def magics_of(records):
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_each_version_of_produce_appends_its_format(asker, version, codec):
     asker.create()
-    magic = max_magic_for(min(version + (version == 3), 4)) if version < 3 else 2
+    magic = get_max_magic(min(version + (version == 3), 4)) if version < 3 else 2
     for first in (0, 3):
         row = asker.produce(batch(b"a", b"b", b"c", magic=magic, codec=codec), version=version)
         assert (row.error_code, row.base_offset) == (0, first)
@@ -58,7 +58,7 @@ def test_each_version_of_fetch_gives_a_format_that_it_carries(asker, version, co
     row = asker.fetch(0, version=version)
     assert row.error_code == 0
     assert values_of(row.records) == [b"a", b"b"]
-    assert magics_of(row.records) == {max_magic_for(version)}
+    assert magics_of(row.records) == {get_max_magic(version)}
     assert offsets_of(row.records) == [0, 1]
     lost_count = asker.state.counters["lost timestamps"]
     assert lost_count == (2 if version < 2 else 0)

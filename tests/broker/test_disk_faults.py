@@ -20,7 +20,7 @@ from kafkaframes.storage.files.memory_disk import MemoryDisk
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def code_of(answer):
+def to_error_code(answer):
     return answer.responses[0].partition_responses[0].error_code
 
 
@@ -112,15 +112,15 @@ def test_a_disk_that_fails_under_a_broker_loses_nothing_that_was_acknowledged(tm
     broker = Broker(data_dir=tmp_path).start()
     try:
         broker.create_topic("orders")
-        assert code_of(ask(broker.port, frame_of(0, -1), 9)) == 0
+        assert to_error_code(ask(broker.port, frame_of(0, -1), 9)) == 0
         broker.on_disk("write", path="*/orders-0/*.log").torn(30)
-        assert code_of(ask(broker.port, frame_of(1, -1), 9)) == STORAGE
+        assert to_error_code(ask(broker.port, frame_of(1, -1), 9)) == STORAGE
         broker.clear_faults()
-        assert code_of(ask(broker.port, frame_of(2, -1), 9)) == STORAGE  # the directory is offline, as Kafka's
+        assert to_error_code(ask(broker.port, frame_of(2, -1), 9)) == STORAGE  # the directory is offline, as Kafka's
         broker.kill()
         broker.restart()
         assert [record.value for record in broker.records("orders")] == [b"0"]
-        assert code_of(ask(broker.port, frame_of(3, -1), 9)) == 0
+        assert to_error_code(ask(broker.port, frame_of(3, -1), 9)) == 0
         assert [record.value for record in broker.records("orders")] == [b"0", b"3"]
     finally:
         broker.stop()
@@ -130,13 +130,13 @@ def test_a_disk_that_fails_under_a_broker_loses_nothing_that_was_acknowledged(tm
 def test_a_partition_writes_again_when_a_full_disk_has_room(tmp_path, durability):
     with Broker(data_dir=tmp_path, durability=durability) as broker:
         broker.create_topic("orders")
-        assert code_of(ask(broker.port, frame_of(0, -1), 9)) == 0
+        assert to_error_code(ask(broker.port, frame_of(0, -1), 9)) == 0
         broker.on_disk("write").full(after_bytes=30)
-        assert [code_of(ask(broker.port, frame_of(number, -1), 9)) for number in (1, 2)] == [STORAGE, STORAGE]
+        assert [to_error_code(ask(broker.port, frame_of(number, -1), 9)) for number in (1, 2)] == [STORAGE, STORAGE]
         with pytest.raises(KafkaframesError, match="No space left"):
             broker.create_topic("others")
         broker.clear_faults()
-        assert code_of(ask(broker.port, frame_of(3, -1), 9)) == 0
+        assert to_error_code(ask(broker.port, frame_of(3, -1), 9)) == 0
         broker.create_topic("others")
         assert [record.value for record in broker.records("orders")] == [b"0", b"3"]
         broker.kill()
@@ -167,13 +167,13 @@ def test_a_real_file_system_that_fills_up_is_written_to_again_when_there_is_room
         broker.create_topic("orders", segment_index_bytes=65536)
         code = 0
         while code == 0:
-            code = code_of(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9))
+            code = to_error_code(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9))
             accepted_count += code == 0
         assert (code, accepted_count > 50) == (STORAGE, True)
-        assert code_of(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9)) == STORAGE
+        assert to_error_code(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9)) == STORAGE
         subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
         for _ in range(10):
-            assert code_of(ask(broker.port, frame_of(0, -1, value=b"y" * 20_000), 9)) == 0
+            assert to_error_code(ask(broker.port, frame_of(0, -1, value=b"y" * 20_000), 9)) == 0
         assert [record.value[:1] for record in broker.records("orders")] == [b"x"] * accepted_count + [b"y"] * 10
     assert verify_log(small_disk / "data", deep=True).report.is_sound
 

@@ -24,7 +24,7 @@ from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_batches
-from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.files.names import TopicPartition, name_segment_file
 from kafkaframes.storage.log.discover import discover
 
 TIERED = Path(__file__).parents[1] / "data" / "tiered"
@@ -105,7 +105,7 @@ def write_out_store(paths: list[Path], options: dict[str, tuple[str, ...]], to: 
             folder = to / str(partition.topic_partition)
             for segment in partition.segments:
                 folder.mkdir(parents=True, exist_ok=True)
-                name = segment_file_name(segment.base_offset, "log")
+                name = name_segment_file(segment.base_offset, "log")
                 (folder / name).write_bytes(directory.filesystem.read(segment.path))
     return to
 
@@ -178,7 +178,7 @@ def test_a_size_that_no_batch_has_is_told_as_kafka_does(tmp_path):
         write_partition(directory, {0: b"".join(log[:2]), 2: b"".join(log[2:])}, epochs=[(0, 0)], high_watermark=4)
         for base in (0, 2):
             for kind in ("index", "timeindex"):
-                (directory / "orders-0" / segment_file_name(base, kind)).write_bytes(b"")
+                (directory / "orders-0" / name_segment_file(base, kind)).write_bytes(b"")
         (directory / ".kafka_cleanshutdown").write_bytes(b"")
         with Broker(serve=directory) as served_broker:
             types = message("FetchRequest")
@@ -195,7 +195,7 @@ def test_a_consumer_is_told_of_bytes_that_cannot_be_read_and_does_not_ask_for_ev
     write_partition(tmp_path, {0: b"".join(log[:1]), 1: b"".join(log[1:])}, epochs=[(0, 0)], high_watermark=2)
     for base in (0, 1):
         for kind in ("index", "timeindex"):
-            (tmp_path / "orders-0" / segment_file_name(base, kind)).write_bytes(b"")
+            (tmp_path / "orders-0" / name_segment_file(base, kind)).write_bytes(b"")
     (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
     with Broker(serve=tmp_path) as served_broker, Consumer(served_broker.bootstrap_servers) as consumer:
         consumer.assign({TopicPartition("orders", 0): 0})
@@ -232,7 +232,7 @@ def test_a_segment_under_another_name_is_not_served_and_told_and_nothing_is_chan
         with Producer(owner.bootstrap_servers) as producer:
             producer.send("orders", b"v", partition=0).result()
     for file in (tmp_path / "orders-0").glob(f"{0:020}.*"):
-        file.rename(file.with_name(segment_file_name(base, file.suffix[1:])))
+        file.rename(file.with_name(name_segment_file(base, file.suffix[1:])))
     before = tree(tmp_path / "orders-0")
     with Broker(serve=tmp_path) as served_broker:
         (remark,) = served_broker.remarks
@@ -330,7 +330,7 @@ def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
         for file in Path(partition.directory).iterdir():
             if partition.topic != "orders" or file.suffix not in (".index", ".timeindex", ".txnindex", ".snapshot"):
                 (folder / file.name).write_bytes(file.read_bytes())
-    segment = second / "orders-0" / segment_file_name(0, "log")
+    segment = second / "orders-0" / name_segment_file(0, "log")
     segment.write_bytes(segment.read_bytes()[:200])
     before = tree(first, second)
     with Broker(serve=[second, first]) as served_broker:
@@ -403,7 +403,7 @@ def test_a_directory_that_was_not_stopped_cleanly_is_recovered_beside_others(cop
     torn = tmp_path / "three" / "torn-0"
     torn.mkdir(parents=True)
     whole = Batch("t", 0, 5, 0).raw()
-    (torn / segment_file_name(0, "log")).write_bytes(whole + whole[:40])
+    (torn / name_segment_file(0, "log")).write_bytes(whole + whole[:40])
     before = tree(*copies, torn)
     with Broker(serve=[*copies, tmp_path / "three"]) as served_broker:
         assert served_broker.topics["torn"].end_offsets == (5,)

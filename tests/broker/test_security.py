@@ -33,7 +33,7 @@ from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl
 from kafkaframes.broker.security.from_settings import build_security
 from kafkaframes.broker.security.options import BearerExchange, Credentials, PlainExchange, Security
 from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange, credential_from_password
-from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.security.tls import create_server_context
 from kafkaframes.broker.security.tokens import unsecured_token
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.broker.settings.properties import is_known
@@ -546,7 +546,7 @@ def certificates(tmp_path_factory):
 
 def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_python):
     paths = str(certificates / "cert.pem"), str(certificates / "key.pem")
-    context = server_context(*paths, authorities=paths[0], needs_client=True)
+    context = create_server_context(*paths, authorities=paths[0], needs_client=True)
     acls = [rule(2, name="*", principal="User:CN=alice"), rule(2, name="*", principal="User:CN=alice", kind=3)]
     with Broker(security=Security(tls=context, acls=acls), journal=False, data_dir=certificates / "data") as broker:
         client = ssl.create_default_context(cafile=paths[0])
@@ -581,7 +581,7 @@ def test_the_key_of_a_certificate_may_be_encrypted(certificates, tmp_path):
 
 
 def test_a_plain_client_on_a_tls_port_is_closed(certificates):
-    context = server_context(str(certificates / "cert.pem"), str(certificates / "key.pem"))
+    context = create_server_context(str(certificates / "cert.pem"), str(certificates / "key.pem"))
     with Broker(security=Security(tls=context)) as broker:
         with socket.create_connection((broker.host, broker.port), 60) as peer:
             peer.sendall(struct.pack(">i", 20) + bytes(20))
@@ -594,7 +594,7 @@ def test_a_plain_client_on_a_tls_port_is_closed(certificates):
 def test_files_that_are_no_certificates_are_named(tmp_path):
     (tmp_path / "no.pem").write_text("no")
     with pytest.raises(OptionError, match=r"no\.pem cannot be used"):
-        server_context(str(tmp_path / "no.pem"))
+        create_server_context(str(tmp_path / "no.pem"))
 
 
 def _ours(settings, password):

@@ -445,7 +445,7 @@ def test_records_are_copied_once_on_the_way_to_the_disk_and_their_header_is_read
     for _ in range(2 if again else 1):
         assert short(memoryview(produce_frame(9, [("orders", [(0, batch())])])), session) is not None
     read = []
-    for name in ("first_header", "parse_header", "headers_from"):
+    for name in ("read_first_header", "parse_header", "headers_from"):
         for module in (headers, produce, appending):
             original = getattr(module, name, None)
             if original is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from itertools import chain
 
-from kafkaframes.capture.container import ConversationWriter, _encode_record, file_header
+from kafkaframes.capture.container import ConversationWriter, _encode_record, build_file_header
 from kafkaframes.capture.layout import ACK, PSH
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -80,7 +80,7 @@ class Tape:
     def __init__(self, *, initial=0, opening=True):
         self.talk = ConversationWriter(("10.0.0.1", 50000), ("10.0.0.2", 9092), initial=initial)
         self.time = START
-        self.parts = [file_header("test")]
+        self.parts = [build_file_header("test")]
         if opening:
             self.parts.append(self.talk.build_handshake(self.time))
 
@@ -88,7 +88,7 @@ class Tape:
         """Send a segment, of which the capture has ``captured_bytes`` bytes, by default all."""
         self.time += 1_000_000
         packet = self.talk._build_packet(
-            side, self.talk.sequence_number_at(offset), self.talk.sequence_number_at(0), PSH | ACK, data
+            side, self.talk.get_sequence_number(offset), self.talk.get_sequence_number(0), PSH | ACK, data
         )
         left_out = 0 if captured_bytes is None else len(data) - captured_bytes
         record = bytearray(_encode_record(self.time, packet[: len(packet) - left_out]))

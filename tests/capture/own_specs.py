@@ -4,7 +4,7 @@ import json
 
 from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
-from kafkaframes.capture.container import ConversationWriter, file_header
+from kafkaframes.capture.container import ConversationWriter, build_file_header
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
@@ -56,7 +56,7 @@ def write_specs(folder, *, greet=GREET):
 def write_traffic(path, folder, *, header_tags=None):
     """Write a capture of four calls: Greet 0 and 1, Heartbeat 4 (the catalog's) and 5 (the proposal's)."""
     talk = ConversationWriter(("10.0.0.1", 50000), ("10.0.0.2", 9092))
-    parts = [file_header("test"), talk.build_handshake(START)]
+    parts = [build_file_header("test"), talk.build_handshake(START)]
     for number, (name, version, fields, answer) in enumerate(calls()):
         own = folder if name == "Greet" or version == 5 else None
         request = message(f"{name}Request", specs=own)(**fields)

@@ -8,7 +8,7 @@ import pytest
 from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
 from kafkaframes.capture import reader, streams
-from kafkaframes.capture.container import ConversationWriter, file_header
+from kafkaframes.capture.container import ConversationWriter, build_file_header
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
@@ -34,7 +34,7 @@ def call(number):
 @pytest.fixture
 def short_lived(tmp_path):
     """Return a capture of consecutive connections, of which every tenth stays open, with two calls on each."""
-    parts, time = [file_header("test")], START
+    parts, time = [build_file_header("test")], START
     talks = []
     for number in range(COUNT):
         talk = ConversationWriter(("10.0.0.1", 20000 + number), ("10.0.0.2", 9092))
@@ -94,7 +94,7 @@ def test_requests_without_responses_are_returned_before_the_end(tmp_path):
     talk = ConversationWriter(("10.0.0.1", 20000), ("10.0.0.2", 9092))
     beat = message("HeartbeatRequest")(group_id="g" * 500)
     requests = [frame_of(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
-    parts = [file_header("test"), talk.build_handshake(START)]
+    parts = [build_file_header("test"), talk.build_handshake(START)]
     parts += [packet for request in requests for packet in talk.build_data_packets(CLIENT, request, START)]
     path = tmp_path / "x.pcapng"
     path.write_bytes(b"".join(parts))
@@ -113,7 +113,7 @@ def test_the_wait_for_a_hole_is_bounded_by_memory(tmp_path, monkeypatch):
     talk = ConversationWriter(("10.0.0.1", 20000), ("10.0.0.2", 9092))
     beat = message("HeartbeatRequest")(group_id="g" * 500)
     requests = [frame_of(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
-    parts = [file_header("test"), talk.build_handshake(START)]
+    parts = [build_file_header("test"), talk.build_handshake(START)]
     for number, one in enumerate(requests):
         if number == 3:
             talk.skip(CLIENT, len(one))

@@ -9,7 +9,7 @@ from tests.capture.conversation import CLIENT, Tape, streams
 from tests.capture.steps import copies_of, lines_of
 
 from kafkaframes.capture import container, packets
-from kafkaframes.capture.container import file_header
+from kafkaframes.capture.container import build_file_header
 from kafkaframes.capture.packets import MAX_DAMAGE_ENTRIES, PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
@@ -63,7 +63,7 @@ def test_packets_of_the_last_interface_are_read(tmp_path):
     requests, _, calls = streams()
     tape = Tape().segment(CLIENT, 0, requests)
     interfaces = 70_000
-    blocks = b"".join(tape.parts)[len(file_header("test")) :]
+    blocks = b"".join(tape.parts)[len(build_file_header("test")) :]
     numbered_blocks, at = bytearray(blocks), 0
     while at < len(blocks):
         struct.pack_into("<I", numbered_blocks, at + 8, interfaces - 1)
@@ -91,7 +91,7 @@ def test_a_block_larger_than_a_window_is_read(window, option_bytes, tmp_path):
 
 
 def _section_bytes():
-    return struct.unpack_from("<I", file_header("test"), 4)[0]
+    return struct.unpack_from("<I", build_file_header("test"), 4)[0]
 
 
 @pytest.mark.parametrize("kind", [0x0A0D0D0A, 1, 6, 77])
@@ -137,7 +137,7 @@ def test_small_files_of_a_ring_share_windows(segment_bytes, tmp_path):
     for number, at in enumerate(range(0, len(requests), segment_bytes)):
         tape.segment(CLIENT, at, requests[at : at + segment_bytes])
         path = tmp_path / f"ring.pcapng{number}"
-        path.write_bytes(b"".join([file_header("test"), *tape.parts[1:]]))
+        path.write_bytes(b"".join([build_file_header("test"), *tape.parts[1:]]))
         tape.parts = tape.parts[:1]
         files.append(str(path))
     assert sum(1 for _ in Streams(PacketReader(files))) == 2

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.capture.conversation import CLIENT, SERVER, Tape, streams
 from tests.capture.reference import Frame, Side
 
-from kafkaframes.capture.container import file_header
+from kafkaframes.capture.container import build_file_header
 from kafkaframes.capture.layout import (
     CALL_REQUEST,
     CALL_RESPONSE,
@@ -103,7 +103,7 @@ class Reassembly(RuleBasedStateMachine):
     @rule()
     def rotate(self):
         self.files.append(b"".join(self.tape.parts))
-        self.tape.parts = [file_header("test")]
+        self.tape.parts = [build_file_header("test")]
 
     def teardown(self):
         if not hasattr(self, "tape"):

@@ -23,7 +23,7 @@ from tests.protocol.messages.values import make_value
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
-from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.security.tls import create_server_context
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.recorder import Recorder, RecorderSettings, SecuredSocket
 from kafkaframes.capture.recording import create_client_tls, create_server_tls
@@ -182,7 +182,7 @@ def certificate(tmp_path_factory):
 
 def test_tls_is_terminated_and_opened_again_to_the_brokers(tmp_path, certificate):
     """Two brokers, and therefore two listeners. The capture is plaintext, with the brokers' addresses."""
-    path, security = tmp_path / "trace.pcapng", Security(tls=server_context(*certificate))
+    path, security = tmp_path / "trace.pcapng", Security(tls=create_server_context(*certificate))
     tls = {
         "server_tls": create_server_tls(*certificate),
         "upstream_tls": create_client_tls(certificate[0], is_encrypted=True),

@@ -8,7 +8,7 @@ import pytest
 from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
 import kafkaframes
-from kafkaframes.capture.container import ConversationWriter, file_header
+from kafkaframes.capture.container import ConversationWriter, build_file_header
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -40,7 +40,7 @@ def call(name, version, records):
 def write_capture(path, *calls):
     """Write a capture of encoded requests and responses."""
     talk = ConversationWriter(("10.0.0.1", 50000), ("10.0.0.2", 9092))
-    parts = [file_header("test"), talk.build_handshake(START)]
+    parts = [build_file_header("test"), talk.build_handshake(START)]
     for number, (request, response) in enumerate(calls):
         parts += talk.build_data_packets(CLIENT, frame_of(request), START + number * 2_000_000)
         parts += talk.build_data_packets(SERVER, frame_of(response), START + number * 2_000_000 + 1_000_000)

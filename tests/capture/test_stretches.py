@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
-from kafkaframes.capture.container import ConversationWriter, file_header
+from kafkaframes.capture.container import ConversationWriter, build_file_header
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -64,7 +64,7 @@ def write(folder, count):
     for number in range(count):
         path = folder / f"x.{number}.pcapng"
         part = data[len(data) * number // count : len(data) * (number + 1) // count]
-        path.write_bytes(file_header("test") + b"".join(part))
+        path.write_bytes(build_file_header("test") + b"".join(part))
         paths.append(str(path))
     return paths
 
@@ -80,7 +80,7 @@ def test_every_row_is_returned_once(tmp_path, count, wait, step):
     paths = write(tmp_path, count)
     for number in range(wait):  # no more files follow, so that pending calls of the last files are returned as well
         paths.append(str(tmp_path / f"x.{count + number}.pcapng"))
-        Path(paths[-1]).write_bytes(file_header("test"))
+        Path(paths[-1]).write_bytes(build_file_header("test"))
     rows_given = Counter()
     for start in range(0, len(paths), step):
         lead = min(start, wait + 1)

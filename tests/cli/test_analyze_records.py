@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.capture.conversation import CLIENT, START, frame_of
 
 import kafkaframes
-from kafkaframes.capture.container import ConversationWriter, file_header
+from kafkaframes.capture.container import ConversationWriter, build_file_header
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.protocol.messages.headers import encode_request
@@ -45,7 +45,7 @@ def test_records_of_a_version_that_own_specs_have(tmp_path):
     sent_frame = encode_request(request(acks=1, topic_data=[topic]), new, correlation_id=1, client_id="me")
     talk = ConversationWriter(("10.0.0.1", 50000), ("10.0.0.2", 9092))
     packets = [
-        file_header("test"),
+        build_file_header("test"),
         talk.build_handshake(START),
         *talk.build_data_packets(CLIENT, frame_of(sent_frame), START),
     ]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import OAUTHBEARER, PASSWORD_MECHANISMS, Security
-from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.security.tls import create_server_context
 from kafkaframes.broker.security.tokens import unsecured_token as unsecured
 from kafkaframes.client import Admin
 from kafkaframes.client.security import jks
@@ -43,7 +43,7 @@ def text(name: str) -> str:
 @pytest.fixture(scope="module")
 def secure():
     """A broker that wants TLS, a client's certificate, and SASL."""
-    context = server_context(
+    context = create_server_context(
         store("server-cert.pem"), store("server-key.pem"), authorities=store("client-cert.pem"), needs_client=True
     )
     with Broker(
@@ -138,7 +138,7 @@ def test_what_does_not_open_says_which_option_and_why(secure, changed_settings, 
 
 
 def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
-    context = server_context(store("client-cert.pem"), store("client-key.pem"))  # for no host's name at all
+    context = create_server_context(store("client-cert.pem"), store("client-key.pem"))  # for no host's name at all
     settings = {"security_protocol": "SSL", "ssl_truststore_location": store("client-cert.pem")}
     with Broker(security=Security(tls=context)) as broker:
         with pytest.raises(AuthenticationError, match="certificate is not valid for"):

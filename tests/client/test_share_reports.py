@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 from tests.client.test_share_consumer import PATIENCE_S, produce, read, share, values
-from tests.soak.share_cases import LOCK_S, ONE, deliver, error_of, reader_of, requests_of_kind, row_of
+from tests.soak.share_cases import LOCK_S, ONE, deliver, error_of, make_bytes_reader, requests_of_kind, row_of
 from tests.soak.share_schedules import GROUP, Record, World
 
 from kafkaframes.broker import Broker
@@ -19,7 +19,7 @@ from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_messages import ShareMessages
 from kafkaframes.client.share_requests import ShareAcknowledge, ShareFetch
 from kafkaframes.client.share_session import ACCEPT
-from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, OptionError, broker_error
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, OptionError, to_broker_error
 from kafkaframes.protocol.messages import message
 
 TOPIC = "work"
@@ -44,12 +44,12 @@ def sessions_of(broker):
 @pytest.mark.parametrize("code", ["SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH"])
 def test_acknowledgements_are_not_sent_with_the_first_fetch_of_a_session(code):
     """KAFKA-18198, KAFKA-19485: brokers reject it. The acknowledgements fail in the client, and are reported."""
-    machine = reader_of(share_acknowledgement_mode="explicit")
+    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.begin_poll(2.0)
     (request,) = requests_of_kind(machine, ShareFetch, 2.0)
-    machine.process_failure(request, broker_error(ErrorCode[code], "share fetch"), 2.0)
+    machine.process_failure(request, to_broker_error(ErrorCode[code], "share fetch"), 2.0)
     (again,) = requests_of_kind(machine, ShareFetch, 2.0)
     assert (again.epoch, again.acknowledgements) == (0, {})
     assert [result.offsets for result in machine.take_results()] == [{TopicPartition("t", 0): [0]}]
@@ -57,13 +57,13 @@ def test_acknowledgements_are_not_sent_with_the_first_fetch_of_a_session(code):
 
 def test_a_commit_ends_although_the_session_starts_again():
     """KAFKA-18164: acknowledgements that could not be sent with epoch 0 blocked the consumer for ever."""
-    machine = reader_of(share_acknowledgement_mode="explicit")
+    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     first = machine.commit()
     (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     machine.acknowledge([("t", 0, 1)], ACCEPT)
-    machine.process_failure(request, broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "acknowledgement"), 2.0)
+    machine.process_failure(request, to_broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "acknowledgement"), 2.0)
     second = machine.commit()
     assert first.is_done
     assert second.is_done
@@ -74,7 +74,7 @@ def test_a_commit_ends_although_the_session_starts_again():
 
 def test_a_failed_fetch_reports_its_acknowledgements():
     """AKCORE-139 (confluentinc/kafka 1211): the callback was not called if a ShareFetch failed."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.begin_poll(2.0)
     (request,) = requests_of_kind(machine, ShareFetch, 2.0)
@@ -199,7 +199,7 @@ def test_record_limit_is_refused_where_the_broker_does_not_support_it():
     with pytest.raises(OptionError, match=r"record_limit is not supported by broker 1 at a:9092: it needs Kafka 4\.2"):
         messages.to_fetch_body(request, 1)
     assert messages.to_fetch_body(request, 2).share_acquire_mode == 1
-    machine = reader_of(share_acquire_mode="record_limit")
+    machine = make_bytes_reader(share_acquire_mode="record_limit")
     machine.begin_poll(1.0)
     (fetch,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_failure(fetch, OptionError("share_acquire_mode"), 1.0)

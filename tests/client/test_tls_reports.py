@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
-from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.security.tls import create_server_context
 from kafkaframes.client import Admin, Consumer, Producer
 from kafkaframes.errors import AuthenticationError, NetworkError, OptionError
 
@@ -21,7 +21,7 @@ SERVER, SERVER_KEY, CLIENT, CLIENT_KEY, ENCRYPTED_KEY = (
 
 @pytest.fixture(scope="module")
 def servers():
-    with Broker(security=Security(tls=server_context(SERVER, SERVER_KEY))) as broker:
+    with Broker(security=Security(tls=create_server_context(SERVER, SERVER_KEY))) as broker:
         yield broker.bootstrap_servers
 
 
@@ -59,7 +59,7 @@ def test_the_authority_is_checked_without_the_host_name_too(servers):
 
 def test_a_certificate_of_another_host_is_reported_with_the_setting():
     """kafka-python #2013 and #1770."""
-    with Broker(security=Security(tls=server_context(CLIENT, CLIENT_KEY))) as broker:
+    with Broker(security=Security(tls=create_server_context(CLIENT, CLIENT_KEY))) as broker:
         settings = {"security_protocol": "SSL", "ssl_cafile": CLIENT}
         with pytest.raises(AuthenticationError, match=r"'127\.0\.0\.1'; `ssl_check_hostname=False` accepts"):
             list_topics(broker.bootstrap_servers, **settings)
@@ -115,7 +115,7 @@ def test_a_port_of_another_protocol_is_suspected(answer, protocol, error):
 
 
 def test_a_missing_client_certificate_is_suspected():
-    context = server_context(SERVER, SERVER_KEY, authorities=CLIENT, needs_client=True)
+    context = create_server_context(SERVER, SERVER_KEY, authorities=CLIENT, needs_client=True)
     with Broker(security=Security(tls=context)) as broker:
         settings = {"security_protocol": "SSL", "ssl_cafile": SERVER, "default_api_timeout_ms": 1_000}
         with pytest.raises(NetworkError, match=r"does it require `ssl_certfile`\?"):

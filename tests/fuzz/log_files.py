@@ -21,7 +21,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.summary import list_tasks, summarize_all_headers, summarize_quickly
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
+from kafkaframes.storage.log.lookup import find_offset_for_timestamp, log_end_offset
 from kafkaframes.storage.log.transactions import ISOLATION_LEVELS, read_transactions
 from kafkaframes.storage.recovery.plan import plan_recovery
 
@@ -69,7 +69,7 @@ def ask_everything(path: Path) -> bool:
                     sum(1 for _ in delivered_offsets(files, partition, isolation=isolation, state=state))
                 log_end_offset(files, partition)
                 find_offset(files, partition, 100)
-                offset_for_timestamp(files, partition, 1_760_000_000_000)
+                find_offset_for_timestamp(files, partition, 1_760_000_000_000)
         for task in list_tasks(directories):
             summarize_quickly(*task)
             summarize_all_headers(*task)

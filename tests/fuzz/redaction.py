@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.protocol.messages.values import RANGES
 
-from kafkaframes.capture.container import ConversationWriter, _encode_record, file_header
+from kafkaframes.capture.container import ConversationWriter, _encode_record, build_file_header
 from kafkaframes.capture.layout import ACK, PSH
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
@@ -117,7 +117,7 @@ class Traffic:
 
     def __init__(self, secrets: Secrets) -> None:
         self.secrets = secrets
-        self.parts = [file_header("test")]
+        self.parts = [build_file_header("test")]
         self.connections = 0
 
     def connection(self, *, opening: bool) -> ConversationWriter:

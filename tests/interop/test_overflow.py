@@ -24,7 +24,7 @@ from kafkaframes.jobs.restore.cluster import (
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
 from kafkaframes.storage.files.checkpoints import MetaProperties
-from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.files.names import TopicPartition, name_segment_file
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.partition import LogManager, open_log_directory
 from kafkaframes.wire.primitives import uuid_to_text
@@ -77,9 +77,9 @@ def write_logs(data: Path) -> dict[str, str]:
         path = data / f"{topic}-0"
         path.mkdir()
         for base, batches in segments.items():
-            (path / segment_file_name(base, "log")).write_bytes(batches)
-            (path / segment_file_name(base, "index")).touch()
-            (path / segment_file_name(base, "timeindex")).touch()
+            (path / name_segment_file(base, "log")).write_bytes(batches)
+            (path / name_segment_file(base, "index")).touch()
+            (path / name_segment_file(base, "timeindex")).touch()
         (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {ids[topic]}")
     manager.abandon()
     layouts = [TopicLayout(name, topic_id, {0: 0}, {"retention.ms": "-1"}) for name, topic_id in ids.items()]
@@ -166,7 +166,7 @@ def write_compacted(data: Path) -> None:
         path.mkdir(parents=True)
         for base, batches in segments.items():
             for kind, content in (("log", batches), ("index", b""), ("timeindex", b"")):
-                (path / segment_file_name(base, kind)).write_bytes(content)
+                (path / name_segment_file(base, kind)).write_bytes(content)
         (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
         ends[TopicPartition(topic, 0)] = LogOffsets(0, 0, ACTIVE + 1)
         layouts.append(TopicLayout(topic, topic_id, {0: 0}, OF_CLEANER))

@@ -31,7 +31,7 @@ from kafkaframes.client.group_requests import (
 from kafkaframes.client.metadata import Cluster, Node, PartitionMetadata, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.positions import Ownership, PartitionFetchResponse, PartitionStep
-from kafkaframes.errors import AuthorizationError, ErrorCode, NetworkError, broker_error
+from kafkaframes.errors import AuthorizationError, ErrorCode, NetworkError, to_broker_error
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -206,7 +206,7 @@ def check_that_a_classic_member_joins_after_on_lost() -> None:
     for kind in ("range", "cooperative"):
         machine = owner_of(kind)
         (beat,) = requests_of_kind(machine, Heartbeat, 2.0)
-        machine.process_failure(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+        machine.process_failure(beat, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
         assert not requests_of_kind(machine, JoinGroup, 5.0)
         machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
         assert requests_of_kind(machine, JoinGroup, 5.0)
@@ -216,7 +216,7 @@ def check_that_a_consumer_protocol_member_joins_after_on_lost() -> None:
     """The same for the consumer protocol."""
     machine = owner_of("consumer")
     (beat,) = requests_of_kind(machine, ConsumerHeartbeat, 2.0)
-    machine.process_failure(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+    machine.process_failure(beat, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
     assert not requests_of_kind(machine, ConsumerHeartbeat, 5.0)
     machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
     assert [beat.epoch for beat in requests_of_kind(machine, ConsumerHeartbeat, 5.0)] == [0]
@@ -226,7 +226,7 @@ def check_that_a_removed_member_has_no_generation() -> None:
     """It may not commit, and it claims nothing from a generation that other members have ended."""
     machine = owner_of("cooperative")
     (beat,) = requests_of_kind(machine, Heartbeat, 2.0)
-    machine.process_failure(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+    machine.process_failure(beat, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
     assert not machine.member.is_member
     machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
     assert [
@@ -241,7 +241,7 @@ def check_that_committed_offsets_outside_a_join_are_fetched_again() -> None:
         join(machine, [ONE])
         (lookup,) = requests_of_kind(machine, FetchCommittedOffsets, 0.0)
         machine.process_response(lookup, {ONE: CommittedOffset(1)}, 0.0)
-        machine.member.process_commit_error(broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit"), 1.0)
+        machine.member.process_commit_error(to_broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit"), 1.0)
         join(machine, [ONE], 2.0)
         (lookup,) = requests_of_kind(machine, FetchCommittedOffsets, 2.0)
         machine.process_response(lookup, {ONE: CommittedOffset(9)}, 2.0)
@@ -372,7 +372,7 @@ def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek()
     assert machine.take_error() is None
     machine.positions.seek(TWO, 9)
     request = fetch(machine, 2.0)
-    error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
+    error = to_broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
     machine.process_response(request, {TWO: PartitionFetchResponse(error)}, 2.0)
     for _ in range(3):
         assert "has no offset 9" in str(machine.take_error())
@@ -427,7 +427,7 @@ def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:
     batches = Batches(UUID(int=7), 0, [0, 0])
     machine.process_response(fetch(machine, 1.0), {ONE: PartitionFetchResponse(None, batches)}, 1.0)
     assert batches.take() == (0, 0)
-    error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
+    error = to_broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
     machine.process_response(fetch(machine, 2.0), {ONE: PartitionFetchResponse(error)}, 2.0)
     state = machine.positions.states[ONE]
     assert (state.step.name, state.position) == ("FETCH", 1)

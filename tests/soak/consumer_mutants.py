@@ -212,7 +212,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "a rejected topic is not reported": (
         MACHINE,
-        '                self.queue_error(broker_error(topic.error, f"topic {topic.name}"))\n',
+        '                self.queue_error(to_broker_error(topic.error, f"topic {topic.name}"))\n',
         "                pass\n",
     ),
     "stale topics are not refreshed": (

@@ -66,7 +66,7 @@ from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.ports import GroupSettings, OffsetClient
 from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember, SyncRequest
-from kafkaframes.errors import ErrorCode, NetworkError, RefusedError, broker_error
+from kafkaframes.errors import ErrorCode, NetworkError, RefusedError, to_broker_error
 
 GROUP = "g"
 NODES = 2
@@ -542,7 +542,7 @@ class SimulatedMember:
                 raise
             simulation.counters[f"commit: {ErrorCode(error.code).name}"] += 1
             if fate == "answered":
-                self.machine.process_commit_error(broker_error(error.code, "commit"), self.world.now)
+                self.machine.process_commit_error(to_broker_error(error.code, "commit"), self.world.now)
                 self.check_lost()
 
     def check_lost(self) -> None:
@@ -799,7 +799,7 @@ class ConsumerSimulation:
                 raise RefusedError(fault)
             answer = EXECUTIONS[type(entry.request)](self, member, entry, fault)
         except RefusedError as error:
-            answer = broker_error(error.code, type(entry.request).__name__)
+            answer = to_broker_error(error.code, type(entry.request).__name__)
         if answer is not NotImplemented:
             entry.answers.append(answer)
 
@@ -815,7 +815,7 @@ class ConsumerSimulation:
             if result.error == ErrorCode.MEMBER_ID_REQUIRED:
                 entry.answers.append(JoinGroupResponse(result.member_id, -1))
             elif result.error:
-                entry.answers.append(broker_error(result.error, "join"))
+                entry.answers.append(to_broker_error(result.error, "join"))
             else:
                 is_leader = result.leader == result.member_id
                 members = {row.member_id: self.tokens[row.metadata] for row in result.members} if is_leader else None
@@ -839,7 +839,7 @@ class ConsumerSimulation:
         def reply(result: SyncResult) -> None:
             is_refused = bool(result.error)
             partitions = self.tokens[result.assignment] if result.assignment else []
-            entry.answers.append(broker_error(result.error, "sync") if is_refused else partitions)
+            entry.answers.append(to_broker_error(result.error, "sync") if is_refused else partitions)
 
         identity = GROUP, request.generation, request.member_id, member.instance
         self.world.coordinator.sync(SyncRequest(*identity, assignments, "consumer", request.protocol), reply)
@@ -848,7 +848,7 @@ class ConsumerSimulation:
     def _heartbeat(self, member: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         request = entry.request
         code = self.world.coordinator.heartbeat(GROUP, request.member_id, member.instance, request.generation)
-        return broker_error(code, "heartbeat") if code else None
+        return to_broker_error(code, "heartbeat") if code else None
 
     def _leave(self, member: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         self.world.coordinator.leave(GROUP, [LeavingMember(entry.request.member_id)])
@@ -905,7 +905,7 @@ class ConsumerSimulation:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if code is None and log is not None:
                 code = log.check(entry.request.node.node_id, epochs.get(partition, -1))
-            yield partition, log, None if code is None else broker_error(code, f"{partition}")
+            yield partition, log, None if code is None else to_broker_error(code, f"{partition}")
 
     def _list(self, member: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
         answers: dict[TopicPartition, Any] = {}
@@ -938,9 +938,9 @@ class ConsumerSimulation:
                 continue
             topic_id, offset, _ = detail[partition]
             if error is None and self.world.topics.get(partition.topic) != topic_id:
-                error = broker_error(ErrorCode.UNKNOWN_TOPIC_ID, f"{partition}")
+                error = to_broker_error(ErrorCode.UNKNOWN_TOPIC_ID, f"{partition}")
             if error is None and offset > len(log.epochs):
-                error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}")
+                error = to_broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}")
             if error is not None:
                 answers[partition] = PartitionFetchResponse(error)
             elif offset < len(log.epochs):

@@ -35,7 +35,7 @@ from kafkaframes.errors import (
     NetworkError,
     OptionError,
     UnsupportedFormatError,
-    broker_error,
+    to_broker_error,
 )
 from kafkaframes.protocol.messages import message
 
@@ -101,7 +101,7 @@ def deliver(machine: ShareMachine, rows: Mapping[PartitionId, ShareFetchRow], no
     machine.end_poll(now)
 
 
-def reader_of(partitions: Iterable[PartitionId] = (ONE,), **options: Any) -> ShareMachine:
+def make_bytes_reader(partitions: Iterable[PartitionId] = (ONE,), **options: Any) -> ShareMachine:
     """Return a machine with an assignment."""
     machine = machine_of(**options)
     join(machine, partitions)
@@ -117,7 +117,7 @@ def answer_acknowledge(machine: ShareMachine, error: BrokerError | None, now: fl
 
 def check_that_a_commit_does_not_wait_for_gaps() -> None:
     """A gap of a response that arrives after the commit has begun is sent with the next fetch only."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.begin_poll(2.0)
     (request,) = requests_of_kind(machine, ShareFetch, 2.0)
@@ -132,7 +132,7 @@ def check_that_a_commit_does_not_wait_for_gaps() -> None:
 
 def check_that_a_commit_raises_errors_of_a_fetch_in_flight() -> None:
     """The fetch of an earlier poll carries acknowledgements of this consumer."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.begin_poll(2.0)
     (request,) = requests_of_kind(machine, ShareFetch, 2.0)
@@ -154,7 +154,7 @@ def error_of(call: Callable[[], object]) -> type | None:
 
 def check_that_a_response_without_a_row_is_an_error() -> None:
     """Both requests: the result of acknowledgements without a row is unknown."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     deliver(machine, {ONE: row_of([0])}, 1.0)
     fetch(machine, {}, 2.0)
     (result,) = machine.take_results()
@@ -171,7 +171,7 @@ def check_that_a_response_without_a_row_is_an_error() -> None:
 
 def check_that_a_commit_raises_errors_of_acknowledgements_that_were_not_sent() -> None:
     """The session of the records was lost before the caller acknowledged them."""
-    machine = reader_of(share_acknowledgement_mode="explicit")
+    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     renewal = machine.renew([("t", 0, 1)])
@@ -187,14 +187,14 @@ def check_that_a_commit_raises_errors_of_acknowledgements_that_were_not_sent() -
 
 def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> None:
     """A commit waits for two requests with acknowledgements of one partition, and the first one fails."""
-    machine = reader_of(share_acknowledgement_mode="explicit")
+    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     first = machine.commit()
     (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     machine.acknowledge([("t", 0, 1)], ACCEPT)
     second = machine.commit()
-    error = broker_error(ErrorCode.INVALID_RECORD_STATE, "acknowledgement")
+    error = to_broker_error(ErrorCode.INVALID_RECORD_STATE, "acknowledgement")
     machine.process_response(request, ShareAcknowledgeResponse({ONE: error}), 3.0)
     answer_acknowledge(machine, None, 3.0)
     for commit in (first, second):
@@ -203,7 +203,7 @@ def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> Non
 
 def check_that_records_are_fetched_only_while_the_caller_waits() -> None:
     """The lock of a record that was fetched ahead may expire while the caller handles others."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     assert not requests_of_kind(machine, ShareFetch, 1.0)
     fetch(machine, {ONE: row_of([0])}, 1.0)
     assert not requests_of_kind(machine, ShareFetch, 1.0)  # records are buffered
@@ -214,7 +214,7 @@ def check_that_records_are_fetched_only_while_the_caller_waits() -> None:
 
 def check_that_record_limit_asks_one_node_at_a_time() -> None:
     """Two nodes would return twice the limit."""
-    machine = reader_of((ONE, TWO), share_acquire_mode="record_limit")
+    machine = make_bytes_reader((ONE, TWO), share_acquire_mode="record_limit")
     machine.begin_poll(1.0)
     (first,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_response(first, ShareFetchResponse({}, LOCK_S), 1.5)
@@ -224,14 +224,14 @@ def check_that_record_limit_asks_one_node_at_a_time() -> None:
 
 
 def reader_with_poll(partitions: Iterable[PartitionId]) -> ShareMachine:
-    machine = reader_of(partitions)
+    machine = make_bytes_reader(partitions)
     machine.begin_poll(1.0)
     return machine
 
 
 def check_that_a_renewal_extends_the_locks_of_buffered_records() -> None:
     """Node 2 responds after the poll has returned records of node 1. The caller renews those, and polls late."""
-    machine = reader_of((ONE, TWO))
+    machine = make_bytes_reader((ONE, TWO))
     machine.begin_poll(1.0)
     first, second = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_response(first, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 1.0)
@@ -250,7 +250,7 @@ def check_that_a_renewal_extends_the_locks_of_buffered_records() -> None:
 
 def check_that_buffered_records_whose_locks_have_expired_are_dropped() -> None:
     """Other members may have acquired them."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
@@ -262,7 +262,7 @@ def check_that_buffered_records_whose_locks_have_expired_are_dropped() -> None:
 
 def check_that_buffered_records_of_a_lost_session_are_dropped() -> None:
     """The broker has released them. Acknowledging them would fail."""
-    machine = reader_of((ONE, TWO), share_acknowledgement_mode="explicit")
+    machine = make_bytes_reader((ONE, TWO), share_acknowledgement_mode="explicit")
     machine.begin_poll(1.0)
     first, second = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_response(first, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 1.0)
@@ -281,7 +281,7 @@ def check_that_undecodable_records_are_rejected_or_released() -> None:
     """Damaged records are rejected. Unsupported ones are released, since another member may support them."""
     damages = ((CorruptRecordError("CRC"), REJECT), (UnsupportedFormatError("t-0", 1, 9, (2,)), RELEASE))
     for damage, kind in damages:
-        machine = reader_of()
+        machine = make_bytes_reader()
         fetch(machine, {ONE: row_of([0], gaps=[1, 2], damage=damage)}, 1.0)
         assert machine.take_error() is damage
         assert len(machine.take_records()) == 1
@@ -293,7 +293,7 @@ def check_that_undecodable_records_are_rejected_or_released() -> None:
 
 def check_that_gaps_are_acknowledged_as_gaps() -> None:
     """The listener gets no results for them."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     deliver(machine, {ONE: row_of([0], gaps=[1])}, 1.0)
     machine.commit()
     assert answer_acknowledge(machine, None, 2.0).acknowledgements == {ONE: {0: ACCEPT, 1: GAP}}
@@ -302,7 +302,7 @@ def check_that_gaps_are_acknowledged_as_gaps() -> None:
 
 def check_that_a_member_without_polls_leaves_the_group() -> None:
     """The coordinator assigns its partitions to other members. It joins at the next poll."""
-    machine = reader_of(max_poll_interval_ms=60_000)
+    machine = make_bytes_reader(max_poll_interval_ms=60_000)
     machine.begin_poll(50.0)
     machine.end_poll(50.0)
     assert machine.next_time(60.0) == 110.0
@@ -318,7 +318,7 @@ def check_that_a_member_without_polls_leaves_the_group() -> None:
 
 def check_that_a_caller_that_waits_stays_in_the_group() -> None:
     """A long poll counts as polling."""
-    machine = reader_of(max_poll_interval_ms=60_000)
+    machine = make_bytes_reader(max_poll_interval_ms=60_000)
     machine.begin_poll(1.0)
     assert not requests_of_kind(machine, ShareHeartbeat, 300.0)
     assert machine.member.partition_ids == [ONE]
@@ -336,19 +336,19 @@ def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
 
 def check_that_a_leave_is_repeated_if_the_coordinator_has_moved() -> None:
     """Otherwise the group waits for the session timeout."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     machine.end_subscription()
     for _ in range(3):
         (leave,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
         assert leave.epoch == -1
         assert not machine.has_ended
-        machine.process_failure(leave, broker_error(ErrorCode.NOT_COORDINATOR, "heartbeat"), 1.0)
+        machine.process_failure(leave, to_broker_error(ErrorCode.NOT_COORDINATOR, "heartbeat"), 1.0)
     assert machine.has_ended
 
 
 def check_that_a_fetch_that_is_given_up_ends_its_session() -> None:
     """The broker may still process it, and hold records until their locks expire."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
@@ -366,7 +366,7 @@ def check_that_a_session_without_partitions_is_closed() -> None:
     """It is closed when the caller has no record of it left to acknowledge. If that fails, the end of the
     subscription retries it.
     """
-    machine = reader_of(share_acknowledgement_mode="explicit")
+    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.member.send_heartbeat_soon(1.0)
     join(machine, [TWO], 1.0)
@@ -377,7 +377,7 @@ def check_that_a_session_without_partitions_is_closed() -> None:
     machine.process_response(forgets, ShareFetchResponse({ONE: ShareFetchRow()}, LOCK_S), 2.0)
     (final,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     assert (final.node.node_id, final.epoch) == (1, -1)
-    machine.process_failure(final, broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "acknowledgement"), 2.0)
+    machine.process_failure(final, to_broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "acknowledgement"), 2.0)
     machine.end_poll(2.0)
     machine.end_subscription()
     assert 1 in {request.node.node_id for request in requests_of_kind(machine, ShareAcknowledge, 3.0)}
@@ -385,7 +385,7 @@ def check_that_a_session_without_partitions_is_closed() -> None:
 
 def check_that_records_of_a_response_during_the_end_are_not_buffered() -> None:
     """The request that ends the session releases them."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
@@ -412,11 +412,11 @@ def check_that_errors_of_topics_are_raised() -> None:
 
 def check_that_an_error_is_queued_once() -> None:
     """Otherwise a caller that polls rarely would have to handle the same error many times."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     for now in (1.0, 2.0, 3.0):
         machine.begin_poll(now)
         for request in requests_of_kind(machine, ShareFetch, now):
-            machine.process_failure(request, broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "fetch"), now)
+            machine.process_failure(request, to_broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "fetch"), now)
         machine.end_poll(now)
     assert isinstance(machine.take_error(), BrokerError)
     assert machine.take_error() is None
@@ -424,7 +424,7 @@ def check_that_an_error_is_queued_once() -> None:
 
 def check_that_a_partition_of_a_fetch_in_flight_keeps_its_name() -> None:
     """The group assigns it to another member before the response arrives. Its records are returned."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.member.send_heartbeat_soon(1.0)
@@ -435,10 +435,10 @@ def check_that_a_partition_of_a_fetch_in_flight_keeps_its_name() -> None:
 
 def check_that_a_late_response_changes_nothing() -> None:
     """The request has failed, so its session is lost and the broker has released the records."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     machine.begin_poll(1.0)
     (lost_fetch,) = requests_of_kind(machine, ShareFetch, 1.0)
-    machine.process_failure(lost_fetch, broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "fetch"), 1.0)
+    machine.process_failure(lost_fetch, to_broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "fetch"), 1.0)
     (next_fetch,) = requests_of_kind(machine, ShareFetch, 1.0)
     assert next_fetch.epoch == 0
     machine.process_response(lost_fetch, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
@@ -451,14 +451,14 @@ def check_that_a_late_response_changes_nothing() -> None:
 
 def check_that_acknowledgements_of_a_lost_session_fail_and_are_not_sent() -> None:
     """The broker has released the records, so the next session must not acknowledge them."""
-    machine = reader_of(share_acknowledgement_mode="explicit")
+    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0, 1, 2])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.commit()
     (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     assert (request.epoch, request.acknowledgements) == (1, {ONE: {0: ACCEPT}})
     machine.acknowledge([("t", 0, 1)], ACCEPT)
-    machine.process_failure(request, broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "acknowledgement"), 2.0)
+    machine.process_failure(request, to_broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "acknowledgement"), 2.0)
     machine.acknowledge([("t", 0, 2)], ACCEPT)
     results = machine.take_results()
     assert [result.offsets for result in results] == [{TopicPartition("t", 0): [number]} for number in range(3)]
@@ -471,7 +471,7 @@ def check_that_acknowledgements_of_a_lost_session_fail_and_are_not_sent() -> Non
 
 def check_that_each_request_of_a_session_has_the_next_epoch() -> None:
     """The broker rejects a request with another epoch."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.commit()
     assert answer_acknowledge(machine, None, 2.0).epoch == 1
@@ -482,7 +482,7 @@ def check_that_each_request_of_a_session_has_the_next_epoch() -> None:
 
 def check_that_the_end_sends_pending_acknowledgements() -> None:
     """Otherwise records that the caller has accepted are delivered again."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     deliver(machine, {ONE: row_of([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.end_subscription()
@@ -495,7 +495,7 @@ def check_that_the_end_sends_pending_acknowledgements() -> None:
 def check_that_records_of_other_topics_are_released() -> None:
     """The subscription changes while a fetch is in flight, or while records are buffered."""
     for is_buffered in (False, True):
-        machine = reader_of()
+        machine = make_bytes_reader()
         machine.begin_poll(1.0)
         (request,) = requests_of_kind(machine, ShareFetch, 1.0)
         machine.end_poll(1.0)
@@ -513,8 +513,8 @@ def check_that_records_of_other_topics_are_released() -> None:
 
 def check_that_a_leader_that_has_moved_is_looked_up() -> None:
     """The error of a partition is an answer of a former leader."""
-    machine = reader_of()
-    error = broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "fetch")
+    machine = make_bytes_reader()
+    error = to_broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "fetch")
     fetch(machine, {ONE: ShareFetchRow(error=error)}, 1.0)
     (request,) = requests_of_kind(machine, FetchMetadata, 1.0)
     assert request.topics == {"t"}
@@ -535,20 +535,20 @@ def check_that_a_failed_metadata_request_is_repeated() -> None:
 
 def check_that_polls_raise_errors_that_retries_cannot_mend() -> None:
     """The error is that of a partition in a response, or that of a heartbeat."""
-    machine = reader_of()
-    error = broker_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "fetch")
+    machine = make_bytes_reader()
+    error = to_broker_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "fetch")
     fetch(machine, {ONE: ShareFetchRow(error=error)}, 1.0)
     assert machine.take_error() is error
     machine = machine_of()
     (request,) = requests_of_kind(machine, ShareHeartbeat, 0.0)
-    error = broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "heartbeat")
+    error = to_broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "heartbeat")
     machine.process_failure(request, error, 0.0)
     assert machine.take_error() is error
 
 
 def check_that_acknowledgements_of_a_partition_that_has_moved_have_results() -> None:
     """The group assigns the partition to another member before the acknowledgements are sent."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.member.send_heartbeat_soon(1.0)
@@ -561,7 +561,7 @@ def check_that_acknowledgements_of_a_partition_that_has_moved_have_results() -> 
 
 def check_that_a_poll_needs_a_subscription_and_acknowledgements() -> None:
     """Without a subscription no member would join. In explicit mode, the caller acknowledges the last records first."""
-    machine = reader_of(share_acknowledgement_mode="explicit")
+    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0])}, 1.0)
     assert error_of(lambda: machine.begin_poll(2.0)) is OptionError
     machine.end_subscription()
@@ -570,11 +570,11 @@ def check_that_a_poll_needs_a_subscription_and_acknowledgements() -> None:
 
 def check_that_a_member_that_is_removed_joins_again() -> None:
     """Its epoch is unknown to the coordinator."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     machine.member.send_heartbeat_soon(1.0)
     (request,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
     assert (request.epoch, request.topics) == (1, None)
-    machine.process_failure(request, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 1.0)
+    machine.process_failure(request, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 1.0)
     assert machine.take_error() is None
     (again,) = requests_of_kind(machine, ShareHeartbeat, 1.1)
     assert (again.epoch, again.topics, machine.assignment) == (0, ("t",), {})
@@ -582,7 +582,7 @@ def check_that_a_member_that_is_removed_joins_again() -> None:
 
 def check_that_a_new_subscription_is_sent() -> None:
     """Until it is sent, the coordinator assigns partitions of the former topics."""
-    machine = reader_of()
+    machine = make_bytes_reader()
     machine.subscribe(("t", "u"), 1.0)
     (request,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
     assert (request.epoch, request.topics) == (1, ("t", "u"))

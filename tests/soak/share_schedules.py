@@ -77,7 +77,7 @@ from kafkaframes.errors import (
     KafkaframesError,
     NetworkError,
     OptionError,
-    broker_error,
+    to_broker_error,
 )
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
@@ -465,7 +465,7 @@ class SimulatedMember:
                 if answer.error_code:
                     if answer.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
                         self.coordinator = self.world.coordinator()
-                    raise broker_error(answer.error_code, "heartbeat")
+                    raise to_broker_error(answer.error_code, "heartbeat")
                 machine.process_response(request, self.messages.read_heartbeat(answer), now)
             elif isinstance(request, ShareFetch):
                 fetched_rows = self.messages.read_fetch(request, answer)

@@ -16,7 +16,7 @@ from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments
 from kafkaframes.spark.options import parse_log_options, parse_topic_options, parse_topic_write_options
 from kafkaframes.spark.sessions.builder import create_default_config
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
-from kafkaframes.storage.files.filesystem import store_of
+from kafkaframes.storage.files.filesystem import get_store
 
 MARK = "hidden8f3a"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -65,7 +65,7 @@ def test_arguments_of_tasks_do_not_show_the_secret():
     assert MARK not in repr(work)
     read = parse_log_options(STORE)
     assert MARK in str(read.storage)
-    assert MARK not in repr(read) + repr(store_of("s3://bucket", options=read.storage))
+    assert MARK not in repr(read) + repr(get_store("s3://bucket", options=read.storage))
     assert MARK not in text_of_call(parse_log_options, STORE | {"storageOptions": MARK})
 
 

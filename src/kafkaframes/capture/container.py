@@ -237,7 +237,7 @@ _PACKET_HEADER: Final = struct.Struct("<IIIIIII")
 End = tuple[str, int]
 
 
-def file_header(application: str) -> bytes:
+def build_file_header(application: str) -> bytes:
     """Return the section header and interface block with which a file starts."""
     options = _encode_option(4, application.encode()) + _encode_option(0, b"")
     size = 28 + len(options)
@@ -271,19 +271,19 @@ class ConversationWriter:
         self.ends = (client, server)
         self.initial = initial & 0xFFFFFFFF
         self.next = [
-            self.sequence_number_at(0),
-            self.sequence_number_at(0),
+            self.get_sequence_number(0),
+            self.get_sequence_number(0),
         ]  # next sequence number of each side
         self._addresses = [ipaddress.ip_address(end[0]) for end in self.ends]
         self._is_v4 = all(address.version == 4 for address in self._addresses)
 
-    def sequence_number_at(self, offset: int) -> int:
+    def get_sequence_number(self, offset: int) -> int:
         """Return the sequence number of a stream offset."""
         return (self.initial + 1 + offset) & 0xFFFFFFFF
 
     def build_handshake(self, time_ns: int) -> bytes:
         """Return the three packets of the TCP handshake."""
-        first = self.sequence_number_at(0)
+        first = self.get_sequence_number(0)
         steps = ((0, self.initial, 0, SYN), (1, self.initial, first, SYN | ACK), (0, first, first, ACK))
         return b"".join(_encode_record(time_ns, self._build_packet(*step, b"")) for step in steps)
 

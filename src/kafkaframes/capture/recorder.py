@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
-from kafkaframes.capture.container import ConversationWriter, file_header
+from kafkaframes.capture.container import ConversationWriter, build_file_header
 from kafkaframes.capture.relay import Address, BrokerAddresses, OutstandingRequests, ResponseRewriter
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
@@ -159,7 +159,7 @@ class Recorder:
         self.counts = RecorderCounters()
         self.listeners: dict[Address, socket.socket] = {}
         self._out = out
-        out.write(file_header("kafkaframes record"))
+        out.write(build_file_header("kafkaframes record"))
         self._file_lock, self._listener_lock = threading.Lock(), threading.Lock()
         self._ports = list(settings.ports)
         self._open: set[Channel] = set()  # guarded by ``_listener_lock``, like ``_is_closed``

@@ -24,7 +24,7 @@ from uuid import UUID
 import numpy as np
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.container import ConversationWriter, file_header
+from kafkaframes.capture.container import ConversationWriter, build_file_header
 from kafkaframes.capture.coverage import Coverage, entry_to_json
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.streams import Streams, WindowResult, iterate_windows_with_coverage
@@ -146,7 +146,7 @@ def redact(
     apis: ApiRegistry = CATALOG,
 ) -> RedactionResult:
     """Write the calls of captures to ``out`` without payloads, names or secrets."""
-    out.write(file_header("kafkaframes"))
+    out.write(build_file_header("kafkaframes"))
     work = _RedactionRun(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
     for traffic in iterate_windows_with_coverage(
         Streams(PacketReader(files), ports=ports, apis=apis), work.result.coverage
@@ -208,7 +208,7 @@ class _RedactionRun:
         talk = self._start_conversation(traffic, connection)
         raw, _ = traffic.copy_frame_bytes(np.array([frame]))
         data = self._mask_frame(raw[:captured_bytes].tobytes(), api, side, is_whole=captured_bytes == size)
-        talk.next[side] = talk.sequence_number_at(int(row[layout.F_OFFSET]))
+        talk.next[side] = talk.get_sequence_number(int(row[layout.F_OFFSET]))
         for packet in talk.build_data_packets(side, size.to_bytes(4, "big") + data, int(row[layout.F_END_TIME])):
             self.out.write(packet)
 

@@ -55,7 +55,7 @@ from kafkaframes.errors import (
     KafkaframesError,
     OptionError,
     QuotaExceededError,
-    broker_error,
+    to_broker_error,
 )
 from kafkaframes.protocol.api_keys import CONSUMER_GROUP_DESCRIBE, INCREMENTAL_ALTER_CONFIGS
 from kafkaframes.protocol.messages.envelopes import decode_versioned
@@ -274,7 +274,7 @@ class AsyncAdmin(
         async def to_description(entry: str | UUID) -> TopicMetadata:
             name = self._cluster.cluster.topic_name(entry) if isinstance(entry, UUID) else entry
             if name is None:
-                raise broker_error(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {entry}")
+                raise to_broker_error(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {entry}")
             await self._cluster.ensure_topic(name)  # another request only if the broker does not know the topic yet
             return self._cluster.cluster.topics[name]
 

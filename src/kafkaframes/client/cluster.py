@@ -32,7 +32,7 @@ from kafkaframes.errors import (
     BrokerError,
     ErrorCode,
     NetworkError,
-    broker_error,
+    to_broker_error,
 )
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.messages.objects import Message
@@ -336,7 +336,7 @@ class ClusterClient:
             body.topics = [] if version == 0 else None
         response = await connection.request(body, version=version)
         if response.error_code:
-            raise broker_error(response.error_code, "metadata")
+            raise to_broker_error(response.error_code, "metadata")
         topics = None
         if sum(len(topic.partitions) for topic in response.topics) > _MAX_INLINE_PARTITIONS:
             topics = await create_objects_in_thread(partial(self.cluster.read_topics, response, topic_names))
@@ -362,7 +362,7 @@ class ClusterClient:
             result = self.cluster.topics.get(name)
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if result is None else result.error
             if error:
-                raise broker_error(error, f"topic {name}")
+                raise to_broker_error(error, f"topic {name}")
 
         limit_ms = self.settings.default_api_timeout_ms
         if self.cluster.updated_at is None:  # the full timeout is for unreachable brokers, not for unknown topics
@@ -390,7 +390,7 @@ class ClusterClient:
         brokers = self.cluster.brokers
         controller = brokers.get(self.cluster.controller) or next(iter(brokers.values()), None)
         if controller is None:
-            raise broker_error(ErrorCode.BROKER_NOT_AVAILABLE, "controller")
+            raise to_broker_error(ErrorCode.BROKER_NOT_AVAILABLE, "controller")
         return controller
 
     async def find_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Node | BrokerError]:
@@ -427,10 +427,10 @@ class ClusterClient:
         """Return the error for a partition without a known leader."""
         topic = self.cluster.topics.get(partition.topic)
         if topic is not None and topic.error:
-            return broker_error(topic.error, f"topic {partition.topic}")
+            return to_broker_error(topic.error, f"topic {partition.topic}")
         is_known = topic is not None and partition.partition in topic.partitions
         code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return broker_error(code, f"partition {partition}")
+        return to_broker_error(code, f"partition {partition}")
 
     async def find_leader(self, partition: TopicPartition) -> Node:
         """Return the leader of a partition.
@@ -448,7 +448,7 @@ class ClusterClient:
             code = (
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition_metadata is None else ErrorCode.LEADER_NOT_AVAILABLE
             )
-            raise broker_error(code, f"partition {partition}")
+            raise to_broker_error(code, f"partition {partition}")
         return leader
 
     # ----------------------------------------------------------------------------------------------- coordinators
@@ -521,7 +521,7 @@ class ClusterClient:
         if code in COORDINATOR_MOVED_CODES:
             self.forget_coordinator(key, kind)
         if code:
-            raise broker_error(code, action, message)
+            raise to_broker_error(code, action, message)
 
     async def _send_find_coordinator(self, keys: list[str], kind: int) -> dict[str, Node | BrokerError]:
         connection = await self.get_any_connection()
@@ -535,7 +535,7 @@ class ClusterClient:
             requests = [connection.request(cls(key_type=kind, key=key), version=version) for key in keys]
             rows = dict(zip(keys, await asyncio.gather(*requests), strict=True))
         return {
-            key: broker_error(rows[key].error_code, f"coordinator of {key}")
+            key: to_broker_error(rows[key].error_code, f"coordinator of {key}")
             if rows[key].error_code
             else Node(rows[key].node_id, rows[key].host, rows[key].port)
             for key in keys

@@ -58,7 +58,7 @@ from kafkaframes.errors import (
     KafkaframesError,
     NetworkError,
     OptionError,
-    broker_error,
+    to_broker_error,
 )
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 from kafkaframes.records.limits import current_budget
@@ -288,7 +288,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 first_state = unknown_partitions[0]
                 topic = self._cluster.cluster.topics.get(first_state.partition.topic)
                 if first_state.error is None and topic is not None and topic.error:
-                    raise broker_error(topic.error, f"topic {topic.name}")
+                    raise to_broker_error(topic.error, f"topic {topic.name}")
                 names = ", ".join(str(state.partition) for state in unknown_partitions)
                 timeout_s = f"default_api_timeout_ms={self.settings.default_api_timeout_ms}"
                 raise first_state.error or NetworkError(f"the position of {names} was not found within {timeout_s}")
@@ -454,7 +454,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         state = self._find_state(partition)
         if state.position < 0:
             reason = f"the position of {state.partition} is not known yet"
-            raise state.error or broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, reason)
+            raise state.error or to_broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, reason)
         return state.position
 
     def pause(self, *partitions: PartitionLike) -> None:
@@ -832,7 +832,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         member = self.group_metadata()
         if self._machine.member is not None and not self._machine.member.is_member:
             reason = f"the consumer is not a member of group {member.group_id}"
-            raise broker_error(ErrorCode.UNKNOWN_MEMBER_ID, reason)
+            raise to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, reason)
         offsets_to_commit: Mapping[TopicPartition, CommittedOffset | int]
         offsets_to_commit = (
             self._get_positions_to_commit(self.assignment()) if offsets is None else to_partition_mapping(offsets)

@@ -43,7 +43,7 @@ from kafkaframes.client.group_requests import (
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.positions import Ownership, PartitionState, PartitionStep, Positions
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import ErrorCode, broker_error
+from kafkaframes.errors import ErrorCode, to_broker_error
 from kafkaframes.wire.integers import MAX_INT32
 
 _GROUP_REQUESTS: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerHeartbeat, FetchMetadata)
@@ -510,6 +510,6 @@ class ConsumerMachine:
             self._rejected_refresh_at, self._rejection_count = None, 0
         elif self._rejected_refresh_at is None or now >= self._rejected_refresh_at:
             for topic in rejected_topics:
-                self.queue_error(broker_error(topic.error, f"topic {topic.name}"))
+                self.queue_error(to_broker_error(topic.error, f"topic {topic.name}"))
             self._rejected_refresh_at = now + self.backoff_s(self._rejection_count)
             self._rejection_count += 1

@@ -44,7 +44,7 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import seconds_since
 from kafkaframes.client.positions import PartitionFetchResponse
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, KafkaframesError, broker_error
+from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, KafkaframesError, to_broker_error
 from kafkaframes.wire.primitives import NIL_UUID
 
 _COMPLETE_BATCH_VERSION: Final = 3  # first version of Fetch that returns a complete first batch of any size (KIP-74)
@@ -256,7 +256,7 @@ class ConsumerTask:
             if response.error_code in fetch_session.SESSION_LOST_ERRORS:  # the partitions are requested again at once
                 session.session_id = fetch_session.NO_SESSION_ID
                 return {}
-            raise broker_error(response.error_code, "fetch")
+            raise to_broker_error(response.error_code, "fetch")
         if version >= fetch_session.FIRST_SESSION_VERSION:
             session.update(response.session_id)
         names = {topic_id: name for name, topic_id in ids.items()}
@@ -289,7 +289,9 @@ class ConsumerTask:
         self, partition: TopicPartition, entry: Any, offset: int, version: int
     ) -> PartitionFetchResponse:
         if entry.error_code:
-            return PartitionFetchResponse(broker_error(entry.error_code, f"fetch of {partition} from offset {offset}"))
+            return PartitionFetchResponse(
+                to_broker_error(entry.error_code, f"fetch of {partition} from offset {offset}")
+            )
         bounds = entry.high_watermark, entry.last_stable_offset, entry.log_start_offset
         if not entry.records:
             return PartitionFetchResponse(None, None, False, *bounds, entry.preferred_read_replica)

@@ -9,7 +9,7 @@ from uuid import UUID
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition, group_by_topic
 from kafkaframes.client.response_rows import require_one_row, require_rows
-from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, broker_error
+from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, to_broker_error
 from kafkaframes.wire.primitives import NIL_UUID
 
 _GROUP_LIST_VERSION: Final = 8  # first version of OffsetFetch with several groups
@@ -135,7 +135,7 @@ def _to_fetch_result(
 ) -> CommittedOffset | BrokerError | None:
     if entry.error_code:
         _refresh_stale_entry(cluster, group_id, partition, entry.error_code)
-        return broker_error(entry.error_code, f"committed offset of {partition}")
+        return to_broker_error(entry.error_code, f"committed offset of {partition}")
     if entry.committed_offset < 0:
         return None
     return CommittedOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata)
@@ -184,7 +184,7 @@ async def commit_offsets(
         deleted_partitions = [entry for entry in offsets if ids[entry.topic] == NIL_UUID != expected_ids[entry.topic]]
         if deleted_partitions and not skip_unknown_topics:
             action = f"commit of {deleted_partitions[0]} for group {member.group_id}"
-            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, action)
+            raise to_broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, action)
 
     if offsets:
         await cluster.retry_step(commit_once, timeout_ms=timeout_ms)
@@ -252,7 +252,9 @@ async def commit_offset_rows(
             rows[partition] = None
             if entry.error_code:
                 _refresh_stale_entry(cluster, member.group_id, partition, entry.error_code)
-                rows[partition] = broker_error(entry.error_code, f"commit of {partition} for group {member.group_id}")
+                rows[partition] = to_broker_error(
+                    entry.error_code, f"commit of {partition} for group {member.group_id}"
+                )
     require_rows(offsets, rows, f"commit for group {member.group_id}")
     return rows
 

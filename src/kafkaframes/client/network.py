@@ -26,7 +26,7 @@ from kafkaframes.client.security.logins import create_exchange
 from kafkaframes.client.security.sasl import Exchange, advance_exchange
 from kafkaframes.client.security.tls import create_ssl_context
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import AuthenticationError, ErrorCode, KafkaframesError, NetworkError, broker_error
+from kafkaframes.errors import AuthenticationError, ErrorCode, KafkaframesError, NetworkError, to_broker_error
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.framing import ClientConnection, ResponseBytes
@@ -539,7 +539,7 @@ class Connection:
         if fallback is not None:
             frame = await self.exchange(body, fallback)
         if frame.body.error_code:
-            raise broker_error(frame.body.error_code, f"{self._wire.host_port} rejected ApiVersions")
+            raise to_broker_error(frame.body.error_code, f"{self._wire.host_port} rejected ApiVersions")
         self.ranges = parse_advertised_versions(frame.body)
         if API_VERSIONS in self.ranges and self.ranges[API_VERSIONS].highest >= _FIRST_THROTTLE_API_VERSION:
             self._wire.max_throttle_s = max(self._settings.request_timeout_ms / 1000, _MAX_THROTTLE_S)
@@ -552,7 +552,7 @@ class Connection:
         handshake = await self.request(body, version=version)
         if handshake.error_code:
             mechanisms = ", ".join(handshake.mechanisms) or "none"
-            raise broker_error(
+            raise to_broker_error(
                 handshake.error_code,
                 f"{self._wire.host_port} does not support {settings.sasl_mechanism}; it supports {mechanisms}",
             )
@@ -578,7 +578,7 @@ class Connection:
         answer = await self.request(self._settings.message_class("SaslAuthenticateRequest")(auth_bytes=token))
         if answer.error_code:
             reason = answer.error_message or "no reason given"
-            raise broker_error(
+            raise to_broker_error(
                 answer.error_code, f"{self._wire.host_port} rejected {self._settings.sasl_mechanism}: {reason}"
             )
         return answer.auth_bytes, answer.session_lifetime_ms
@@ -596,7 +596,7 @@ class Connection:
             return (await answer).body, 0
         except NetworkError as error:
             reason = f"{self._wire.host_port} rejected {self._settings.sasl_mechanism} or its credentials: {error}"
-            raise broker_error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
+            raise to_broker_error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
 
 
 def _set_buffer_sizes(wire: _ConnectionProtocol, settings: ClientSettings) -> None:

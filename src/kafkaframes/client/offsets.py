@@ -22,7 +22,7 @@ from kafkaframes.client.fetch_session import (
 )
 from kafkaframes.client.metadata import Node, TopicPartition, group_by_topic
 from kafkaframes.client.response_rows import iterate_partition_rows, require_rows
-from kafkaframes.errors import LEADER_MOVED_CODES, BrokerError, broker_error
+from kafkaframes.errors import LEADER_MOVED_CODES, BrokerError, to_broker_error
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.primitives import NIL_UUID
 
@@ -109,7 +109,7 @@ async def list_offsets(
                 else:
                     if answer in LEADER_MOVED_CODES:
                         cluster.cluster.expire(partition.topic)
-                    errors.append(broker_error(answer, f"offsets of {partition}"))
+                    errors.append(to_broker_error(answer, f"offsets of {partition}"))
         if errors:
             raise errors[0]
 
@@ -128,7 +128,7 @@ async def list_offsets_at_leader(
     """
     answers = await _send_list_offsets(cluster, leader, timestamps, read_committed)
     return {
-        entry: broker_error(answer, f"offsets of {entry}") if isinstance(answer, int) else answer
+        entry: to_broker_error(answer, f"offsets of {entry}") if isinstance(answer, int) else answer
         for entry, answer in answers.items()
     }
 
@@ -164,7 +164,7 @@ async def fetch_epoch_ends(
         for entry in topic.partitions:
             partition = TopicPartition(topic.topic, entry.partition)
             results[partition] = (
-                broker_error(entry.error_code, f"the end of an epoch of {partition}")
+                to_broker_error(entry.error_code, f"the end of an epoch of {partition}")
                 if entry.error_code
                 else EpochEnd(entry.leader_epoch, entry.end_offset)
             )
@@ -243,7 +243,7 @@ async def is_range_empty(
     answers = [entry for topic in response.responses for entry in topic.partitions]
     number = response.error_code or (answers[0].error_code if answers else 0)
     if number:
-        raise broker_error(number, f"fetch of {partition}")
+        raise to_broker_error(number, f"fetch of {partition}")
     if len(answers) != 1 or answers[0].records:  # the response of a throttling broker has no partition
         return False
     log_end: int = answers[0].last_stable_offset if read_committed else answers[0].high_watermark

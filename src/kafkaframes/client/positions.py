@@ -36,7 +36,7 @@ from kafkaframes.client.group_requests import (
 )
 from kafkaframes.client.metadata import Cluster, Node, TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, EpochEnd, EpochQuery, OffsetAndTimestamp
-from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError, broker_error
+from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError, to_broker_error
 from kafkaframes.wire.primitives import NIL_UUID
 
 NO_OFFSET: Final = -1
@@ -597,7 +597,7 @@ class Positions:
             topic = cluster.topics.get(state.partition.topic)
             if topic is None or not topic.error:
                 continue
-            error = broker_error(topic.error, f"topic {topic.name}")
+            error = to_broker_error(topic.error, f"topic {topic.name}")
             if topic.error in _UNKNOWN_TOPIC_ERRORS:
                 self._report_unknown(state, error, now)
             elif not is_retriable(error):
@@ -639,7 +639,7 @@ class Positions:
     def _mark_stuck(self, state: PartitionState, reason: str) -> None:
         state.move_position(PartitionStep.STUCK, state.position)
         self._may_be_stuck = True
-        state.error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{reason}, and auto_offset_reset is none")
+        state.error = to_broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{reason}, and auto_offset_reset is none")
 
     def _take_current_states(self, versions: Mapping[TopicPartition, int]) -> list[PartitionState]:
         """Return the partitions that have kept their position since the request, and clear their request."""

@@ -65,7 +65,7 @@ from kafkaframes.errors import (
     KafkaframesError,
     NetworkError,
     OptionError,
-    broker_error,
+    to_broker_error,
 )
 from kafkaframes.protocol.api_keys import INIT_PRODUCER_ID, PRODUCE
 from kafkaframes.protocol.spec.versions import Versions
@@ -338,7 +338,7 @@ class AsyncProducer(TelemetryMethods):
         if target is None:
             count = len(self._cluster.cluster.partitions_of(topic))
             reason = f"topic {topic} has no partition {partition}; it has {count}"
-            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
+            raise to_broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         try:
             await self._transactions.prepare_partition(target)
         except KafkaframesError as error:

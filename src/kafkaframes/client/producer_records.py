@@ -17,7 +17,7 @@ import pyarrow as pa
 from kafkaframes.client.batches import Batch, PartResult
 from kafkaframes.client.metadata import Cluster, TopicPartition, list_partitions_with_leader
 from kafkaframes.client.partitioners import ConfiguredPartitioner
-from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
+from kafkaframes.errors import EncodeError, ErrorCode, OptionError, to_broker_error
 from kafkaframes.records.arrays import add_timestamps, int64_array, string_array
 from kafkaframes.records.build import READER_COLUMNS
 from kafkaframes.records.partitioner import compute_partitions, split_by_partition
@@ -207,7 +207,7 @@ class RowPartitioner(NamedTuple):
         hashes_keys = self.choice.function is None and not self.choice.ignores_keys
         partitions, invalid_row = compute_partitions(rows, count, hashes_keys=hashes_keys)
         if invalid_row is not None:
-            raise broker_error(
+            raise to_broker_error(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"row {invalid_row}: topic {topic} has no partition {partitions[invalid_row]}; it has {count}",
             )

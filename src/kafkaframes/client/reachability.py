@@ -16,7 +16,7 @@ from typing import Final
 
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, broker_error
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, to_broker_error
 from kafkaframes.protocol.addresses import format_address
 
 DEFAULT_TIMEOUT_S: Final = 5.0  # default of ``wait_until_reachable``
@@ -93,11 +93,11 @@ async def _create_topic(cluster: ClusterClient, topic: str) -> None:
     await cluster.refresh_metadata([topic], create=True)
     result = cluster.cluster.topics.get(topic)
     if result is None or result.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise broker_error(
+        raise to_broker_error(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist, and the brokers do not create it"
         )
     if result.error:
-        raise broker_error(result.error, f"topic {topic}")
+        raise to_broker_error(result.error, f"topic {topic}")
 
 
 @dataclass

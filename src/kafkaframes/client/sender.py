@@ -25,7 +25,7 @@ from kafkaframes.client.response_rows import require_one_row
 from kafkaframes.client.sequencing import FinishedBatch, Sequencer
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.size_limits import SizeLimits
-from kafkaframes.errors import LEADER_MOVED_CODES, ErrorCode, KafkaframesError, NetworkError, broker_error
+from kafkaframes.errors import LEADER_MOVED_CODES, ErrorCode, KafkaframesError, NetworkError, to_broker_error
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.api_keys import FETCH, PRODUCE
 from kafkaframes.protocol.spec.versions import Versions
@@ -383,7 +383,7 @@ class Sender:
         else:
             if answer.error_code in LEADER_MOVED_CODES:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
-            error = broker_error(answer.error_code, f"produce to {batch.partition}", answer.error_message)
+            error = to_broker_error(answer.error_code, f"produce to {batch.partition}", answer.error_message)
             if is_retriable(error):
                 broker = f"node {leader.node_id} at {format_address(leader.host, leader.port)}"
                 self._rejections.add((leader.node_id, batch.partition.topic, answer.error_code), error, broker, now)
@@ -516,5 +516,5 @@ async def produce_raw(
     if answer.error_code:
         if answer.error_code in LEADER_MOVED_CODES:
             cluster.cluster.topics.pop(partition.topic, None)
-        raise broker_error(answer.error_code, f"produce to {partition}", answer.error_message)
+        raise to_broker_error(answer.error_code, f"produce to {partition}", answer.error_message)
     return int(answer.base_offset)

@@ -59,7 +59,7 @@ from kafkaframes.errors import (
     ErrorCode,
     NetworkError,
     OptionError,
-    broker_error,
+    to_broker_error,
 )
 from kafkaframes.protocol.addresses import format_address
 
@@ -605,7 +605,7 @@ class ShareMachine:
         for name in request.topics or ():
             topic = self._cluster.topics.get(name)
             if topic is not None and topic.error and not topic.error.is_retriable:
-                self.queue_error(broker_error(topic.error, f"topic {name}"))
+                self.queue_error(to_broker_error(topic.error, f"topic {name}"))
         self._resolve_topics()
         self._metadata_not_before = now + self._backoff_s(self._metadata_failures)
         self._metadata_failures = self._metadata_failures + 1 if self._stale_topics else 0
@@ -839,7 +839,7 @@ def _get_row_error(
 
 
 def _create_session_error(node: Node) -> BrokerError:
-    return broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, f"acknowledgement at {describe_node(node)}")
+    return to_broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, f"acknowledgement at {describe_node(node)}")
 
 
 def describe_node(node: Node) -> str:

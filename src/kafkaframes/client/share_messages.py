@@ -28,7 +28,7 @@ from kafkaframes.client.share_requests import (
     ShareHeartbeatResponse,
 )
 from kafkaframes.client.share_session import PartitionId, to_batches
-from kafkaframes.errors import BrokerError, KafkaframesError, OptionError, broker_error
+from kafkaframes.errors import BrokerError, KafkaframesError, OptionError, to_broker_error
 from kafkaframes.records.arrays import int64_values
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 
@@ -168,7 +168,7 @@ class ShareMessages:
         partition = self._get_partition(partition_id)
         acknowledge_error = _to_row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)
         if row.error_code:
-            error = broker_error(row.error_code, f"share fetch of {partition or partition_id}", row.error_message)
+            error = to_broker_error(row.error_code, f"share fetch of {partition or partition_id}", row.error_message)
             return ShareFetchRow(error, acknowledge_error)
         deliveries = {
             offset: acquired_row.delivery_count
@@ -218,11 +218,11 @@ class ShareMessages:
 def _check_response(response: Any, subject: str) -> None:
     """Raise the error in a response, if it has one."""
     if response.error_code:
-        raise broker_error(response.error_code, subject, response.error_message)
+        raise to_broker_error(response.error_code, subject, response.error_message)
 
 
 def _to_row_error(code: int, message: str | None, node: Node) -> BrokerError | None:
-    return broker_error(code, f"acknowledgement at {describe_node(node)}", message) if code else None
+    return to_broker_error(code, f"acknowledgement at {describe_node(node)}", message) if code else None
 
 
 def _to_request_topics(

@@ -26,7 +26,7 @@ from kafkaframes.errors import (
     MaybeWrittenError,
     NetworkError,
     OptionError,
-    broker_error,
+    to_broker_error,
 )
 from kafkaframes.protocol.messages.objects import Message
 
@@ -245,7 +245,7 @@ class TransactionManager:
         cause = self._sender.sequencer.abort_cause
         code = cause.code if isinstance(cause, BrokerError) else None
         if code in _FENCING_ERRORS:
-            raise broker_error(code, "committing the transaction") from cause
+            raise to_broker_error(code, "committing the transaction") from cause
         raise BrokerError(f"a batch of this transaction was not written; abort the transaction ({cause})") from cause
 
     async def _send_end_request(self, commit: bool) -> None:

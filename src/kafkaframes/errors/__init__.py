@@ -39,10 +39,10 @@ from kafkaframes.errors.exceptions import (
     UnsupportedFormatError,
 )
 from kafkaframes.errors.exceptions import RecordRefusal as RecordRefusal
-from kafkaframes.errors.exceptions import broker_error as broker_error
-from kafkaframes.errors.exceptions import code_of as code_of
 from kafkaframes.errors.exceptions import format_path_error as format_path_error
 from kafkaframes.errors.exceptions import import_extra as import_extra
+from kafkaframes.errors.exceptions import to_broker_error as to_broker_error
+from kafkaframes.errors.exceptions import to_error_code as to_error_code
 
 __all__ = [
     "AppendRefusedError",

@@ -317,7 +317,7 @@ _PARTIAL_FAILURE_CLASSES: Final[dict[type[Any], type[PartialFailureError]]] = {
 }
 
 
-def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerError:
+def to_broker_error(code: int, subject: str, detail: str | None = None) -> BrokerError:
     """Return the exception for an error code.
 
     Args:
@@ -407,10 +407,10 @@ class RefusedError(KafkaframesError):
         self.reason = reason or code.message
 
 
-def code_of(error: KafkaframesError) -> ErrorCode:
+def to_error_code(error: KafkaframesError) -> ErrorCode:
     """Return the error code with which a broker reports an exception to a client.
 
-    >>> code_of(OffsetOutOfRangeError("gone")).name
+    >>> to_error_code(OffsetOutOfRangeError("gone")).name
     'OFFSET_OUT_OF_RANGE'
     """
     if isinstance(error, AppendRefusedError | RefusedError):

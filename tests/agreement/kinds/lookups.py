@@ -22,9 +22,9 @@ from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import (
     TimedOffset,
+    find_offset_for_timestamp,
     find_timestamp,
     log_end_offset,
-    offset_for_timestamp,
 )
 from kafkaframes.storage.partition import open_log
 from kafkaframes.storage.partition.fetch import MAX_TIMESTAMP
@@ -76,7 +76,7 @@ def _answers(
 ) -> Iterator[str]:
     for topic, partition, timestamp, offset, found_timestamp in truth["offsets_for_times"]:
         one = live[f"{topic}-{partition}"]
-        answer = offset_for_timestamp(filesystem, one, timestamp, use_indexes=use_indexes)
+        answer = find_offset_for_timestamp(filesystem, one, timestamp, use_indexes=use_indexes)
         answer_values = [None, None] if answer is None else [answer.offset, answer.timestamp]
         yield from differences([offset, found_timestamp], answer_values, f"{topic}-{partition} at {timestamp}")
     list_all = {name: _list_offsets(filesystem, one, has_max, use_indexes) for name, one in live.items()}
@@ -96,7 +96,7 @@ def _list_offsets(filesystem: FileSystem, partition: Partition, has_max: bool, u
     first = epochs[0].leader_epoch if epochs and epochs[0].start_offset <= start else -1
     end = log_end_offset(filesystem, partition, use_indexes=use_indexes)
     log = open_log(partition.directory, now_ms=0, disk=OverlayDisk(filesystem))
-    largest = _triple(log.offset_for_timestamp(MAX_TIMESTAMP)) if has_max else "UnsupportedVersionException"
+    largest = _triple(log.find_offset_for_timestamp(MAX_TIMESTAMP)) if has_max else "UnsupportedVersionException"
     latest = [end, -1, epochs[-1].leader_epoch if epochs else 0]
     return {"earliest": [start, -1, first], "latest": latest, "max_timestamp": largest}
 

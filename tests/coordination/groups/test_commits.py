@@ -21,7 +21,7 @@ def fetch_committed(bench, *partitions, **options):
     return list(bench.coordinator.commits.fetch(NOBODY, partitions or (T0,), **options).values())
 
 
-def code_of(call, *arguments, **options):
+def to_error_code(call, *arguments, **options):
     with pytest.raises(RefusedError) as caught:
         call(*arguments, **options)
     return caught.value.code
@@ -50,10 +50,10 @@ def test_a_member_commits_with_its_generation(bench):
     commit = bench.coordinator.commit
     who = OffsetClient("g", join_answer.member_id, None, 1)
     assert commit(who, {T0: OffsetToCommit(1)}) == {T0: 0}
-    assert code_of(commit, who._replace(generation=2), {T0: OffsetToCommit(1)}) == ErrorCode.ILLEGAL_GENERATION
-    assert code_of(commit, who._replace(member_id="x"), {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(commit, NOBODY, {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(commit, who._replace(instance_id="x"), {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert to_error_code(commit, who._replace(generation=2), {T0: OffsetToCommit(1)}) == ErrorCode.ILLEGAL_GENERATION
+    assert to_error_code(commit, who._replace(member_id="x"), {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert to_error_code(commit, NOBODY, {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert to_error_code(commit, who._replace(instance_id="x"), {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_extends_the_session_of_its_member(bench):
@@ -68,7 +68,7 @@ def test_commits_between_join_and_sync_are_rejected(bench):
     answers = bench.join(bench.new_id())
     bench.clock.run_due()
     who = OffsetClient("g", answers[0].member_id, None, 1)
-    assert code_of(bench.coordinator.commit, who, {T0: OffsetToCommit(1)}) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert to_error_code(bench.coordinator.commit, who, {T0: OffsetToCommit(1)}) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_commits_between_join_and_sync_are_rejected(bench):
 )
 def test_a_member_of_an_unknown_group_cannot_commit(bench, supports_epoch_errors, code):
     who = OffsetClient("g", "m", None, 1, supports_epoch_errors)
-    assert code_of(bench.coordinator.commit, who, {T0: OffsetToCommit(1)}) == code
+    assert to_error_code(bench.coordinator.commit, who, {T0: OffsetToCommit(1)}) == code
 
 
 def test_only_the_partition_with_too_long_metadata_is_rejected(bench):
@@ -117,7 +117,7 @@ def test_a_transaction_commits_offsets_without_a_member_id_or_with_that_of_a_mem
     stage(NOBODY, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
     stage(OffsetClient("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
     late = OffsetClient("g", join_answer.member_id, None, 0)
-    assert code_of(stage, late, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0)) == ErrorCode.ILLEGAL_GENERATION
+    assert to_error_code(stage, late, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0)) == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_a_marker_ends_pending_commits_of_its_own_partition_only(bench):
@@ -141,21 +141,21 @@ def test_offsets_of_topics_with_subscribers_are_not_deleted(bench):
     }
     bench.restart()
     assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0}
-    assert code_of(delete, "nobody", [T0]) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert to_error_code(delete, "nobody", [T0]) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_offsets_of_workers_are_not_deleted_while_they_are_members(bench):
     bench.member(protocol_type="connect")
-    assert code_of(bench.coordinator.commits.delete, "g", [T0]) == ErrorCode.NON_EMPTY_GROUP
+    assert to_error_code(bench.coordinator.commits.delete, "g", [T0]) == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_a_group_is_deleted_with_its_offsets(bench):
     join_answer = bench.member()
     bench.coordinator.commit(OffsetClient("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)})
-    assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.NON_EMPTY_GROUP
+    assert to_error_code(bench.coordinator.delete_group, "g") == ErrorCode.NON_EMPTY_GROUP
     bench.clock.advance(11)
     bench.coordinator.delete_group("g")
-    assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.GROUP_ID_NOT_FOUND
+    assert to_error_code(bench.coordinator.delete_group, "g") == ErrorCode.GROUP_ID_NOT_FOUND
     bench.restart()
     assert bench.coordinator.groups == {}
     assert fetch_committed(bench) == [CommittedOffset()]

@@ -35,7 +35,7 @@ def beat(bench: Bench, member_id: str = "m", epoch: int = 0, **changes: Any) -> 
     return bench.coordinator.handle_consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
-def code_of(bench: Bench, *arguments: Any, **changes: Any) -> int:
+def to_error_code(bench: Bench, *arguments: Any, **changes: Any) -> int:
     with pytest.raises(RefusedError) as caught:
         beat(bench, *arguments, **changes)
     return caught.value.code
@@ -98,9 +98,9 @@ def test_a_lost_response_is_repeated(bench):
     answer = beat(bench, epoch=2)
     assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3
     assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3  # the member has not received that
-    assert code_of(bench, "m", 2) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert code_of(bench, "m", 2, owned_partitions=have) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert code_of(bench, "m", 4) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert to_error_code(bench, "m", 2) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert to_error_code(bench, "m", 2, owned_partitions=have) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert to_error_code(bench, "m", 4) == ErrorCode.FENCED_MEMBER_EPOCH
     full = beat(bench, epoch=3, rebalance_timeout_ms=60_000, topics=["orders"], owned_partitions=answer.assignment)
     assert full.assignment == answer.assignment
 
@@ -113,7 +113,7 @@ def test_the_partitions_of_a_leaving_member_are_assigned_to_the_others(bench):
     assert answer.epoch == 4
     assert beat(bench, "m", -1) == HeartbeatResult("m", -1)
     assert bench.group().state_name == "Empty"
-    assert code_of(bench, "m", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert to_error_code(bench, "m", -1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_without_heartbeats_is_removed(bench):
@@ -123,7 +123,7 @@ def test_a_member_without_heartbeats_is_removed(bench):
         bench.clock.advance(20)
         beat(bench, epoch=member(bench).epoch, owned_partitions=member(bench).assignment)
     assert list(bench.group().members) == ["m"]
-    assert code_of(bench, "n", 3) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert to_error_code(bench, "n", 3) == ErrorCode.UNKNOWN_MEMBER_ID
     assert len(member(bench).assignment) == 4
 
 
@@ -163,7 +163,7 @@ def test_a_pattern_subscribes_to_all_matching_topics(bench):
     assert len(beat(bench, epoch=2).assignment) == 9
     bench.restart()
     assert bench.group().regexes == {"orders|pay.*": {"orders", "payments", "pay-2"}}
-    assert code_of(bench, "n", topics=None, regex="(?=x)") == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert to_error_code(bench, "n", topics=None, regex="(?=x)") == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert len(beat(bench, epoch=3, topics=["orders"], regex="").assignment) == 4
     assert bench.group().regexes == {}
 
@@ -174,12 +174,12 @@ def test_a_static_member_returns_to_its_assignment(bench):
     answer = beat(bench, epoch=2, instance_id="a")
     beat(bench, epoch=2, instance_id="a", owned_partitions=answer.assignment)
     mine = beat(bench, "n", 3, instance_id="b").assignment
-    assert code_of(bench, "n2", instance_id="b") == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert to_error_code(bench, "n2", instance_id="b") == ErrorCode.UNRELEASED_INSTANCE_ID
     assert beat(bench, "n", -2, instance_id="b") == HeartbeatResult("n", -2)
     epoch = bench.group().epoch
     back = beat(bench, "n2", instance_id="b")
     assert (back.assignment, back.epoch, bench.group().epoch) == (mine, epoch, epoch)
-    assert code_of(bench, "n", 3, instance_id="b") == ErrorCode.FENCED_INSTANCE_ID
+    assert to_error_code(bench, "n", 3, instance_id="b") == ErrorCode.FENCED_INSTANCE_ID
     assert "n" not in bench.group().members
     bench.restart()
     assert beat(bench, "n2", epoch, instance_id="b").epoch == epoch
@@ -196,7 +196,7 @@ def test_a_static_member_is_removed_after_its_session_timeout(bench):
 def test_the_assignor_with_most_votes_is_used(bench):
     beat(bench, assignor="range", topics=["orders", "payments"])
     assert bench.group().assignor == "range"
-    assert code_of(bench, "n", assignor="best") == ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert to_error_code(bench, "n", assignor="best") == ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
 @pytest.mark.parametrize(
@@ -214,16 +214,16 @@ def test_the_assignor_with_most_votes_is_used(bench):
     ],
 )
 def test_contradictory_requests_are_rejected(bench, name, epoch, changes):
-    assert code_of(bench, name, epoch, **changes) == ErrorCode.INVALID_REQUEST
+    assert to_error_code(bench, name, epoch, **changes) == ErrorCode.INVALID_REQUEST
 
 
 def test_unknown_members_and_groups_are_rejected(bench):
-    assert code_of(bench, "m", 2) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert to_error_code(bench, "m", 2) == ErrorCode.GROUP_ID_NOT_FOUND
     beat(bench)
-    assert code_of(bench, "n", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert to_error_code(bench, "n", 2) == ErrorCode.UNKNOWN_MEMBER_ID
     full = Bench(GroupSettings(consumer_max_size=1))
     beat(full)
-    assert code_of(full, "n") == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert to_error_code(full, "n") == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert beat(full).epoch == 2  # a member may join again
 
 

@@ -29,7 +29,7 @@ def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> Heart
     return bench.coordinator.handle_share_heartbeat(ShareHeartbeatRequest("g", name, epoch, **fields | changes))
 
 
-def code_of(call: Any, *arguments: Any, **options: Any) -> int:
+def to_error_code(call: Any, *arguments: Any, **options: Any) -> int:
     with pytest.raises(RefusedError) as caught:
         call(*arguments, **options)
     return caught.value.code
@@ -89,15 +89,15 @@ def test_a_member_without_a_stored_assignment_owns_nothing(bench):
 
 
 def test_invalid_heartbeats_are_rejected(bench):
-    assert code_of(beat, bench, "m", 1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert to_error_code(beat, bench, "m", 1) == ErrorCode.GROUP_ID_NOT_FOUND
     for changes in ({"topics": None}, {"rack_id": ""}):
-        assert code_of(beat, bench, **changes) == ErrorCode.INVALID_REQUEST
-    assert code_of(beat, bench, "") == ErrorCode.INVALID_REQUEST
-    assert code_of(beat, bench, "m", -2) == ErrorCode.INVALID_REQUEST
+        assert to_error_code(beat, bench, **changes) == ErrorCode.INVALID_REQUEST
+    assert to_error_code(beat, bench, "") == ErrorCode.INVALID_REQUEST
+    assert to_error_code(beat, bench, "m", -2) == ErrorCode.INVALID_REQUEST
     beat(bench)
-    assert code_of(beat, bench, "m", 9) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert code_of(beat, bench, "n", 2) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.NON_EMPTY_GROUP
+    assert to_error_code(beat, bench, "m", 9) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert to_error_code(beat, bench, "n", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert to_error_code(bench.coordinator.delete_group, "g") == ErrorCode.NON_EMPTY_GROUP
 
 
 @given(st.lists(st.frozensets(st.sampled_from([UUID(int=1), UUID(int=2)]), min_size=1), min_size=1, max_size=6))

@@ -66,7 +66,7 @@ class Bench:
 
     def init_again(self) -> ProducerIdentity:
         """Initialise as clients do: retry after CONCURRENT_TRANSACTIONS."""
-        assert code_of(self.init) == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert to_error_code(self.init) == ErrorCode.CONCURRENT_TRANSACTIONS
         return self.init()
 
     def add(self, who: ProducerIdentity, *partitions: TopicPartition) -> None:
@@ -91,7 +91,7 @@ class Bench:
         ]
 
 
-def code_of(call: Any, *arguments: Any, **options: Any) -> int:
+def to_error_code(call: Any, *arguments: Any, **options: Any) -> int:
     with pytest.raises(RefusedError) as caught:
         call(*arguments, **options)
     return caught.value.code
@@ -123,7 +123,7 @@ def test_the_epoch_grows_with_each_initialisation(bench):
     ],
 )
 def test_invalid_initialisations_are_rejected(bench, name, timeout_ms, code):
-    assert code_of(bench.init, name=name, timeout_ms=timeout_ms) == code
+    assert to_error_code(bench.init, name=name, timeout_ms=timeout_ms) == code
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -166,8 +166,8 @@ def test_the_next_initialisation_aborts_an_open_transaction(bench):
     assert (where, commit) == (T0, False)
     assert (epoch, new.producer_epoch) == (1, 2)
     assert old.producer_epoch < epoch < new.producer_epoch  # no producer has the epoch of the marker
-    assert code_of(bench.add, old) == ErrorCode.PRODUCER_FENCED
-    assert code_of(bench.end, old) == ErrorCode.PRODUCER_FENCED
+    assert to_error_code(bench.add, old) == ErrorCode.PRODUCER_FENCED
+    assert to_error_code(bench.end, old) == ErrorCode.PRODUCER_FENCED
 
 
 def test_requests_of_other_producers_are_rejected(bench):
@@ -175,28 +175,28 @@ def test_requests_of_other_producers_are_rejected(bench):
     other = ProducerIdentity(who.producer_id + 1, 0)
     late = who._replace(producer_epoch=9)
     for call in (bench.add, bench.end):
-        assert code_of(call, other) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert code_of(call, late) == ErrorCode.PRODUCER_FENCED
+        assert to_error_code(call, other) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert to_error_code(call, late) == ErrorCode.PRODUCER_FENCED
     for call in (bench.coordinator.end_transaction, bench.coordinator.add_partitions):
         options = (
             {"commit": True, "version": bench.version}
             if call == bench.coordinator.end_transaction
             else {"new_partitions": [T0]}
         )
-        assert code_of(call, "nobody", 1, 0, **options) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert code_of(call, "", 1, 0, **options) == ErrorCode.INVALID_REQUEST
-    assert code_of(bench.coordinator.describe_transaction, "nobody") == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert code_of(bench.coordinator.describe_transaction, "") == ErrorCode.INVALID_REQUEST
+        assert to_error_code(call, "nobody", 1, 0, **options) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert to_error_code(call, "", 1, 0, **options) == ErrorCode.INVALID_REQUEST
+    assert to_error_code(bench.coordinator.describe_transaction, "nobody") == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert to_error_code(bench.coordinator.describe_transaction, "") == ErrorCode.INVALID_REQUEST
 
 
 def test_committing_an_empty_transaction_is_rejected(bench):
     who = bench.init()
-    assert code_of(bench.end, who) == ErrorCode.INVALID_TXN_STATE
+    assert to_error_code(bench.end, who) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_aborting_an_empty_transaction_is_allowed_in_version_2_only():
     old = Bench(0)
-    assert code_of(old.end, old.init(), commit=False) == ErrorCode.INVALID_TXN_STATE
+    assert to_error_code(old.end, old.init(), commit=False) == ErrorCode.INVALID_TXN_STATE
     new = Bench(2)
     assert new.end(new.init(), commit=False) == (1000, 1)
     assert new.state is State.COMPLETE_ABORT
@@ -209,7 +209,7 @@ def test_a_repeated_end_succeeds_and_the_opposite_end_is_rejected(bench, commit)
     bench.add(who)
     after = bench.end(who, commit=commit)
     assert bench.end(who, commit=commit) == after
-    assert code_of(bench.end, who, commit=not commit) == ErrorCode.INVALID_TXN_STATE
+    assert to_error_code(bench.end, who, commit=not commit) == ErrorCode.INVALID_TXN_STATE
     assert len(bench.markers) == 1
 
 
@@ -218,9 +218,9 @@ def test_version_2_distinguishes_a_repeated_end_from_the_next_one():
     who = bench.init()
     bench.add(who)
     after = bench.end(who)
-    assert code_of(bench.end, after) == ErrorCode.INVALID_TXN_STATE  # commits an empty transaction
+    assert to_error_code(bench.end, after) == ErrorCode.INVALID_TXN_STATE  # commits an empty transaction
     assert bench.end(after, commit=False) == (1000, 2)
-    assert code_of(bench.end, who) == ErrorCode.PRODUCER_FENCED
+    assert to_error_code(bench.end, who) == ErrorCode.PRODUCER_FENCED
 
 
 def test_a_producer_requests_the_next_epoch(bench):
@@ -228,10 +228,10 @@ def test_a_producer_requests_the_next_epoch(bench):
     identity = bench.init(*who)
     assert identity == (1000, 1)
     assert bench.init(*who) == identity  # it did not receive the response
-    assert code_of(bench.init, 1000, 7) == ErrorCode.PRODUCER_FENCED
-    assert code_of(bench.init, 999, 0) == ErrorCode.PRODUCER_FENCED
+    assert to_error_code(bench.init, 1000, 7) == ErrorCode.PRODUCER_FENCED
+    assert to_error_code(bench.init, 999, 0) == ErrorCode.PRODUCER_FENCED
     bench.init()
-    assert code_of(bench.init, *identity) == ErrorCode.PRODUCER_FENCED
+    assert to_error_code(bench.init, *identity) == ErrorCode.PRODUCER_FENCED
 
 
 def exhaust_epochs(bench: Bench) -> ProducerIdentity:
@@ -278,8 +278,8 @@ def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced(bench):
     assert bench.state is State.COMPLETE_ABORT
     assert [marker[1] for marker in bench.markers] == [False]
     late = ErrorCode.INVALID_TXN_STATE if bench.version == 2 else ErrorCode.PRODUCER_FENCED  # as Kafka 4.3.1
-    assert code_of(bench.end, who) == late
-    assert code_of(bench.add, who) == ErrorCode.PRODUCER_FENCED
+    assert to_error_code(bench.end, who) == late
+    assert to_error_code(bench.add, who) == ErrorCode.PRODUCER_FENCED
     if bench.version == 2:
         assert bench.init(*who).producer_epoch == who.producer_epoch + 1  # it may continue
     new = bench.init()
@@ -305,10 +305,10 @@ def test_a_decision_survives_a_crash_before_its_markers(bench, commit):
     bench.failing_partitions = {T1}
     bench.end(who, commit=commit)
     assert bench.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}
-    assert code_of(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert code_of(bench.end, who, commit=commit) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert to_error_code(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert to_error_code(bench.end, who, commit=commit) == ErrorCode.CONCURRENT_TRANSACTIONS
     now = ProducerIdentity(1000, bench.coordinator.describe_transaction("t").producer_epoch)
-    assert code_of(bench.add, now) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert to_error_code(bench.add, now) == ErrorCode.CONCURRENT_TRANSACTIONS
     bench.failing_partitions = set()
     bench.restart()
     assert bench.state in {State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
@@ -345,8 +345,8 @@ def test_many_markers_are_written_in_slices_without_a_transaction_in_between(ben
     )
     assert (0 < written_count < 60, bench.state, len(turns)) == (True, State.PREPARE_COMMIT, 1)
     for call in (bench.add, bench.end):
-        assert code_of(call, now) in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED}
-    assert code_of(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert to_error_code(call, now) in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED}
+    assert to_error_code(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert len(bench.markers) == written_count
     assert len(list(turns[0])) == 1
     assert (bench.state, {row[0] for row in bench.markers}) == (State.COMPLETE_COMMIT, partitions)

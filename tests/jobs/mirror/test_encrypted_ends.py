@@ -6,7 +6,7 @@ from tests.jobs.mirror.worlds import rows_of, run_mirror
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
-from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.security.tls import create_server_context
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import AuthenticationError
 from kafkaframes.jobs.export.live_planning import make_topic_planner
@@ -20,7 +20,7 @@ certificates = test_security.certificates
 def encrypted_broker(certificates):
     """A broker with TLS, and the properties of a client under librdkafka's names."""
     pem = str(certificates / "cert.pem")
-    security = Security(tls=server_context(pem, str(certificates / "key.pem")))
+    security = Security(tls=create_server_context(pem, str(certificates / "key.pem")))
     with Broker(security=security) as broker:
         properties = {"security.protocol": "SSL", "ssl.ca.location": pem, "fetch.max.bytes": "1000000"}
         client = {"metadata.broker.list": broker.bootstrap_servers, "security.protocol": "SSL", "ssl.ca.location": pem}

@@ -13,7 +13,7 @@ import kafkaframes
 from kafkaframes.storage.copies.merge import merge
 from kafkaframes.storage.copies.reading import CopySource, FileInspector, read_copy
 from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs, write_offset_checkpoint
-from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.files.names import TopicPartition, name_segment_file
 from kafkaframes.storage.log.discover import discover
 
 TOPIC = TopicPartition("orders", 0)
@@ -59,7 +59,7 @@ def write_partition(
     directory = log_directory / name
     directory.mkdir(parents=True)
     for base, raw in segments.items():
-        (directory / segment_file_name(base, "log")).write_bytes(raw)
+        (directory / name_segment_file(base, "log")).write_bytes(raw)
     if epochs is not None:
         entries = [EpochStart(epoch, start) for epoch, start in epochs]
         (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs(entries))

@@ -1,7 +1,7 @@
 """The file system for a path."""
 
 from kafkaframes.storage.files.filesystem import FsspecFileSystem, LocalFileSystem
-from kafkaframes.storage.log.discover import filesystem_for, to_object_path, to_view_path
+from kafkaframes.storage.log.discover import find_filesystem, to_object_path, to_view_path
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 FOLDER = "orders-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000007-AAAAAAAAAAAAAAAAAAAAAQ"
@@ -9,19 +9,19 @@ VIEW = f"s3://bucket/{FOLDER}!/orders-0/00000000000000000007.log"
 
 
 def test_a_path_is_the_disks_and_a_url_its_stores():
-    assert isinstance(filesystem_for("/logs/orders-0"), LocalFileSystem)
-    assert isinstance(filesystem_for("file:///logs"), LocalFileSystem)
-    assert filesystem_for("s3://bucket/logs", options={"anon": True}) == FsspecFileSystem("s3", {"anon": True})
+    assert isinstance(find_filesystem("/logs/orders-0"), LocalFileSystem)
+    assert isinstance(find_filesystem("file:///logs"), LocalFileSystem)
+    assert find_filesystem("s3://bucket/logs", options={"anon": True}) == FsspecFileSystem("s3", {"anon": True})
 
 
 def test_a_view_path_is_shown_over_the_store_that_has_the_objects_and_key_files_are_not_the_stores():
-    filesystem = filesystem_for(VIEW, options={"anon": True, "key_files": ("a.pem",)})
+    filesystem = find_filesystem(VIEW, options={"anon": True, "key_files": ("a.pem",)})
     assert isinstance(filesystem, TieredFileSystem)
     assert (filesystem.inner, filesystem.key_files) == (FsspecFileSystem("s3", {"anon": True}), ("a.pem",))
 
 
 def test_the_mark_of_a_view_in_another_path_means_nothing():
-    assert isinstance(filesystem_for("/odd!/name"), LocalFileSystem)
+    assert isinstance(find_filesystem("/odd!/name"), LocalFileSystem)
 
 
 def test_the_object_of_a_view_path_and_other_paths_as_they_are():

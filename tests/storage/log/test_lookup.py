@@ -19,7 +19,7 @@ from kafkaframes.storage.files.memory_disk import OverlayDisk
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.lookup import largest_timestamp, log_end_offset, offset_for_timestamp
+from kafkaframes.storage.log.lookup import find_offset_for_timestamp, largest_timestamp, log_end_offset
 from kafkaframes.storage.log.transactions import read_transactions
 from kafkaframes.storage.partition import open_log
 from kafkaframes.storage.partition.fetch import MAX_TIMESTAMP
@@ -93,7 +93,7 @@ def test_an_index_that_lies_changes_no_answer(tmp_path, lie):
         assert expected_offset == actual_offset
     times = [max(largest_timestamps(files, good)) - back for back in (-1, 0, 1, 500, 10**6)]
     for time in times:
-        assert offset_for_timestamp(files, bad, time) == offset_for_timestamp(files, good, time)
+        assert find_offset_for_timestamp(files, bad, time) == find_offset_for_timestamp(files, good, time)
     assert largest_timestamps(files, bad) == largest_timestamps(files, good)
     expected_offset, actual_offset = read_transactions(files, good), read_transactions(files, bad)
     assert (actual_offset.aborted_transactions, actual_offset.open) == (
@@ -109,7 +109,7 @@ def test_above_the_end_there_is_nothing():
     end = log_end_offset(directory.filesystem, partition)
     assert find_offset(directory.filesystem, partition, end) is None
     assert find_offset(directory.filesystem, partition, end - 1) is not None
-    assert offset_for_timestamp(directory.filesystem, partition, 2**62) is None
+    assert find_offset_for_timestamp(directory.filesystem, partition, 2**62) is None
 
 
 def test_an_empty_partition_has_no_answers(tmp_path):
@@ -119,7 +119,7 @@ def test_an_empty_partition_has_no_answers(tmp_path):
     (partition,) = directory.partitions
     assert (partition.log_start_offset, log_end_offset(directory.filesystem, partition)) == (7, 7)
     log = open_log(partition.directory, now_ms=0, disk=OverlayDisk(directory.filesystem))
-    assert log.offset_for_timestamp(MAX_TIMESTAMP).offset == -1
+    assert log.find_offset_for_timestamp(MAX_TIMESTAMP).offset == -1
     assert find_offset(directory.filesystem, partition, 0) is None
 
 

@@ -23,7 +23,7 @@ from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
-from kafkaframes.storage.files.names import FileName, segment_file_name
+from kafkaframes.storage.files.names import FileName, name_segment_file
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.overflow import find_parts, has_overflow, split_partition
 from kafkaframes.storage.partition import open_log
@@ -49,14 +49,14 @@ def log_of(directory: Path, segments: dict[int, bytes], *, clean: bool = False) 
     path = directory / "orders-0"
     path.mkdir(parents=True)
     for base, data in segments.items():
-        (path / segment_file_name(base, "log")).write_bytes(data)
+        (path / name_segment_file(base, "log")).write_bytes(data)
     if clean:
         (directory / ".kafka_cleanshutdown").write_text('{"version": 0, "brokerEpoch": -1}')
     return path
 
 
 def pieces(path: Path, base: int = 0) -> list[tuple[int, int, int]]:
-    file = LogFile(FileName(base, "log"), str(path / segment_file_name(base, "log")), 0, None)
+    file = LogFile(FileName(base, "log"), str(path / name_segment_file(base, "log")), 0, None)
     size = Path(file.path).stat().st_size
     parts = find_parts(LocalFileSystem(), LogFile(file.name, file.path, size, None))
     return [(piece.base_offset, piece.start, piece.end) for piece in parts]
@@ -135,11 +135,11 @@ def test_a_log_is_split_where_it_is_opened_and_goes_on(tmp_path, clean):
     assert log.segment_bases == (0, FAR, FAR + 10)
     assert rows(path) == before
     assert logs(path) == {
-        segment_file_name(0, "log"): one(0) + one(3),
-        segment_file_name(FAR, "log"): one(FAR) + one(FAR + 3),
-        segment_file_name(FAR + 10, "log"): one(FAR + 10),
+        name_segment_file(0, "log"): one(0) + one(3),
+        name_segment_file(FAR, "log"): one(FAR) + one(FAR + 3),
+        name_segment_file(FAR + 10, "log"): one(FAR + 10),
     }
-    assert (path / f"{segment_file_name(0, 'log')}.deleted").read_bytes() == THREE[0]
+    assert (path / f"{name_segment_file(0, 'log')}.deleted").read_bytes() == THREE[0]
     info = log.append_as_leader(batch(2), leader_epoch=0, now_ms=NOW_MS)
     assert info.first_offset == FAR + 13
     assert len(log.read(FAR + 4, max_bytes=1 << 20, isolation=LOG_END).records) == len(one(FAR + 3))
@@ -154,7 +154,7 @@ def test_a_log_is_split_where_it_is_opened_and_goes_on(tmp_path, clean):
 def test_a_segment_that_was_flushed_and_has_its_index_is_opened_as_it_is_and_rolled(tmp_path):
     """Kafka does not check it either; the next batch does not fit, so it is appended to a new segment."""
     path = log_of(tmp_path, {0: one(0) + one(FAR)}, clean=True)
-    (path / segment_file_name(0, "index")).write_bytes(b"")
+    (path / name_segment_file(0, "index")).write_bytes(b"")
     log = open_log(str(path), now_ms=NOW_MS)
     assert log.segment_bases == (0,)
     assert log.append_as_leader(batch(1), leader_epoch=0, now_ms=NOW_MS).rolled
@@ -169,11 +169,11 @@ def test_a_copy_is_recovered_to_the_files_of_a_recovery_in_place(tmp_path):
     plan = plan_recovery(directory, directory.partitions[0])
     assert plan.bytes_lost == 0
     recover_to(directory, plan, RecoverySettings(NOW_MS), tmp_path / "copy")
-    assert logs(path) == {segment_file_name(base, "log"): data for base, data in THREE.items()}
+    assert logs(path) == {name_segment_file(base, "log"): data for base, data in THREE.items()}
     open_log(str(path), now_ms=NOW_MS).abandon()
     names = {file.name for file in path.iterdir()}
     assert names == {file.name for file in (tmp_path / "copy").iterdir()}
-    for name in names - {segment_file_name(FAR + 10, kind) for kind in ("index", "timeindex")}:  # open: preallocated
+    for name in names - {name_segment_file(FAR + 10, kind) for kind in ("index", "timeindex")}:  # open: preallocated
         assert (path / name).read_bytes() == (tmp_path / "copy" / name).read_bytes(), name
 
 
@@ -181,10 +181,10 @@ def test_damage_behind_a_split_cuts_the_log_there(tmp_path):
     data = bytearray(one(0) + one(FAR) + one(FAR + 3))
     data[-1] ^= 1
     path = log_of(tmp_path, {0: bytes(data), FAR + 10: one(FAR + 10)})
-    (path / segment_file_name(0, "index")).write_bytes(b"old")
+    (path / name_segment_file(0, "index")).write_bytes(b"old")
     log = open_log(str(path), now_ms=NOW_MS)
     assert log.segment_bases == (0, FAR)
-    assert (path / f"{segment_file_name(0, 'index')}.deleted").read_bytes() == b"old"
+    assert (path / f"{name_segment_file(0, 'index')}.deleted").read_bytes() == b"old"
     assert log.log_end_offset == FAR + 3
     log.abandon()
 
@@ -204,10 +204,10 @@ def test_a_crash_at_any_effect_of_a_split_loses_nothing_and_doubles_nothing(firs
     disk.make_directory("/kafka/orders-0")
     base = 0
     batches = [one(first), one(FAR + LIMIT), one(FAR + LIMIT + 3)]
-    file = disk.open_file(f"/kafka/orders-0/{segment_file_name(base, 'log')}")
+    file = disk.open_file(f"/kafka/orders-0/{name_segment_file(base, 'log')}")
     file.write(0, b"".join(batches))
     file.fsync()
-    disk.open_file(f"/kafka/orders-0/{segment_file_name(base, 'index')}").fsync()
+    disk.open_file(f"/kafka/orders-0/{name_segment_file(base, 'index')}").fsync()
     for name in ("/", "/kafka", "/kafka/orders-0"):
         disk.sync_directory(name)
     start = disk.crash()
@@ -222,7 +222,7 @@ def test_a_crash_at_any_effect_of_a_split_loses_nothing_and_doubles_nothing(firs
             log = open_log("/kafka/orders-0", now_ms=NOW_MS, disk=left_disk)
             assert log.segment_bases == (first, FAR + LIMIT), count
             segment_bytes = [
-                left_disk.read(f"/kafka/orders-0/{segment_file_name(at, 'log')}") for at in log.segment_bases
+                left_disk.read(f"/kafka/orders-0/{name_segment_file(at, 'log')}") for at in log.segment_bases
             ]
             assert segment_bytes == [batches[0], batches[1] + batches[2]], count
             log.abandon()
@@ -259,8 +259,8 @@ def test_a_transaction_is_aborted_in_the_piece_that_has_its_marker(tmp_path):
     end = build_end_transaction(FAR, commit=False, timestamp=NOW_MS, coordinator_epoch=0, **of)
     path = log_of(tmp_path, {0: first + end, FAR + 10: one(FAR + 10)})
     open_log(str(path), now_ms=NOW_MS).close(now_ms=NOW_MS)
-    assert (path / segment_file_name(FAR, "txnindex")).stat().st_size == 34
-    assert not (path / segment_file_name(0, "txnindex")).exists()
+    assert (path / name_segment_file(FAR, "txnindex")).stat().st_size == 34
+    assert not (path / name_segment_file(0, "txnindex")).exists()
 
 
 # ----------------------------------------------------------------------------------------------------- the cleaner
@@ -287,9 +287,9 @@ def test_a_segment_is_split_and_the_round_begins_anew_where_what_is_left_does_no
     report, segments = clean_log(tmp_path, {0: near + far, ACTIVE: last})
     assert report.groups == {0: (0,), FAR: (FAR,)}
     assert segments == {
-        segment_file_name(0, "log"): near,
-        segment_file_name(FAR, "log"): far,
-        segment_file_name(ACTIVE, "log"): last,
+        name_segment_file(0, "log"): near,
+        name_segment_file(FAR, "log"): far,
+        name_segment_file(ACTIVE, "log"): last,
     }
 
 
@@ -297,7 +297,7 @@ def test_a_segment_is_not_split_where_what_is_left_fits(tmp_path):
     """As in Kafka: the offsets of records to be removed are not checked."""
     near, far, last = one(0, 1, key=b"a"), one(FAR, 1, key=b"b"), one(ACTIVE - 1, 1, key=b"b")
     _, segments = clean_log(tmp_path, {0: near + far, ACTIVE - 1: last, ACTIVE: one(ACTIVE, 1, key=b"c")})
-    assert segments[segment_file_name(0, "log")] == near
+    assert segments[name_segment_file(0, "log")] == near
 
 
 def test_segments_too_far_apart_are_not_grouped(tmp_path):

@@ -10,7 +10,7 @@ from kafkaframes.records.append.entry import validate_and_assign_at
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.storage.files import headers
-from kafkaframes.storage.files.headers import first_header, parse_headers
+from kafkaframes.storage.files.headers import parse_headers, read_first_header
 from kafkaframes.storage.partition import appending
 
 NOW_MS = 1_700_000_000_000
@@ -56,14 +56,14 @@ def test_the_headers_of_what_is_appended_are_those_of_its_bytes(raw, settings, o
         assigned_batch = validate_and_assign_at(raw, offset, settings, NOW_MS)
     except appending.AppendRefusedError:
         return
-    assert appending._parse_appended_headers(assigned_batch, first_header(raw), settings) == parse_headers(
+    assert appending._parse_appended_headers(assigned_batch, read_first_header(raw), settings) == parse_headers(
         assigned_batch.records
     )
 
 
 def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
     raw = batches(codec="lz4")
-    sent_header, settings = first_header(raw), AppendSettings(leader_epoch=3)
+    sent_header, settings = read_first_header(raw), AppendSettings(leader_epoch=3)
     assigned_batch = validate_and_assign_at(raw, 40, settings, NOW_MS)
     monkeypatch.setattr(headers, "parse_header", lambda *_, **__: pytest.fail("read again"))
     (header,) = appending._parse_appended_headers(assigned_batch, sent_header, settings)
@@ -72,12 +72,12 @@ def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
 
 @pytest.mark.parametrize("raw", SETS)
 def test_a_first_header_is_that_of_the_general_path(raw):
-    assert first_header(raw) == (parse_headers(raw)[0] if raw[16] == 2 else None)
+    assert read_first_header(raw) == (parse_headers(raw)[0] if raw[16] == 2 else None)
 
 
 @pytest.mark.parametrize("size", [0, 16, 17, 22, 60])
 def test_bytes_that_end_inside_the_header(size):
-    header = first_header(batches()[:size])
+    header = read_first_header(batches()[:size])
     assert (header is None) == (size < 17)
     if header is not None:
         assert (header.base_offset, header.magic, header.record_count) == (0, 2, -1)

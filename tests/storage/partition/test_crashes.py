@@ -98,7 +98,7 @@ def test_a_crash_in_the_recovery_of_a_log_that_is_damaged_in_its_middle_leaves_n
         log.append_as_leader(batch(1), leader_epoch=0, now_ms=NOW_MS)
     assert len(log.segment_bases) > 4
     log.flush(now_ms=NOW_MS)
-    victim = log.segments.segments_from(log.segment_bases[1])[0].path
+    victim = log.segments.list_segments_from(log.segment_bases[1])[0].path
     disk.do_write(victim, 100, b"\xff")
     disk.do_fsync(victim)
     damaged_disk = disk.crash()

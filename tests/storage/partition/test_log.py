@@ -16,7 +16,7 @@ from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
-from kafkaframes.storage.files.names import segment_file_name
+from kafkaframes.storage.files.names import name_segment_file
 from kafkaframes.storage.partition import LogSettings, create_log, open_log
 from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, LOG_END, MAX_TIMESTAMP, TXN_COMMITTED
 from kafkaframes.wire.checksum import crc32c
@@ -78,8 +78,8 @@ def test_a_segment_is_rolled(tmp_path, settings, step_ms):
     assert log.segment_bases == (0, 2, 4)
     assert log.recovery_point == 4
     names = os.listdir(log.directory)
-    assert segment_file_name(2, "snapshot") in names
-    assert segment_file_name(4, "snapshot") in names
+    assert name_segment_file(2, "snapshot") in names
+    assert name_segment_file(4, "snapshot") in names
 
 
 def test_offsets_that_do_not_fit_into_an_index_begin_a_new_segment(tmp_path):
@@ -98,17 +98,17 @@ def test_active_indexes_are_allocated_and_trimmed(tmp_path):
         lead(log, batch(1))
     sizes = {name: os.path.getsize(os.path.join(log.directory, name)) for name in os.listdir(log.directory)}
     active = log.segment_bases[-1]
-    assert sizes[segment_file_name(active, "index")] == 1000
-    assert sizes[segment_file_name(active, "timeindex")] == 996
-    assert sizes[segment_file_name(0, "index")] == 8 * 4
+    assert sizes[name_segment_file(active, "index")] == 1000
+    assert sizes[name_segment_file(active, "timeindex")] == 996
+    assert sizes[name_segment_file(0, "index")] == 8 * 4
     log.close(now_ms=NOW_MS)
-    assert os.path.getsize(os.path.join(log.directory, segment_file_name(active, "index"))) < 1000
+    assert os.path.getsize(os.path.join(log.directory, name_segment_file(active, "index"))) < 1000
 
 
 def test_a_preallocated_segment_is_cut_to_its_batches_when_it_ends(tmp_path):
     log = new_log(tmp_path, segment_bytes=5000, preallocate=True)
     lead(log, batch(1))
-    path = os.path.join(log.directory, segment_file_name(0, "log"))
+    path = os.path.join(log.directory, name_segment_file(0, "log"))
     assert os.path.getsize(path) == 5000
     log.roll(now_ms=NOW_MS)
     assert os.path.getsize(path) < 200
@@ -253,9 +253,9 @@ def test_retention_waits_for_the_high_watermark_and_keeps_deleted_files_for_a_wh
     assert log.delete_old_segments(now_ms=NOW_MS + 5000) == 2
     assert log.log_start_offset == bases[2] == log.segment_bases[0]
     waiting = [name for name in os.listdir(log.directory) if name.endswith(".deleted")]
-    assert segment_file_name(0, "log") + ".deleted" in waiting
+    assert name_segment_file(0, "log") + ".deleted" in waiting
     log.tick(NOW_MS + 5000 + 59_999)
-    assert segment_file_name(0, "log") + ".deleted" in os.listdir(log.directory)
+    assert name_segment_file(0, "log") + ".deleted" in os.listdir(log.directory)
     log.tick(NOW_MS + 5000 + 60_000)
     assert not [name for name in os.listdir(log.directory) if name.endswith(".deleted")]
 
@@ -305,9 +305,9 @@ def test_a_truncated_log_is_as_if_the_rest_had_never_been(tmp_path, offset):
         lead(log, idempotent(1, offset))
         log.close(now_ms=NOW_MS)
     files = live_files(truncated_log)
-    files.pop(segment_file_name(offset, "snapshot"), None)  # taken when the log was cut, as Kafka does
+    files.pop(name_segment_file(offset, "snapshot"), None)  # taken when the log was cut, as Kafka does
     expected_files = live_files(never)
-    expected_files.pop(segment_file_name(offset, "snapshot"), None)
+    expected_files.pop(name_segment_file(offset, "snapshot"), None)
     assert files == expected_files
 
 
@@ -336,22 +336,22 @@ def test_where_no_record_has_a_time_the_first_one_has_the_largest_unless_its_for
 ):
     log = new_log(tmp_path, record_format=record_format)
     lead(log, build_records({"value": [b"a", b"b"], "timestamp": [-1, -1]}, record_format=record_format))
-    assert (log.offset_for_timestamp(MAX_TIMESTAMP).offset, log.offset_for_timestamp(0)) == (offset, None)
+    assert (log.find_offset_for_timestamp(MAX_TIMESTAMP).offset, log.find_offset_for_timestamp(0)) == (offset, None)
 
 
 def test_offsets_by_time(tmp_path):
     log = fill_log(tmp_path)
     log.update_high_watermark(9)
-    assert log.offset_for_timestamp(NOW_MS + 4).offset == 4
-    assert log.offset_for_timestamp(NOW_MS + 9) is None
-    assert log.offset_for_timestamp(LATEST).offset == 9
-    assert log.offset_for_timestamp(EARLIEST).offset == 0
-    assert log.offset_for_timestamp(MAX_TIMESTAMP).offset == 8
+    assert log.find_offset_for_timestamp(NOW_MS + 4).offset == 4
+    assert log.find_offset_for_timestamp(NOW_MS + 9) is None
+    assert log.find_offset_for_timestamp(LATEST).offset == 9
+    assert log.find_offset_for_timestamp(EARLIEST).offset == 0
+    assert log.find_offset_for_timestamp(MAX_TIMESTAMP).offset == 8
     log.delete_records(6)
-    assert log.offset_for_timestamp(NOW_MS + 4) is None  # only the segment that reaches the time is looked into
+    assert log.find_offset_for_timestamp(NOW_MS + 4) is None  # only the segment that reaches the time is looked into
     log.delete_old_segments(now_ms=NOW_MS)
-    assert log.offset_for_timestamp(NOW_MS + 4).offset == 6
-    assert log.offset_for_timestamp(EARLIEST).offset == 6
+    assert log.find_offset_for_timestamp(NOW_MS + 4).offset == 6
+    assert log.find_offset_for_timestamp(EARLIEST).offset == 6
 
 
 def test_where_a_leader_epoch_ends(tmp_path):

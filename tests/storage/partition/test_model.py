@@ -18,7 +18,7 @@ from kafkaframes.errors import AppendRefusedError
 from kafkaframes.storage.files.headers import parse_headers
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.transactions import parse_markers, producer_batches
+from kafkaframes.storage.log.transactions import iterate_producer_batches, parse_markers
 from kafkaframes.storage.partition import LogSettings, PartitionLog, open_log_directory
 from kafkaframes.storage.partition.fetch import LOG_END, TXN_COMMITTED
 
@@ -189,7 +189,7 @@ class LogMachine(RuleBasedStateMachine):
     def transactions_are_those_of_the_batches(self):
         open_transactions: dict[int, int] = {}
         for first, _, raw in self.batches:
-            for header, markers in producer_batches(parse_headers(raw), partial(parse_markers, raw)):
+            for header, markers in iterate_producer_batches(parse_headers(raw), partial(parse_markers, raw)):
                 if markers:
                     open_transactions.pop(header.producer_id, None)
                 elif header.is_transactional:
@@ -208,7 +208,7 @@ class LogMachine(RuleBasedStateMachine):
         """After a load, a producer with data before the log start may be unknown, as in Kafka."""
         whole, with_data = Producers(), set()
         for _, last, raw in self.batches:
-            for header, markers in producer_batches(parse_headers(raw), partial(parse_markers, raw)):
+            for header, markers in iterate_producer_batches(parse_headers(raw), partial(parse_markers, raw)):
                 whole.process_batch(header, markers)
                 if last >= self.start and not header.is_control:
                     with_data.add(header.producer_id)

@@ -19,7 +19,7 @@ from kafkaframes.storage.files.headers import BatchHeader, parse_headers
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.transactions import parse_markers, producer_batches
+from kafkaframes.storage.log.transactions import iterate_producer_batches, parse_markers
 from kafkaframes.storage.partition import LogManager, LogSettings, PartitionLog, open_log_directory
 from kafkaframes.storage.partition.fetch import LOG_END
 
@@ -289,6 +289,6 @@ def _headers(read_batches: list[Batch]) -> list[BatchHeader]:
 def _replay(pieces: tuple[bytes, ...]) -> Producers:
     producers = Producers()
     for raw in pieces:
-        for header, markers in producer_batches(parse_headers(raw), partial(parse_markers, raw)):
+        for header, markers in iterate_producer_batches(parse_headers(raw), partial(parse_markers, raw)):
             producers.process_batch(header, markers)
     return producers

@@ -125,7 +125,7 @@ def test_fixed_indexes_are_computed_however_many_chunks_they_claim():
     )
     assert index.count == 2**31 - 1
     assert index.stored_size == 29 * (2**31 - 1)
-    assert index.plain_range(index.count - 1) == (2**31 - 2, 2**31 - 1)
+    assert index.get_plain_range(index.count - 1) == (2**31 - 2, 2**31 - 1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.storage.tiered.store import TOPIC_ID, KeyPair, TieredStore
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
-from kafkaframes.storage.log.discover import discover, filesystem_for
+from kafkaframes.storage.log.discover import discover, find_filesystem
 from kafkaframes.storage.tiered.names import ViewPath
 
 CASES = Path(__file__).parents[2] / "data" / "tiered"
@@ -77,7 +77,7 @@ def test_ranges_are_slices_in_this_process_and_in_another():
     assert not unpickled_filesystem.manifests
     for segment in directory.partitions[0].segments:
         whole = directory.filesystem.read(segment.path)
-        for filesystem in (unpickled_filesystem, filesystem_for(segment.path, options=key_options(folder))):
+        for filesystem in (unpickled_filesystem, find_filesystem(segment.path, options=key_options(folder))):
             assert filesystem.stat(segment.path).size_bytes == len(whole)
             with filesystem.open(segment.path) as read_at:
                 for position, length in ((0, 61), (5000, 40_000), (len(whole) - 7, 100), (len(whole), 1), (11, 0)):
@@ -117,7 +117,7 @@ def segment_file(tmp_path, base, count=100, *, epoch=0):
     return path
 
 
-def store_of(tmp_path, bases, **settings):
+def get_store(tmp_path, bases, **settings):
     store = TieredStore(tmp_path / "store", **({"chunk_size": 1000} | settings))
     for base in bases:
         store.upload(segment_file(tmp_path, base), end_offset=base + 99, epochs={0: base}, checkpoint="0\n1\n0 0\n")
@@ -125,14 +125,14 @@ def store_of(tmp_path, bases, **settings):
 
 
 def test_a_prefix_may_end_in_the_first_folders_name(tmp_path):
-    store = store_of(tmp_path, [0, 100], prefix="backup/dc2-")
+    store = get_store(tmp_path, [0, 100], prefix="backup/dc2-")
     (partition,) = open_view(store.root).partitions
     assert (partition.topic, len(partition.segments)) == ("orders", 2)
     assert partition.metadata.topic_id == TOPIC_ID
 
 
 def test_several_uploads_of_one_segment_are_one(tmp_path):
-    store = store_of(tmp_path, [0, 100, 100, 200])
+    store = get_store(tmp_path, [0, 100, 100, 200])
     (partition,) = open_view(store.root).partitions
     assert [segment.base_offset for segment in partition.segments] == [0, 100, 200]
     assert len(partition.notes) == 1
@@ -140,20 +140,20 @@ def test_several_uploads_of_one_segment_are_one(tmp_path):
 
 
 def test_a_larger_upload_of_the_same_offsets_replaces_smaller_ones(tmp_path):
-    store = store_of(tmp_path, [0, 100, 200])
+    store = get_store(tmp_path, [0, 100, 200])
     store.upload(segment_file(tmp_path, 0, 200), end_offset=199, epochs={0: 0}, checkpoint="0\n1\n0 0\n")
     (partition,) = open_view(store.root).partitions
     assert [(segment.base_offset, segment.end_offset) for segment in partition.segments] == [(0, 199), (200, 299)]
 
 
 def test_offsets_that_no_segment_has_are_told(tmp_path):
-    store = store_of(tmp_path, [0, 200])
+    store = get_store(tmp_path, [0, 200])
     (partition,) = open_view(store.root).partitions
     assert "no segment has the offsets 100 to 199 of orders-0" in str(partition.problems[0])
 
 
 def test_the_newest_history_wins_and_a_local_log_knows_better(tmp_path):
-    store = store_of(tmp_path, [0, 100])
+    store = get_store(tmp_path, [0, 100])
     store.upload(segment_file(tmp_path, 50, epoch=1), end_offset=149, epochs={1: 50}, checkpoint="0\n2\n0 0\n1 50\n")
     (partition,) = open_view(store.root).partitions
     assert [segment.base_offset for segment in partition.segments] == [50]
@@ -167,7 +167,7 @@ def test_the_newest_history_wins_and_a_local_log_knows_better(tmp_path):
 
 
 def test_what_contradicts_itself_is_named_and_left_out(tmp_path):
-    store = store_of(tmp_path, [0, 100, 200, 300])
+    store = get_store(tmp_path, [0, 100, 200, 300])
     Path(f"{store.written_paths[0]}.rsm-manifest").unlink()
     Path(f"{store.written_paths[1]}.log").unlink()
     manifest = Path(f"{store.written_paths[2]}.rsm-manifest")
@@ -181,7 +181,7 @@ def test_what_contradicts_itself_is_named_and_left_out(tmp_path):
 
 
 def test_a_cut_object_is_named_and_read_up_to_the_cut(tmp_path):
-    store = store_of(tmp_path, [0, 100], compress=True)
+    store = get_store(tmp_path, [0, 100], compress=True)
     cut_object = Path(f"{store.written_paths[1]}.log")
     cut_object.write_bytes(cut_object.read_bytes()[:-3])
     directory = open_view(store.root)
@@ -201,7 +201,7 @@ def test_encrypted_segments_want_their_key(tmp_path, compress):
     pair, other = KeyPair.make("one"), KeyPair.make("two")
     for one in (pair, other):
         (tmp_path / f"{one.key_id}.pem").write_bytes(one.pem)
-    store = store_of(tmp_path, [0, 100], compress=compress, keys=pair)
+    store = get_store(tmp_path, [0, 100], compress=compress, keys=pair)
     with pytest.raises(LogDirError, match=r"key pair 'one': its private key is needed .*\.indexes"):
         open_view(store.root)
     keys = {name: f"{tmp_path}/{name}.pem" for name in ("one", "two")}
@@ -217,7 +217,7 @@ def test_encrypted_segments_want_their_key(tmp_path, compress):
 def test_a_changed_byte_of_an_encrypted_chunk_is_noticed(tmp_path):
     pair = KeyPair.make("one")
     (tmp_path / "one.pem").write_bytes(pair.pem)
-    store = store_of(tmp_path, [0], keys=pair)
+    store = get_store(tmp_path, [0], keys=pair)
     path = Path(f"{store.written_paths[0]}.log")
     raw = bytearray(path.read_bytes())
     raw[1500] ^= 1
@@ -228,7 +228,7 @@ def test_a_changed_byte_of_an_encrypted_chunk_is_noticed(tmp_path):
 
 
 def test_a_topic_that_was_made_again_is_two_partitions_until_the_log_says_which(tmp_path):
-    old = store_of(tmp_path, [0, 100])
+    old = get_store(tmp_path, [0, 100])
     new = TieredStore(old.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
     new.upload(segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
     assert [partition.metadata.topic_id for partition in open_view(old.root).partitions] == [
@@ -238,7 +238,7 @@ def test_a_topic_that_was_made_again_is_two_partitions_until_the_log_says_which(
 
 
 def test_of_two_topics_of_one_name_the_local_log_says_which_lives(tmp_path):
-    old = store_of(tmp_path, [0, 100])
+    old = get_store(tmp_path, [0, 100])
     new = TieredStore(old.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
     new.upload(segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
     local = tmp_path / "local" / "orders-0"
@@ -250,7 +250,7 @@ def test_of_two_topics_of_one_name_the_local_log_says_which_lives(tmp_path):
 
 
 def test_verify_names_what_is_wrong_with_a_store(tmp_path):
-    store = store_of(tmp_path, [0, 100, 200])
+    store = get_store(tmp_path, [0, 100, 200])
     Path(f"{store.written_paths[0]}.rsm-manifest").unlink()
     Path(f"{store.written_paths[1]}.log").unlink()
     report = verify(discover(str(store.root)))

@@ -129,7 +129,7 @@ def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, parti
         reset = get_group_setting(broker, group_id, "share.auto.offset.reset")
         if reset in (_EARLIEST, _LATEST):
             return log.log_start_offset if reset == _EARLIEST else log.high_watermark
-        offset_at_time = log.offset_for_timestamp(broker.clock.now_ms - parse_duration_ms(reset))
+        offset_at_time = log.find_offset_for_timestamp(broker.clock.now_ms - parse_duration_ms(reset))
         if offset_at_time is None or offset_at_time.offset < 0:
             raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record has a timestamp of {reset} or later.")
         return offset_at_time.offset

@@ -31,7 +31,7 @@ from kafkaframes.broker.state.partitions import (
     describe_leader,
     find_led_partition,
     find_topic,
-    max_magic_for,
+    get_max_magic,
     read_partition,
 )
 from kafkaframes.broker.state.state import BrokerState
@@ -90,7 +90,7 @@ class PendingFetch:
         self._may_follow = replica < 0 and version >= _FIRST_VERSION_WITH_RACK and broker.nodes.has_racks
         isolation = choose_isolation(body.isolation_level, replica)
         stretch_bytes = MAX_COPIED_RECORD_BYTES if request.session.sends_files else None
-        self._limits = FetchLimits(max_bytes, has_limit, isolation, max_magic_for(version), stretch_bytes)
+        self._limits = FetchLimits(max_bytes, has_limit, isolation, get_max_magic(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, max_bytes)
         self.partitions: list[Partition] = []
         types = request.response  # rows share the default structs, which are therefore replaced instead of modified

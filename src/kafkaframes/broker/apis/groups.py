@@ -17,7 +17,7 @@ from kafkaframes.broker.requests.request import Request, TypedRequest
 from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, check_denied, is_allowed, operation_bits
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import OffsetToCommit
-from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, to_error_code
 from kafkaframes.storage.files.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def find_transaction_error(request: Request, broker: BrokerState, kind: int, key
 
 def get_error_code(error: KafkaframesError) -> ErrorCode:
     """Return the error code of a coordinator's exception. A storage error becomes NOT_COORDINATOR."""
-    code = code_of(error)
+    code = to_error_code(error)
     return ErrorCode.NOT_COORDINATOR if code == ErrorCode.KAFKA_STORAGE_ERROR else code
 
 

@@ -19,7 +19,7 @@ from kafkaframes.broker.state.partitions import (
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import run_when_read
 from kafkaframes.broker.state.topics import Partition, Topic
-from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
+from kafkaframes.errors import ErrorCode, KafkaframesError, to_error_code
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic_name
 from kafkaframes.storage.log.lookup import NO_OFFSET
@@ -158,7 +158,7 @@ def _build_offset_row(
             if request.version < _FIRST_VERSION_WITH_EPOCH:
                 row.leader_epoch = NO_EPOCH
     except KafkaframesError as error:
-        row.error_code = code_of(error)
+        row.error_code = to_error_code(error)
     return row
 
 
@@ -178,13 +178,13 @@ def _look_up_offset(
         row.offset, row.leader_epoch = NO_OFFSET, NO_EPOCH
     else:
         time = EARLIEST if timestamp == EARLIEST_LOCAL else timestamp
-        record = log.offset_for_timestamp(time)
+        record = log.find_offset_for_timestamp(time)
         if record is None or record.offset >= _find_result_end_offset(request, partition):
             return
         row.offset, row.timestamp = record.offset, record.timestamp
         row.leader_epoch = record.leader_epoch if log.epochs.entries else partition.leader_epoch
         if time >= 0 or time == MAX_TIMESTAMP:
-            row.leader_epoch = log.epochs.epoch_of(record.offset)
+            row.leader_epoch = log.epochs.find_epoch(record.offset)
 
 
 def _find_result_end_offset(request: _ListOffsets, partition: Partition) -> int:
@@ -307,7 +307,7 @@ def _delete_log_records(broker: BrokerState, log: Any, offset: int) -> tuple[int
     try:
         return ErrorCode.NONE, log.delete_records(offset)
     except KafkaframesError as error:
-        return code_of(error), -1
+        return to_error_code(error), -1
 
 
 @Api(

@@ -15,7 +15,7 @@ from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.partitions import list_addresses
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
-from kafkaframes.errors import ErrorCode, code_of
+from kafkaframes.errors import ErrorCode, to_error_code
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic_name
 from kafkaframes.wire.primitives import NIL_UUID
@@ -93,7 +93,9 @@ def _create_missing_topics(
         dict.fromkeys(names, broker.settings.new_topic_error) if broker.settings.new_topic_error else {}
     )
     return _build_metadata_response(
-        request, broker, failures | error_of_new_topics | {name: code_of(error) for name, error in errors.items()}
+        request,
+        broker,
+        failures | error_of_new_topics | {name: to_error_code(error) for name, error in errors.items()},
     )
 
 

@@ -14,14 +14,14 @@ from kafkaframes.broker.state.changes import Waiting
 from kafkaframes.broker.state.partitions import build_endpoint_rows, describe_leader, find_led_partition, find_topic
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
-from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, code_of
+from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, to_error_code
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.results import Raw
 from kafkaframes.records.append.settings import KEEP
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 from kafkaframes.records.limits import CONTENT_BUDGET, ContentBudget, ContentNotReadyError
-from kafkaframes.storage.files.headers import BatchHeader, first_header
+from kafkaframes.storage.files.headers import BatchHeader, read_first_header
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -260,7 +260,7 @@ def _verify_transaction(
         ):
             return ErrorCode.NONE
     except AppendRefusedError as error:
-        return code_of(error)
+        return to_error_code(error)
     return broker.transactions.check_produce(
         transactional_id,
         sent_records.header.producer_id,
@@ -349,7 +349,7 @@ class SentRecords(NamedTuple):
 def read_sent_records(records: Raw | None) -> SentRecords:
     """Return records with the header of their first batch. Null is treated as empty."""
     records = records or b""
-    return SentRecords(records, first_header(records))
+    return SentRecords(records, read_first_header(records))
 
 
 def check_record_format(version: int, sent_records: SentRecords) -> AppendOutcome | None:
@@ -469,13 +469,13 @@ def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Sent
         )
     except AppendRefusedError as error:
         return AppendOutcome(
-            code_of(error),
+            to_error_code(error),
             log_start_offset=-1 if error.exception in _ERRORS_WITHOUT_LOG_START else log.log_start_offset,
             record_errors=error.record_errors,
             error_message=error.reason,
         )
     except KafkaframesError as error:
-        return AppendOutcome(code_of(error), error_message=str(error))
+        return AppendOutcome(to_error_code(error), error_message=str(error))
     if not info.is_duplicate:
         log.update_high_watermark(log.log_end_offset)
         # Mirrored batches keep their leader epochs.

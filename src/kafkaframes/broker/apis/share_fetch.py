@@ -18,7 +18,7 @@ from kafkaframes.broker.state.store_reads import run_when_read
 from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import AcquiredRun, OffsetRange, ShareFetch, SharePartition
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareKey, ShareSession
-from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, code_of
+from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, to_error_code
 from kafkaframes.storage.files.headers import BatchHeader, parse_headers
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, TXN_COMMITTED, FetchData
 
@@ -149,7 +149,7 @@ def _fetch_partitions(
                 state = _share.get_share_state(broker, body.group_id or "", key, partitions[key])
                 open_partitions[key] = _FetchablePartition(partitions[key], state)
             except KafkaframesError as error:
-                rows[key] = _PartitionResult(code_of(error))
+                rows[key] = _PartitionResult(to_error_code(error))
 
     def attempt_acquire(is_last: bool) -> Answer | None:
         """Return the response with the acquired records, or None if the request must wait for more records."""
@@ -251,7 +251,7 @@ def _read_partition(
             offset, FetchData(b"", log.high_watermark, log.last_stable_offset, log.log_start_offset)
         )
     except KafkaframesError as error:
-        return _AvailableRecords(offset, code=code_of(error))
+        return _AvailableRecords(offset, code=to_error_code(error))
 
 
 def _acquire_partition_records(

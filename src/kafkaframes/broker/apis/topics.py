@@ -16,7 +16,7 @@ from kafkaframes.broker.state.config_changes import check_topic_configs
 from kafkaframes.broker.state.configs import build_topic_rows
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Replicas, Topic
-from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError, RefusedError, code_of
+from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError, RefusedError, to_error_code
 from kafkaframes.storage.files.names import check_topic_name
 from kafkaframes.wire.primitives import NIL_UUID
 
@@ -107,7 +107,7 @@ def _set_errors(rows: Iterable[Any], error: KafkaframesError) -> None:
     """Set the error code and message of rows."""
     for row in rows:
         row.error_code, row.error_message = (
-            code_of(error),
+            to_error_code(error),
             error.reason if isinstance(error, RefusedError) else str(error),
         )
 
@@ -328,7 +328,7 @@ def _add_topic_partitions(
         try:
             yield from broker.add_partitions_in_steps(topic, replicas)
         except KafkaframesError as error:
-            return code_of(error), str(error)
+            return to_error_code(error), str(error)
     return ErrorCode.NONE, None
 
 

@@ -25,7 +25,7 @@ from kafkaframes.coordination.groups.ports import ProducerIdentity
 from kafkaframes.coordination.groups.subscriptions import match_names
 from kafkaframes.coordination.transactions.coordinator import MARKERS_PER_STEP
 from kafkaframes.coordination.transactions.state import STATES_BY_NAME
-from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, to_error_code
 from kafkaframes.storage.files.names import TopicPartition, group_by_topic
 
 if TYPE_CHECKING:
@@ -448,7 +448,7 @@ def _write_marker(broker: BrokerState, marker: Any, topic: str, index: int) -> i
             coordinator_epoch=marker.coordinator_epoch,
         )
     except KafkaframesError as error:
-        return code_of(error)
+        return to_error_code(error)
     if topic == GROUP_OFFSETS:
         broker.groups.end_transaction(index, marker.producer_id, commit=marker.transaction_result)
     return ErrorCode.NONE

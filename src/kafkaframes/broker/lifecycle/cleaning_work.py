@@ -59,7 +59,7 @@ def _write_compacted_segments(
     transactions = CleanedTransactions()
     filter_ = BatchFilter(plan.producers, settings, latest, transactions, end_offset=plan.first_uncleanable_offset)
     groups: dict[int, tuple[int, ...]] = {}
-    segments = plan.segments_between(0, plan.first_uncleanable_offset)
+    segments = plan.list_segments_between(0, plan.first_uncleanable_offset)
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
         transactions.kept_transactions = []
         base = group[0].base_offset

@@ -25,7 +25,7 @@ from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 from kafkaframes.storage.files.names import META_PROPERTIES
 from kafkaframes.storage.files.paths import to_path_list
-from kafkaframes.storage.log.discover import discover, filesystem_for
+from kafkaframes.storage.log.discover import discover, find_filesystem
 from kafkaframes.storage.partition import LogManager
 
 
@@ -55,7 +55,7 @@ def serve_paths(
     directories = discover(paths, options=storage)
     plain = plain_path(paths[0]).rstrip("/")
     if len(paths) == len(directories) == 1 and directories[0].path == plain and not _is_of_store(directories[0]):
-        return ServedDirectory(plain, filesystem_for(plain, options=storage))
+        return ServedDirectory(plain, find_filesystem(plain, options=storage))
     from kafkaframes.storage.copies.served_tree import present_as_one_directory
 
     plain_paths = {plain_path(path).rstrip("/") for path in paths}

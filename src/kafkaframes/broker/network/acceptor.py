@@ -19,7 +19,7 @@ from kafkaframes.storage.files.descriptors import (
     TOO_MANY_FILES_ERRORS,
     count_free_descriptors,
     count_reserved_descriptors,
-    descriptor_limit,
+    get_descriptor_limit,
 )
 
 LISTEN_BACKLOG: Final = 1024
@@ -54,7 +54,7 @@ class DescriptorBudget:
             self._next_warning_s = time.monotonic() + _WARNING_INTERVAL_SECONDS
             _LOGGER.warning(
                 "connections wait: the process has reached its limit of %d file descriptors; raise it with ulimit -n",
-                descriptor_limit(),
+                get_descriptor_limit(),
             )
         self._is_exhausted = self._remaining < 0
         return not self._is_exhausted

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkaframes.broker.security.kerberos import Kerberos
 from kafkaframes.broker.security.options import OAUTHBEARER, PASSWORD_MECHANISMS, CheckToken, Security
-from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.security.tls import create_server_context
 from kafkaframes.broker.security.tokens import ClaimRules, KeySet, SignedTokens, unsecured_token
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.broker.settings.security_keys import (
@@ -45,7 +45,7 @@ def build_security(
     Args:
         known_settings: settings of ``server.properties``.
         users: users for SASL, as ``NAME=PASSWORD``.
-        certificate, key, authorities: PEM files, as for ``server_context``.
+        certificate, key, authorities: PEM files, as for ``create_server_context``.
 
     Raises:
         OptionError: a user has no password, a store is not a PEM file, or a setting does not fit the listeners.
@@ -64,7 +64,7 @@ def build_security(
     if client_auth not in ("none", "requested", "required") or (client_auth == "required" and authorities is None):
         raise OptionError(f"ssl.client.auth is {client_auth}; expected none, requested, or required with a truststore")
     known_clients = authorities if client_auth != "none" else None
-    tls = certificate and server_context(
+    tls = certificate and create_server_context(
         certificate,
         key,
         key_password=texts.get("ssl.key.password"),

@@ -216,7 +216,7 @@ class Security:
             or raises an ``AuthenticationError``. ``tokens.SignedTokens`` verifies signatures.
             ``tokens.unsecured_token`` accepts unsigned tokens, for tests.
         kerberos: required for GSSAPI: the keytab, and rules that map principals to users.
-        tls: server-side ``ssl.SSLContext``, see ``security.tls.server_context``.
+        tls: server-side ``ssl.SSLContext``, see ``security.tls.create_server_context``.
         authorizer: whether operations without an allowing ACL are rejected. By default, operations on resources without
             ACLs are allowed. The setting ``authorizer.class.name`` has the same effect. If the setting is empty, ACLs
             are disabled, and requests for ACLs get SECURITY_DISABLED.

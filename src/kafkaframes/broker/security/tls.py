@@ -20,7 +20,7 @@ _SHORT_ATTRIBUTE_NAMES = {
 _DISTINGUISHED_NAME_ESCAPES = str.maketrans({character: f"\\{character}" for character in ',+"\\<>;='})
 
 
-def server_context(
+def create_server_context(
     certificate: str,
     key: str | None = None,
     *,

@@ -15,7 +15,7 @@ from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, check_deni
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node, Partition, Topic
-from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, code_of
+from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, to_error_code
 from kafkaframes.records.append import down_convert
 from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, as_array, scan_all
@@ -173,10 +173,10 @@ def choose_isolation(isolation_level: int, replica_id: int = _CONSUMER_REPLICA_I
     return TXN_COMMITTED if isolation_level == READ_COMMITTED else HIGH_WATERMARK
 
 
-def max_magic_for(version: int) -> int:
+def get_max_magic(version: int) -> int:
     """Return the newest record format that a version of Fetch supports.
 
-    >>> [max_magic_for(version) for version in (0, 1, 2, 3, 4)]
+    >>> [get_max_magic(version) for version in (0, 1, 2, 3, 4)]
     [0, 0, 1, 1, 2]
     """
     return min(version // 2, _LATEST_MAGIC)
@@ -220,7 +220,7 @@ def _read_log(
             min_range_bytes=limits.stretch_bytes if limits.magic >= _LATEST_MAGIC else None,
         )
     except KafkaframesError as error:
-        return PartitionRead(code_of(error)), b""
+        return PartitionRead(to_error_code(error)), b""
     end = data.last_stable_offset if limits.isolation == TXN_COMMITTED else data.high_watermark
     if size < 0 and offset < end:
         return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # Kafka's segments also reject a negative size
@@ -281,7 +281,7 @@ def _down_convert(
             # error.
             if converted_batches:
                 break
-            return PartitionRead(code_of(error))
+            return PartitionRead(to_error_code(error))
         converted_batches.append(down_converted.records)
         for feature, times in down_converted.lost.items():
             broker.counters[f"lost {feature}"] += times

@@ -17,7 +17,14 @@ from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.metadata import Node
 from kafkaframes.client.response_rows import ItemError, require_one_row
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, NetworkError, OptionError, broker_error
+from kafkaframes.errors import (
+    COORDINATOR_MOVED_CODES,
+    BrokerError,
+    ErrorCode,
+    NetworkError,
+    OptionError,
+    to_broker_error,
+)
 from kafkaframes.protocol.messages.objects import Message
 
 Item = TypeVar("Item")
@@ -171,7 +178,7 @@ class AdminRequests:
             codes = {getattr(response, "error_code", 0), *(row.error_code for row in rows)}
             if ErrorCode.NOT_CONTROLLER in codes:
                 self._cluster.cluster.updated_at = None
-                raise broker_error(ErrorCode.NOT_CONTROLLER, subject)
+                raise to_broker_error(ErrorCode.NOT_CONTROLLER, subject)
             return response
 
         response = await self._retry_step(send_once)
@@ -265,14 +272,14 @@ class AdminRequests:
 def raise_response_error(response: Any, subject: str) -> None:
     """Raise the error in a response or in one of its rows, if it has an error code."""
     if number := getattr(response, "error_code", 0):
-        raise broker_error(number, subject, getattr(response, "error_message", None))
+        raise to_broker_error(number, subject, getattr(response, "error_message", None))
 
 
 def get_row_error(row: Any, subject: str) -> BrokerError | None:
     """Return the error in a row of a response; None if the row has no error."""
     if not row.error_code:
         return None
-    return broker_error(row.error_code, subject, getattr(row, "error_message", None))
+    return to_broker_error(row.error_code, subject, getattr(row, "error_message", None))
 
 
 def to_protocol_number(setting: str, name: str, numbers: Mapping[str, int]) -> int:

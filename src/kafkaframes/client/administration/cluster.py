@@ -15,7 +15,7 @@ from kafkaframes.client.administration.base import (
     to_protocol_number,
 )
 from kafkaframes.client.response_rows import require_one_row, require_success
-from kafkaframes.errors import ErrorCode, OptionError, broker_error
+from kafkaframes.errors import ErrorCode, OptionError, to_broker_error
 
 UPGRADE_TYPES: Final = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
 CONFIG_RESOURCES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
@@ -308,7 +308,7 @@ class ClusterMethods(AdminRequests):
         if connection.select_version(body) == 0:
             body.resource_types = []  # version 0 lists only client metrics subscriptions
         if connection.select_version(body) == 0 and kinds not in ([], ["client-metrics"]):
-            raise broker_error(ErrorCode.UNSUPPORTED_VERSION, f"configuration resources of kind {', '.join(kinds)}")
+            raise to_broker_error(ErrorCode.UNSUPPORTED_VERSION, f"configuration resources of kind {', '.join(kinds)}")
         response = await self._send_to_any_broker(body, "configuration resources")
         rows = [
             ConfigResource(to_protocol_name(row.resource_type, CONFIG_RESOURCES), row.resource_name)

@@ -22,7 +22,7 @@ from kafkaframes.errors import (
     NetworkError,
     QuotaExceededError,
     UnknownTopicError,
-    broker_error,
+    to_broker_error,
 )
 
 Item = TypeVar("Item")
@@ -101,7 +101,7 @@ class BrokerLookup:
             await self._cluster.refresh_metadata([])
         brokers = self._cluster.cluster.brokers
         return {
-            item: brokers.get(node_id) or broker_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id}")
+            item: brokers.get(node_id) or to_broker_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id}")
             for item, node_id in node_ids.items()
         }
 

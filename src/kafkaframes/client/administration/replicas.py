@@ -18,7 +18,7 @@ from kafkaframes.client.metadata import (
     to_partitions,
 )
 from kafkaframes.client.response_rows import iterate_partition_rows, require_success
-from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
+from kafkaframes.errors import BrokerError, ErrorCode, OptionError, to_broker_error
 
 ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}
 _LOG_DIRS_ERROR_VERSION: Final = 3  # first version of DescribeLogDirs with an error code of the whole response
@@ -234,7 +234,7 @@ class ReplicaMethods(AdminRequests):
                 get_row_error(response, subject) if connection.select_version(body) >= _LOG_DIRS_ERROR_VERSION else None
             )
             if not error and not response.results:  # older brokers respond to an unauthorized request in this way
-                error = broker_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, subject)
+                error = to_broker_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, subject)
             directories = {row.log_dir: _to_log_dir_description(row) for row in response.results}
             return dict.fromkeys(node_ids, error or directories)
 

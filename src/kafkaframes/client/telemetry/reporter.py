@@ -26,7 +26,7 @@ from kafkaframes.client.metadata import Node
 from kafkaframes.client.network import Connection
 from kafkaframes.client.telemetry.payload import PayloadBuilder
 from kafkaframes.client.telemetry.schedule import TelemetrySchedule
-from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, OptionError, broker_error
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, OptionError, to_broker_error
 from kafkaframes.protocol.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from kafkaframes.records.codecs import compress
 
@@ -89,14 +89,14 @@ class TelemetryReporter:
             if self._select_broker() is None:
                 reason = "brokers of Kafka 3.7 and later serve it if they have a plugin for client telemetry"
                 subject = f"{connection.host_port} does not support GetTelemetrySubscriptions; {reason}"
-                raise broker_error(ErrorCode.UNSUPPORTED_VERSION, subject)
+                raise to_broker_error(ErrorCode.UNSUPPORTED_VERSION, subject)
         await wait_for_event(self._subscribed_event, max(deadline - time.monotonic(), 0.0))
         if self._is_closing:
             raise NetworkError("this client was closed")
         if self._schedule.subscription is not None:
             return self._schedule.subscription.client_instance_id
         if self._schedule.disabling_error is not None:
-            raise broker_error(self._schedule.disabling_error, "GetTelemetrySubscriptions")
+            raise to_broker_error(self._schedule.disabling_error, "GetTelemetrySubscriptions")
         raise NetworkError(f"no broker has responded to GetTelemetrySubscriptions in {timeout_ms} ms")
 
     async def close(self, timeout_s: float | None = None) -> None:

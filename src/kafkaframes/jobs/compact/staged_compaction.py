@@ -188,7 +188,7 @@ class StagedCompaction:
 
     def _divide_segments(self) -> Steps[list[SourceSegment]]:
         """Divide segments that are larger than a task's share, at batch boundaries."""
-        sources = make_segment_sources(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
+        sources = make_segment_sources(self.plan, self.plan.list_segments_between(0, self.end_offset), self.settings)
         size = choose_part_bytes(sources, self._count_shares(sources))
         large_segments = [source for source in sources if is_too_large(source, size)]
         task_results = yield [SplitPointsTask(self.job.filesystem, source.segment, size) for source in large_segments]
@@ -268,7 +268,7 @@ class StagedCompaction:
 
     def _rewrite(self, first_pass_results: list[FirstPassResult], verdicts: Verdicts) -> Steps[None]:
         """Write the remaining records of the chunks, copy unchanged segments, and join the parts."""
-        groups = group_segments(self.plan.segments_between(0, self.end_offset), self.settings, self.end_offset)
+        groups = group_segments(self.plan.list_segments_between(0, self.end_offset), self.settings, self.end_offset)
         group_base_offsets = {
             segment.base_offset: segment_group[0].base_offset for segment_group in groups for segment in segment_group
         }

@@ -430,7 +430,7 @@ class AssembleTask:
 
     def execute(self) -> int:
         """Write the new segment and its indexes, and return the size of the segment in bytes."""
-        path = Path(self.directory) / names.segment_file_name(self.base_offset, "log")
+        path = Path(self.directory) / names.name_segment_file(self.base_offset, "log")
         tables = [np.load(Path(part.path).with_suffix(".npy")) for part in self.parts]
         position = 0
         with atomic.new_file(path, mtime_ms=self.last.mtime_ms) as out:

@@ -129,7 +129,7 @@ def rewrite_segment(task: SegmentTask) -> ConvertedPartition:
         EncodeError: a batch cannot be represented in the format.
     """
     report = ConvertedPartition(task.segment.path, segments=1)
-    path = Path(task.directory, names.segment_file_name(task.base_offset, "log"))
+    path = Path(task.directory, names.name_segment_file(task.base_offset, "log"))
     with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, borrow_memory() as memory:
         rewrite = _SegmentRewriter(task, report, out, memory.new_array)
         try:

@@ -19,7 +19,7 @@ from kafkaframes.storage.log.discover import (
     check_topics,
     discover,
     expand_pattern,
-    filesystem_for,
+    find_filesystem,
     is_selected,
     to_view_path,
 )
@@ -81,7 +81,7 @@ def list_files_to_dump(
     path_list, result = list(paths), list[DumpFile]()
     for path_text in path_list:
         path = plain_path(path_text)
-        filesystem = filesystem_for(path, options=options)
+        filesystem = find_filesystem(path, options=options)
         for match in expand_pattern(filesystem, path):
             files = _list_files_at(
                 filesystem, match, kinds, temporary=temporary, options=options, unreadable=unreadable
@@ -151,7 +151,7 @@ def _open_single_file(filesystem: FileSystem, path: str, info: FileInfo, options
     view = to_view_path(path, options=options)
     if view == path:
         return DumpFile(filesystem, path, find_file_kind(info.name), info.size_bytes)
-    tiered_source = filesystem_for(view, options=options)
+    tiered_source = find_filesystem(view, options=options)
     result = tiered_source.stat(view)
     return DumpFile(tiered_source, view, find_file_kind(view), info.size_bytes if result is None else result.size_bytes)
 

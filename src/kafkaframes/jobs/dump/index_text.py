@@ -22,7 +22,7 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, scan_batches
 from kafkaframes.storage.files import indexes
 from kafkaframes.storage.files.filesystem import FileSystem, join, split_path
-from kafkaframes.storage.files.names import FileName, segment_file_name
+from kafkaframes.storage.files.names import FileName, name_segment_file
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -48,7 +48,7 @@ class IndexWithSegment:
 
     def make_sibling_path(self, kind: str) -> str:
         """Return the path of another file of the same segment."""
-        return join(split_path(self.path)[0], segment_file_name(self.base_offset, kind))
+        return join(split_path(self.path)[0], name_segment_file(self.base_offset, kind))
 
     def read_batch_extent(self, position: int, end: int) -> tuple[int, int] | None:
         """Return (last offset, size in bytes) of the batch at ``position``; None if it does not end before ``end``.
@@ -78,7 +78,7 @@ def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str],
     name = FileName.parse(split_path(path)[1])
     if name is None:
         raise LogDirError("the name of an index must begin with its base offset in 20 digits", file=path)
-    log_path = join(split_path(path)[0], segment_file_name(name.offset, "log"))
+    log_path = join(split_path(path)[0], name_segment_file(name.offset, "log"))
     info = filesystem.stat(log_path)
     if info is None:
         raise LogDirError("the segment of an index file is missing", file=log_path)

@@ -18,7 +18,7 @@ from kafkaframes.jobs.dump.styles import FileFindings, OutputStyle, TextOptions,
 from kafkaframes.storage.files.filesystem import FileSystem, split_path
 from kafkaframes.storage.files.names import FileName, escape_unprintable
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot, read_txn_index
-from kafkaframes.storage.log.discover import filesystem_for
+from kafkaframes.storage.log.discover import find_filesystem
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import decode_java_text
 
@@ -50,7 +50,7 @@ class TextDump:
 
 def dump_text(path: str | DumpFile, options: TextOptions, *, shown_path: str | None = None) -> TextDump:
     """Return the text of one file. ``shown_path`` is the file's name in the text, by default its path."""
-    file = path if isinstance(path, DumpFile) else _open_file(filesystem_for(path), path)
+    file = path if isinstance(path, DumpFile) else _open_file(find_filesystem(path), path)
     return TextDump(file, options, FileFindings(escape_unprintable(shown_path or file.path)))
 
 

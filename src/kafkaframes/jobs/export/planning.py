@@ -34,7 +34,7 @@ from kafkaframes.scan.log.planning import SegmentSlice
 from kafkaframes.scan.log.resolve import choose_segments, plan_part, resolve_isolation
 from kafkaframes.scan.ranges import NO_END, NO_START, check_batch_start
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, split_path
-from kafkaframes.storage.log.discover import filesystem_for
+from kafkaframes.storage.log.discover import find_filesystem
 from kafkaframes.storage.log.notes import LogNotes
 
 
@@ -87,7 +87,7 @@ def _read_head_digest(part: SegmentSlice, options: ReadOptions) -> str:
     if VIEW_SEPARATOR in part.segment.path:  # this path contains a unique id
         return ""
     try:
-        with filesystem_for(part.segment.path, options=options.storage).open(part.segment.path) as read_at:
+        with find_filesystem(part.segment.path, options=options.storage).open(part.segment.path) as read_at:
             return sha256(read_at(0, BATCH_V2.size)).hexdigest()[:16]
     except LogDirError:  # the task reports the error, and the export continues with the other segments
         return ""

@@ -24,7 +24,7 @@ from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
-from kafkaframes.storage.files.findings import Finding, Severity, describe_caveats, highest_severity
+from kafkaframes.storage.files.findings import Finding, Severity, describe_caveats, find_highest_severity
 from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition
 from kafkaframes.storage.files.producer_files import AbortedTransaction, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS
@@ -81,7 +81,7 @@ class VerifyReport:
     @property
     def is_sound(self) -> bool:
         """Whether no record is damaged, missing or out of order. Warnings and notes are allowed."""
-        return highest_severity(self.findings) < Severity.ERROR
+        return find_highest_severity(self.findings) < Severity.ERROR
 
     @property
     def caveats(self) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ from kafkaframes.jobs.write_topic.sink import (
     make_transactional_id,
     plan_batch,
 )
-from kafkaframes.storage.files.filesystem import join, store_of
+from kafkaframes.storage.files.filesystem import get_store, join
 
 MAX_IDLE_TIME_S: Final = 60.0  # a process without a micro-batch exits after this time
 _ABORT_TIMEOUT_S: Final = 10.0  # time limit for the abort of an attempt when the process ends
@@ -204,7 +204,7 @@ class AttemptRunner:
         checkpoint = self._of.checkpoint
         path = join(checkpoint.removeprefix("file:"), name)
         try:
-            store = store_of(path)
+            store = get_store(path)
             return None if store.stat(path) is None else store.read(path).decode()
         except Exception as error:  # includes exceptions of the object store's library
             reason = f"the checkpoint {checkpoint} cannot be read by a process on the driver's machine: {error}"

@@ -45,7 +45,7 @@ from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.log.discover import discover, filesystem_for
+from kafkaframes.storage.log.discover import discover, find_filesystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def find_boundaries(
     If the file is truncated or deleted in the meantime, positions are missing, and the segment's reader reports the
     error.
     """
-    filesystem = filesystem_for(segment.path, options=storage)
+    filesystem = find_filesystem(segment.path, options=storage)
     try:
         with filesystem.open(segment.path) as read_at:
             result = _find_in_index(filesystem, segment, positions, read_at)

@@ -66,7 +66,7 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.names import INTERNAL_TOPICS, TopicPartition
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import discover, is_selected
-from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
+from kafkaframes.storage.log.lookup import find_offset_for_timestamp, log_end_offset
 from kafkaframes.storage.log.open_segment import open_planned_segment
 from kafkaframes.storage.log.transactions import read_transactions
 from kafkaframes.wire.primitives import uuid_from_text
@@ -497,7 +497,7 @@ class AppendedRowReader:
             return log_end_offset(filesystem, partition)
         time_ms = get_common_time(self._start)
         if time_ms is not None:
-            result = offset_for_timestamp(filesystem, partition, time_ms)
+            result = find_offset_for_timestamp(filesystem, partition, time_ms)
             return log_end_offset(filesystem, partition) if result is None else result.offset
         return get_common_offset(self._start) or 0
 

@@ -41,7 +41,7 @@ from kafkaframes.scan.where import RowFilter
 from kafkaframes.storage.copies.reading import BatchHealer
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
-from kafkaframes.storage.log.discover import filesystem_for
+from kafkaframes.storage.log.discover import find_filesystem
 from kafkaframes.storage.log.open_segment import (
     DamagedRange,
     OpenSegment,
@@ -215,7 +215,7 @@ def open_slice(part: SegmentSlice, options: ReadOptions) -> Iterator[OpenSlice |
         LogDirError: The file cannot be read, or was truncated after the read was planned.
     """
     path = part.segment.path
-    filesystem = filesystem_for(path, options=options.storage)
+    filesystem = find_filesystem(path, options=options.storage)
     if not options.fail_on_data_loss and filesystem.stat(path) is None:
         problem = LogDirError("was deleted after the read was planned", file=path)
         log.warning("%s; its records are not read", problem)

@@ -61,7 +61,7 @@ from kafkaframes.storage.files.directory import UnreadablePartition
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
-from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
+from kafkaframes.storage.log.lookup import find_offset_for_timestamp, log_end_offset
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes, merge_notes
 from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, read_transactions
@@ -354,7 +354,8 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
 def find_times(logs: Logs, times: PartitionOffsets) -> dict[TopicPartition, int | None]:
     """Return, for each topic partition, the offset of the first record at or after its time; None if there is none."""
     answers = {
-        name: offset_for_timestamp(logs[name].filesystem, logs[name].partition, time) for name, time in times.items()
+        name: find_offset_for_timestamp(logs[name].filesystem, logs[name].partition, time)
+        for name, time in times.items()
     }
     return {name: None if answer is None else answer.offset for name, answer in answers.items()}
 

@@ -25,7 +25,7 @@ from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, has_wildcard, p
 from kafkaframes.storage.files.names import DirectoryName
 from kafkaframes.storage.log.discover import (
     check_topics,
-    filesystem_for,
+    find_filesystem,
     not_a_segment_error,
     to_object_path,
     to_view_path,
@@ -116,7 +116,7 @@ class LogSource(ScanSource):
     def _plan_file(self, path: str, row_filter: RowFilter) -> SegmentSlice:
         """Return a slice of a segment file whose path the user has specified."""
         path = to_view_path(path, options=self.options.storage)
-        info = filesystem_for(path, options=self.options.storage).stat(path)
+        info = find_filesystem(path, options=self.options.storage).stat(path)
         if info is None:
             raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
         self._check_file(path, info.size_bytes)
@@ -136,7 +136,7 @@ class LogSource(ScanSource):
         """
         if VIEW_SEPARATOR in path or is_segment_name(split_path(path)[1]) or not size_bytes:
             return
-        filesystem = filesystem_for(path, options=self.options.storage)
+        filesystem = find_filesystem(path, options=self.options.storage)
         with filesystem.open(path) as read_at:
             is_segment = begins_with_batch(bytes(read_at(0, HEAD_BYTES)))
         if not is_segment:
@@ -234,7 +234,7 @@ def create_log_source(options: ReadOptions, names: Sequence[str], *, as_log: boo
 
 def _is_directory(path: str, options: ReadOptions) -> bool:
     """Return whether a path is read as a log: a directory, or a pattern, which may match directories."""
-    info = None if VIEW_SEPARATOR in path else filesystem_for(path, options=options.storage).stat(path)
+    info = None if VIEW_SEPARATOR in path else find_filesystem(path, options=options.storage).stat(path)
     return has_wildcard(path) if info is None else info.is_directory
 
 

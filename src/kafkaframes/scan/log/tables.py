@@ -57,7 +57,7 @@ from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
-from kafkaframes.storage.log.discover import filesystem_for
+from kafkaframes.storage.log.discover import find_filesystem
 from kafkaframes.storage.log.internal_topics import InternalRecord, decode_control_record, decode_record
 
 _ASSUMED_COMPRESSION_RATIO = (
@@ -263,7 +263,7 @@ def _to_segment_row(part: SegmentSlice, options: ReadOptions) -> dict[str, Any]:
         "beside": _list_index_file_names(segment.stored_files),
     }
     try:
-        with open_segment(filesystem_for(segment.path, options=options.storage), segment.stored_files) as reader:
+        with open_segment(find_filesystem(segment.path, options=options.storage), segment.stored_files) as reader:
             return row | _read_segment_fields(reader, segment, options)
     except LogDirError as error:
         return row | {"error": str(error)}

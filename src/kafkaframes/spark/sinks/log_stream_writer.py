@@ -41,7 +41,7 @@ from kafkaframes.spark.sinks.log_writer import (
     write_runs,
 )
 from kafkaframes.storage.files import atomic
-from kafkaframes.storage.files.filesystem import join, store_of
+from kafkaframes.storage.files.filesystem import get_store, join
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -95,7 +95,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
     def _read_checkpoint_file(self, name: str) -> str | None:
         """Return the text of a checkpoint file; None if this machine cannot read it."""
         try:
-            return store_of(self._checkpoint).read(join(self._checkpoint, name)).decode()
+            return get_store(self._checkpoint).read(join(self._checkpoint, name)).decode()
         except (KafkaframesError, UnicodeDecodeError):
             return None
 

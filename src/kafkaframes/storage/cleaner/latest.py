@@ -225,7 +225,7 @@ def read_dirty_windows(filesystem: FileSystem, plan: CleaningPlan) -> Iterator[t
     start, end = plan.first_dirty_offset, plan.first_uncleanable_offset
     transactions.add_aborted_transactions(plan.list_aborted_transactions(start, end))
     memory = Recycler()
-    for segment in plan.segments_between(start, end):
+    for segment in plan.list_segments_between(start, end):
         for window in read_windows(filesystem, segment, memory=memory):
             yield window, mask_counted_records(window, transactions, start)
 

@@ -20,8 +20,8 @@ from kafkaframes.storage.log.producer_state import (
     BEFORE_HORIZONS,
     BROKER_RELEASES,
     REWRITES_OLD,
+    get_producer_expiration_ms,
     load_producer_states,
-    producer_expiration_ms,
 )
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.swaps import swap_findings
@@ -106,7 +106,7 @@ class CleaningPlan:
     def is_empty(self) -> bool:
         """Whether there is nothing to clean."""
         first, end = self.first_dirty_offset, self.first_uncleanable_offset
-        return end <= first or not any(segment.size_bytes for segment in self.segments_between(first, end))
+        return end <= first or not any(segment.size_bytes for segment in self.list_segments_between(first, end))
 
     def list_aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap offsets from ``start`` to before ``end``."""
@@ -116,7 +116,7 @@ class CleaningPlan:
             if transaction.last_offset >= start and transaction.first_offset < end
         ]
 
-    def segments_between(self, start: int, end: int) -> list[Segment]:
+    def list_segments_between(self, start: int, end: int) -> list[Segment]:
         """Return the segments that may contain offsets from ``start`` to before ``end``."""
         segments = self.partition.segments
         nexts = [segment.base_offset for segment in segments[1:]] + [MAX_INT64]
@@ -142,7 +142,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
             partition,
             now_ms=settings.now_ms,
             end_offset=end,
-            expiration_ms=producer_expiration_ms(settings.broker_release, settings.expiration_ms),
+            expiration_ms=get_producer_expiration_ms(settings.broker_release, settings.expiration_ms),
         )
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
     dirty = _find_first_dirty_offset(partition, settings, end)

@@ -123,7 +123,7 @@ def _copy_segment(filesystem: FileSystem, segment: Segment, directory: Path, txn
         if file.name.kind != "txnindex" or txn_index is None:
             copy_file(filesystem, file.path, directory / str(file.name), mtime_ms=file.mtime_ms)
     if txn_index:
-        name = names.segment_file_name(segment.base_offset, "txnindex")
+        name = names.name_segment_file(segment.base_offset, "txnindex")
         with new_file(directory / name, mtime_ms=segment.log.mtime_ms) as out:
             out.write(txn_index)
 
@@ -195,7 +195,7 @@ def _write_segments(
     filesystem: FileSystem, plan: CleaningPlan, settings: CleanerSettings, latest: LatestRecords, directory: Path
 ) -> tuple[int, dict[int, tuple[int, ...]], CleaningStatistics]:
     end_offset = plan.first_uncleanable_offset
-    segments = plan.segments_between(0, end_offset)
+    segments = plan.list_segments_between(0, end_offset)
     transactions = CleanedTransactions()
     filter_ = BatchFilter(plan.producers, settings, latest, transactions, end_offset=end_offset)
     groups: dict[int, tuple[int, ...]] = {}
@@ -203,7 +203,7 @@ def _write_segments(
         transactions.kept_transactions = []
         base = group[0].base_offset
         groups[base] = tuple(segment.base_offset for segment in group)
-        path = directory / names.segment_file_name(base, "log")
+        path = directory / names.name_segment_file(base, "log")
         with new_file(path, mtime_ms=group[-1].log.mtime_ms) as out:
             out.writelines(
                 read_kept_batches(filesystem, make_segment_sources(plan, group, settings), filter_, transactions)
@@ -296,7 +296,7 @@ def preview_partition(
     transactions = CleanedTransactions()
     end_offset = plan.first_uncleanable_offset
     filter_ = BatchFilter(plan.producers, settings, latest, transactions, end_offset=end_offset)
-    segments = plan.segments_between(0, end_offset)
+    segments = plan.list_segments_between(0, end_offset)
     for chunk in read_kept_batches(filesystem, make_segment_sources(plan, segments, settings), filter_, transactions):
         filter_.tally.bytes_written += len(chunk)
     return plan, filter_.tally
@@ -307,5 +307,5 @@ def _find_tombstone_horizon(plan: CleaningPlan, settings: CleanerSettings) -> in
 
     The result is the modification time of the last clean segment minus ``delete.retention.ms``.
     """
-    clean = plan.segments_between(0, plan.first_dirty_offset)
+    clean = plan.list_segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkaframes.errors import DamagedChunkError
 from kafkaframes.records.layout import DELETE_HORIZON
 from kafkaframes.records.scan import BatchHeaders, Flags, Ints
-from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, end_of_epoch, latest_epoch
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, end_of_epoch, get_latest_epoch
 from kafkaframes.storage.files.directory import Segment
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -31,13 +31,13 @@ from kafkaframes.storage.files.directory import Segment
 # The functions are pure.
 
 
-def epoch_at(lineage: Epochs, offset: int) -> int:
+def find_epoch(lineage: Epochs, offset: int) -> int:
     """Return the leader epoch of ``offset``; below the first entry, the first epoch.
 
     Retention and DeleteRecords raise the first entry's start together with the log start offset.
 
     >>> from kafkaframes.storage.files.checkpoints import EpochStart
-    >>> epoch_at((EpochStart(0, 0), EpochStart(3, 10)), 9)
+    >>> find_epoch((EpochStart(0, 0), EpochStart(3, 10)), 9)
     0
     """
     index = bisect_right(lineage, offset, key=lambda start: start.start_offset) - 1
@@ -58,7 +58,7 @@ def find_truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_e
     >>> find_truncation_offset(old, 55, new, 60)      # the leader never had epoch 1: epoch 0 is common, up to 30
     30
     """
-    requested, end = latest_epoch(copy), copy_end
+    requested, end = get_latest_epoch(copy), copy_end
     if requested == NO_EPOCH:
         return None
     while True:
@@ -349,6 +349,6 @@ def _epochs_match(checkpoint: Epochs, epochs: Epochs, blocks: BlockTable) -> boo
         inside = blocks.last[rows[np.searchsorted(blocks.first[rows], end) - 1]]
         for offset in (epoch.start_offset, int(inside)):
             before_first = offset < checkpoint[0].start_offset and epoch.leader_epoch <= checkpoint[0].leader_epoch
-            if not before_first and epoch_at(checkpoint, offset) != epoch.leader_epoch:
+            if not before_first and find_epoch(checkpoint, offset) != epoch.leader_epoch:
                 return False
     return True

@@ -27,7 +27,7 @@ from kafkaframes.storage.copies.blocks import (
     Rows,
     concatenate_blocks,
     determine_lineage,
-    epoch_at,
+    find_epoch,
 )
 from kafkaframes.storage.copies.cover import BlockInspector
 
@@ -128,7 +128,7 @@ def _mask_epochs_from_checkpoint(copy: PartitionCopy, other: BlockTable) -> Flag
     rows = np.flatnonzero((other.last[other_rows] == blocks.last) & (other.epoch[other_rows] != blocks.epoch))
     rows = rows[_mask_identical(blocks, rows, other, other_rows[rows])]
     for row in rows.tolist():
-        differs[row] = epoch_at(copy.checkpoint, int(blocks.first[row])) == int(other.epoch[other_rows[row]])
+        differs[row] = find_epoch(copy.checkpoint, int(blocks.first[row])) == int(other.epoch[other_rows[row]])
     return differs
 
 

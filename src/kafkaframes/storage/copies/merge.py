@@ -43,7 +43,7 @@ from kafkaframes.storage.copies.cover import (
 from kafkaframes.storage.copies.decisions import Decision, Location, format_offset_range
 from kafkaframes.storage.copies.doubts import remove_doubtful_blocks
 from kafkaframes.storage.copies.spans import MergedLog, SegmentRange, Span
-from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, latest_epoch, truncate_epochs
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, get_latest_epoch, truncate_epochs
 from kafkaframes.storage.files.names import TopicPartition
 
 
@@ -142,7 +142,7 @@ class _Merger:
         def rank(index: int) -> tuple[int, int, int, int]:
             """Return a copy's sort key: latest epoch, committed end, log end, and the order of the arguments."""
             copy = self.copies[index]
-            epoch = latest_epoch(copy.lineage)
+            epoch = get_latest_epoch(copy.lineage)
             committed_end = copy.high_watermark if epoch == NO_EPOCH and copy.high_watermark is not None else -1
             return epoch, committed_end, copy.end, -index
 
@@ -168,7 +168,7 @@ class _Merger:
             max(int(blocks.first[first]), offset) if blocks.crc[first] == UNKNOWN_CRC else int(blocks.first[first])
         )
         leader = self.copies[self.authority]
-        epochs = f"leader epoch {latest_epoch(copy.lineage)} is older than {latest_epoch(leader.lineage)}"
+        epochs = f"leader epoch {get_latest_epoch(copy.lineage)} is older than {get_latest_epoch(leader.lineage)}"
         loses_committed = copy.high_watermark is not None and copy.high_watermark > truncation_point
         remark = f"; those below {copy.high_watermark} were committed there: an unclean election lost them"
         text = (

@@ -53,7 +53,7 @@ from kafkaframes.storage.copies.blocks import (
 )
 from kafkaframes.storage.copies.cover import COMPACTED_TOPICS
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.checkpoints import NO_EPOCH, latest_epoch
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, get_latest_epoch
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem
 from kafkaframes.storage.files.segment_file import open_segment_file
@@ -162,7 +162,7 @@ def _make_unread_block(source: CopySource, segments: Sequence[Segment], index: i
     has_one_epoch = (
         not lineage or lineage[-1].start_offset <= segment.base_offset
     )  # a segment with other offsets has several leader epochs
-    epoch = latest_epoch(lineage) if has_one_epoch else NO_EPOCH
+    epoch = get_latest_epoch(lineage) if has_one_epoch else NO_EPOCH
     return make_segment_block(index, segment.size_bytes, segment.base_offset, end - 1, epoch)
 
 

@@ -27,11 +27,11 @@ from kafkaframes.storage.files.filesystem import (
     LocalFileSystem,
     ReadAt,
     join,
-    reader_of,
+    make_bytes_reader,
     split_path,
 )
-from kafkaframes.storage.files.names import TopicPartition, segment_file_name
-from kafkaframes.storage.log.discover import filesystem_for
+from kafkaframes.storage.files.names import TopicPartition, name_segment_file
+from kafkaframes.storage.log.discover import find_filesystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class MergedFileSystem:
     def open(self, path: str) -> Iterator[ReadAt]:
         """Open a file; the parts of a composed file are opened at their first read."""
         if path in self.small:
-            yield reader_of(self.small[path])
+            yield make_bytes_reader(self.small[path])
         elif path in self.parts:
             with ExitStack() as stack:
                 yield _JoinedReader(self.parts[path], stack)
@@ -121,7 +121,7 @@ class MergedFileSystem:
 
     def find_outer_filesystem(self, path: str) -> FileSystem:
         """Return the original file system of a path, which is outside the view."""
-        return filesystem_for(path, options=self.options)
+        return find_filesystem(path, options=self.options)
 
 
 def _is_ours(path: str) -> bool:
@@ -282,7 +282,7 @@ class MergedViewBuilder:
                     yield FileInfo(file.path, str(file.name), file.size_bytes, file.mtime_ms)
             return
         base = segment.base_offset if is_named_so else first.first_offset
-        path = join(directory, segment_file_name(base, "log"))
+        path = join(directory, name_segment_file(base, "log"))
         self.parts[path] = tuple(
             FileExtent(
                 sources[span.segment_range.copy].filesystem,

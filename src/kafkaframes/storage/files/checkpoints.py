@@ -278,7 +278,7 @@ Epochs = tuple[EpochStart, ...]
 NO_EPOCH = -1
 
 
-def latest_epoch(epochs: Epochs) -> int:
+def get_latest_epoch(epochs: Epochs) -> int:
     """Return the latest epoch; -1 if there are no entries."""
     return epochs[-1].leader_epoch if epochs else NO_EPOCH
 

@@ -20,7 +20,11 @@ from contextlib import AbstractContextManager
 from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import LogDirError, StorageError
-from kafkaframes.storage.files.descriptors import TOO_MANY_FILES_ERRORS, count_reserved_descriptors, descriptor_limit
+from kafkaframes.storage.files.descriptors import (
+    TOO_MANY_FILES_ERRORS,
+    count_reserved_descriptors,
+    get_descriptor_limit,
+)
 from kafkaframes.storage.files.filesystem import DelegatingFileSystem, FileInfo, FileSystem, ReadAt, join, split_path
 from kafkaframes.storage.files.local_disk import LocalDisk
 
@@ -191,9 +195,9 @@ class OnlineDisk(DelegatingFileSystem):
 
     def __init__(self, disk: Disk, *, max_open_files: int | None = None) -> None:
         self.inner = disk
-        limit = min(max(descriptor_limit() // 3, MIN_OPEN_FILES), MAX_OPEN_FILES)
+        limit = min(max(get_descriptor_limit() // 3, MIN_OPEN_FILES), MAX_OPEN_FILES)
         self._pool_limit = self._max_open_files = limit if max_open_files is None else max_open_files
-        self._max_descriptor = descriptor_limit() - count_reserved_descriptors() // 2
+        self._max_descriptor = get_descriptor_limit() - count_reserved_descriptors() // 2
         self._owner = threading.get_ident()
         self._open: OrderedDict[_OnlineFile | _OnlineReader, None] = OrderedDict()
         self.failure: StorageError | None = None

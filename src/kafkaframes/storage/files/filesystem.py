@@ -1,7 +1,7 @@
 """File systems for logs: one protocol for local disks and object stores.
 
 All log files are read through a ``FileSystem``; no other module calls ``open``. A path is text with ``/`` as separator,
-or a URL. ``store_of`` returns the file system of a path; ``storage/log/discover.py`` adds the view of tiered segments.
+or a URL. ``get_store`` returns the file system of a path; ``storage/log/discover.py`` adds the view of tiered segments.
 If a file is missing or forbidden, or its store fails, the functions raise a ``LogDirError`` with the path. Only
 ``stat`` returns ``None`` for a missing file. File systems are values: they can be pickled, and they open their
 connections in the process that uses them.
@@ -88,10 +88,10 @@ def split_path(path: str) -> tuple[str, str]:
     return (directory or "/", name) if slash else (".", name)
 
 
-def reader_of(data: bytes) -> ReadAt:
+def make_bytes_reader(data: bytes) -> ReadAt:
     """Return a read function for bytes in memory.
 
-    >>> reader_of(b"abc")(1, 9), reader_of(b"abc")(1, -1)
+    >>> make_bytes_reader(b"abc")(1, 9), make_bytes_reader(b"abc")(1, -1)
     (b'bc', b'bc')
     """
     return lambda position, length: data[position:] if length < 0 else data[position : position + length]
@@ -314,7 +314,7 @@ def _modification_time_ms(raw: Mapping[str, Any]) -> int | None:
     return None
 
 
-def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
+def get_store(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
     """Return the file system of ``path``: the object store of a URL, or the local disk.
 
     Args:
@@ -329,7 +329,7 @@ def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSyst
 def storage_options(
     key_files: Sequence[str], *, follow_links: bool, store: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the options for reading sources, as ``store_of`` and ``discover`` accept them.
+    """Return the options for reading sources, as ``get_store`` and ``discover`` accept them.
 
     >>> storage_options(["key.pem"], follow_links=False, store={"anon": True})
     {'anon': True, 'key_files': ('key.pem',)}

@@ -61,6 +61,6 @@ def describe_caveats(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(text for text, count in texts.items() if count)
 
 
-def highest_severity(findings: Iterable[Finding]) -> Severity:
+def find_highest_severity(findings: Iterable[Finding]) -> Severity:
     """Return the highest severity; NOTE if there are no findings."""
     return max((finding.severity for finding in findings), default=Severity.NOTE)

@@ -192,7 +192,7 @@ def parse_header(window: bytes | bytearray, *, window_position: int, position: i
     )
 
 
-def first_header(data: bytes | bytearray) -> BatchHeader | None:
+def read_first_header(data: bytes | bytearray) -> BatchHeader | None:
     """Return the header of the format 2 batch at the start of ``data``; None if ``data`` does not start with one.
 
     The size in the header is not checked. If ``data`` ends inside the header, the missing fields are -1.

@@ -181,10 +181,10 @@ def escape_unprintable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in valid)
 
 
-def segment_file_name(base_offset: int, kind: str) -> str:
+def name_segment_file(base_offset: int, kind: str) -> str:
     """Return the name of a segment's file.
 
-    >>> segment_file_name(170, "timeindex")
+    >>> name_segment_file(170, "timeindex")
     '00000000000000000170.timeindex'
     """
     return str(FileName(base_offset, kind))

@@ -35,14 +35,14 @@ from kafkaframes.storage.files.filesystem import (
     FileInfo,
     FileSystem,
     LocalFileSystem,
+    get_store,
     has_wildcard,
     join,
     plain_path,
     split_path,
-    store_of,
     wrap_filesystem,
 )
-from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition, segment_file_name
+from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition, name_segment_file
 from kafkaframes.storage.log.swaps import replace_by_swaps
 from kafkaframes.storage.tiered.names import TieredObjectStore, find_store, make_store_from_objects
 
@@ -50,7 +50,7 @@ from kafkaframes.storage.tiered.names import TieredObjectStore, find_store, make
 # Find the file system of a path: the local disk, a store, or the view of tiered segments in a store.
 
 
-def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
+def find_filesystem(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
     """Return the file system of ``path``: the object store of a URL, the local disk, or a view of tiered segments.
 
     Args:
@@ -59,7 +59,7 @@ def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> Fi
     """
     store_options = dict(options or {})
     key_files = store_options.pop(KEY_FILES_OPTION, ())
-    filesystem = store_of(path, options=store_options)
+    filesystem = get_store(path, options=store_options)
     if VIEW_SEPARATOR in path:
         from kafkaframes.storage.tiered import view  # imports decompression and manifests, which few paths need
         from kafkaframes.storage.tiered.names import ViewPath
@@ -80,11 +80,11 @@ def to_view_path(path: str, *, options: Mapping[str, Any] | None = None) -> str:
     if name is None or name.suffix != names.LOG:
         return path
     main = path.removesuffix(f".{names.LOG}")
-    filesystem = view.make_tiered_filesystem(filesystem_for(path, options=options))
+    filesystem = view.make_tiered_filesystem(find_filesystem(path, options=options))
     if filesystem.inner.stat(f"{main}.{names.MANIFEST}") is None:
         raise LogDirError("the object has no manifest, which is required to read it", file=path)
     owner = filesystem.read_manifest(main).metadata.topic_partition
-    return str(names.ViewPath(main, str(owner), segment_file_name(name.base_offset, names.LOG)))
+    return str(names.ViewPath(main, str(owner), name_segment_file(name.base_offset, names.LOG)))
 
 
 def to_object_path(path: str) -> str:
@@ -126,7 +126,7 @@ def discover(
     listed_logs: list[LogDirectory | TieredObjectStore] = []
     for pattern in (paths,) if isinstance(paths, str) else paths:
         path = plain_path(str(pattern))
-        source = filesystem_for(path, options=options) if filesystem is None else wrap_filesystem(filesystem)
+        source = find_filesystem(path, options=options) if filesystem is None else wrap_filesystem(filesystem)
         files: dict[str, list[str]] = {}
         for match in expand_pattern(source, path):
             if _find_existing(source, match).is_directory:

@@ -55,7 +55,7 @@ def log_end_offset(filesystem: FileSystem, partition: Partition, *, use_indexes:
         return max(reader.next_offset, partition.log_start_offset)
 
 
-def offset_for_timestamp(
+def find_offset_for_timestamp(
     filesystem: FileSystem, partition: Partition, timestamp_ms: int, *, use_indexes: bool = True
 ) -> TimedOffset | None:
     """Return the first record at or after ``timestamp_ms``, like a consumer's ``offsetsForTimes``.

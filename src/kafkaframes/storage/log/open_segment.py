@@ -17,7 +17,7 @@ from kafkaframes.records.scan import BatchSource, Bytes, ScanEnd, as_array
 from kafkaframes.storage.files.filesystem import DelegatingFileSystem, FileSystem, LocalFileSystem, ReadAt
 from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.segment_file import SHORTENED_REASON, VANISHED_REASON, ByteCounter, open_segment_file
-from kafkaframes.storage.log.discover import filesystem_for
+from kafkaframes.storage.log.discover import find_filesystem
 from kafkaframes.storage.tiered.chunks import ChunkReader
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 from kafkaframes.storage.tiered.names import ViewPath
@@ -239,7 +239,7 @@ def open_planned_segment(
     Raises:
         LogDirError: the segment cannot be read, or has become shorter than ``end``.
     """
-    return open_planned_segment_on(filesystem_for(path, options=options), path, end)
+    return open_planned_segment_on(find_filesystem(path, options=options), path, end)
 
 
 @contextmanager

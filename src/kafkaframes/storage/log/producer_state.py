@@ -12,7 +12,7 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.producer_files import read_producer_snapshot
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
-from kafkaframes.storage.log.transactions import producer_batches_from
+from kafkaframes.storage.log.transactions import iterate_producer_batches_from
 
 # Generations of brokers. 2.8 (and all before 3.1) has no delete horizons (KIP-534) and uses file times to expire
 # tombstones and markers. 3.9 has delete horizons and keeps formats. 4.x rewrites formats 0 and 1 as 2 (KAFKA-13093).
@@ -22,7 +22,7 @@ OLD_PRODUCER_EXPIRATION_MS = 604_800_000  # 7 days
 BROKER_RELEASES = (BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD)
 
 
-def producer_expiration_ms(broker_release: str, expiration_ms: int | None) -> int:
+def get_producer_expiration_ms(broker_release: str, expiration_ms: int | None) -> int:
     """Return the time after which a broker forgets an idle producer, in milliseconds."""
     if expiration_ms is not None:
         return expiration_ms
@@ -51,7 +51,7 @@ def load_producer_states(
     for segment, next_base in zip(partition.segments, nexts, strict=False):  # a partition may have no segments
         if next_base > from_offset:
             with open_segment(filesystem, segment) as reader:
-                for header, markers in producer_batches_from(reader, from_offset):
+                for header, markers in iterate_producer_batches_from(reader, from_offset):
                     producers.process_batch(header, markers)
     return producers
 

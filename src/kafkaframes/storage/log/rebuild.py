@@ -40,7 +40,7 @@ from kafkaframes.storage.files.producer_files import (
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
-from kafkaframes.storage.log.transactions import OpenTransactions, Seen, producer_batches, read_markers
+from kafkaframes.storage.log.transactions import OpenTransactions, Seen, iterate_producer_batches, read_markers
 
 INDEX_INTERVAL_BYTES = 4096  # the default of index.interval.bytes
 INDEXED_COLUMNS = ("position", "last_offset", "max_timestamp")  # the columns from which indexes are built
@@ -173,7 +173,7 @@ def select_producer_batches(reader: SegmentReader, batches: BatchHeaders) -> Ite
     if not (batches.column("attributes")[rows] & (TRANSACTIONAL | CONTROL)).any():
         rows = rows[_find_last_indexes(batches.column("producer_id")[rows])]
     columns = [batches.column(name)[rows].tolist() for name in BATCH_COLUMNS]
-    yield from producer_batches(
+    yield from iterate_producer_batches(
         (BatchHeader(*values) for values in zip(*columns, strict=True)), partial(read_markers, reader)
     )
 

@@ -207,7 +207,7 @@ class PartitionWriter:
         )
         for kind, raw in indexes.files.items():
             if raw or kind != "txnindex":  # Kafka creates a transaction index only when there is an entry
-                self._write_file(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
+                self._write_file(names.name_segment_file(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
         self.result.epochs = checkpoints.add_recovered_epochs(self.result.epochs, indexes.epochs)
         self.result.segments.append(
             WrittenSegment(
@@ -287,7 +287,7 @@ class PartitionWriter:
     def _take_snapshot(self, offset: int) -> None:
         if offset > self._last_snapshot:
             raw = write_producer_snapshot(sort_in_file_order(self._producers.entries()))
-            self._write_file(names.segment_file_name(offset, "snapshot"), raw)
+            self._write_file(names.name_segment_file(offset, "snapshot"), raw)
             self._last_snapshot = offset
 
     def _write_file(self, name: str, raw: bytes, *, mtime_ms: int | None = None) -> None:
@@ -304,7 +304,7 @@ class _OutputSegment:
         self.batches = 0
         self.records = 0
         self.mtime_ms: int | None = None
-        self._path = directory / names.segment_file_name(base_offset, "log")
+        self._path = directory / names.name_segment_file(base_offset, "log")
         self._stack = ExitStack()
         self._out: BinaryIO = self._stack.enter_context(atomic.new_file(self._path))
 

@@ -460,7 +460,7 @@ def _read_producers(
         return ()
 
 
-def producer_batches(
+def iterate_producer_batches(
     headers: Iterable[BatchHeader], markers: Callable[[BatchHeader], Iterable[TransactionMarker]]
 ) -> Iterator[Seen]:
     """Yield the batches that have a producer, with the markers of control batches."""
@@ -469,10 +469,10 @@ def producer_batches(
             yield header, tuple(markers(header)) if header.is_control else ()
 
 
-def producer_batches_from(reader: SegmentReader, offset: int) -> Iterator[Seen]:
+def iterate_producer_batches_from(reader: SegmentReader, offset: int) -> Iterator[Seen]:
     """Yield the batches of a segment that have a producer, starting with the batch that contains an offset."""
     headers = reader.walk_producer_headers(reader.find_start_before(offset))
-    return producer_batches(
+    return iterate_producer_batches(
         (header for header in headers if header.last_offset >= offset), partial(read_markers, reader)
     )
 

@@ -21,13 +21,13 @@ from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files.headers import (
     BatchHeader,
-    first_header,
     list_scanned_headers,
     parse_header,
     parse_headers,
+    read_first_header,
 )
 from kafkaframes.storage.log.producers import CLIENT, REPLICATION, PreparedAppend
-from kafkaframes.storage.log.transactions import parse_markers, producer_batches
+from kafkaframes.storage.log.transactions import iterate_producer_batches, parse_markers
 from kafkaframes.storage.partition.flushing import flush, prepare_active_segment, roll
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings, to_append_settings
@@ -92,7 +92,7 @@ def append_as_leader(
             used by the caller afterwards; bytes are copied.
         leader_epoch: epoch of this leader, written into batches of format 2.
         origin: ``CLIENT``, or ``COORDINATOR`` for a coordinator's records and markers.
-        header: result of ``first_header`` for the records; None if it was not called.
+        header: result of ``read_first_header`` for the records; None if it was not called.
 
     Returns:
         The offsets; for a duplicate of one of the producer's last five batches, the offsets of the original.
@@ -101,7 +101,7 @@ def append_as_leader(
         AppendRefusedError: the records are rejected, with Kafka's exception and error code; nothing has changed.
         StorageError: the disk failed, and the log directory is offline.
     """
-    sent_header = header or first_header(records)
+    sent_header = header or read_first_header(records)
     if origin == CLIENT:
         if state.settings.on_noncontiguous == KEEP:
             return append_with_offsets(state, records, now_ms=now_ms)
@@ -356,7 +356,7 @@ def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader
     for header in headers:
         if header.producer_id >= 0:
             return state.producers.prepare_append(
-                producer_batches(headers, partial(parse_markers, data)), origin=origin
+                iterate_producer_batches(headers, partial(parse_markers, data)), origin=origin
             )
     return _EMPTY_APPEND
 

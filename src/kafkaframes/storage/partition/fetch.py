@@ -72,7 +72,7 @@ def read_for_fetch(
     incomplete = False
     if offset < end:
         segments = state.segments
-        for segment in segments.segments_from(offset):
+        for segment in segments.list_segments_from(offset):
             first = segment.find_batch(offset)
             if first is not None:
                 limit = max(max_bytes, first.size) if min_one_message else max_bytes
@@ -119,7 +119,7 @@ def _list_aborted_transactions(
     state: LogState, segment: LogSegment, offset: int, position: int
 ) -> tuple[AbortedTransaction, ...]:
     """Return the aborted transactions from ``offset`` to ``position`` (LocalLog.collectAbortedTransactions)."""
-    segments = state.segments.segments_from(segment.base_offset)
+    segments = state.segments.list_segments_from(segment.base_offset)
     if not any(selected.txn_index.aborted_transactions for selected in segments):
         return ()
     upper = _find_upper_bound_offset(state, segment, position)
@@ -133,7 +133,7 @@ def _list_aborted_transactions(
     return tuple(aborted_transactions)
 
 
-def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | None:
+def find_offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | None:
     """Return the first record at or after a timestamp, or the answer to one of Kafka's special times (-1, -2, -3).
 
     Raises:
@@ -143,7 +143,7 @@ def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | No
     if timestamp_ms == LATEST:
         return TimedOffset(state.log_end_offset, leader_epoch=epochs.latest)
     if timestamp_ms == EARLIEST:
-        return TimedOffset(state.log_start_offset, leader_epoch=epochs.epoch_of(state.log_start_offset))
+        return TimedOffset(state.log_start_offset, leader_epoch=epochs.find_epoch(state.log_start_offset))
     if timestamp_ms == MAX_TIMESTAMP:
         return _find_max_timestamp(state)
     for segment in state.segments:

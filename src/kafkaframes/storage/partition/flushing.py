@@ -70,7 +70,7 @@ def flush(state: LogState, *, now_ms: int) -> None:
     state.last_flush_ms = now_ms
     if not state.has_files:
         return
-    segments = state.segments.segments_from(state.recovery_point)
+    segments = state.segments.list_segments_from(state.recovery_point)
     for segment in segments:
         segment.flush()
     state.epochs.flush()
@@ -195,7 +195,7 @@ def finish_flush(state: LogState, offset: int, *, now_ms: int) -> None:
     state.last_flush_ms = now_ms
     state.is_linked = True
     # A segment with base offset ``offset`` may have been created since: its name is flushed with its first batches.
-    segments = state.segments.segments_from(max(offset - 1, 0))
+    segments = state.segments.list_segments_from(max(offset - 1, 0))
     if segments and segments[0].base_offset < offset:
         state.linked_base = segments[0].base_offset
 
@@ -218,7 +218,7 @@ def begin_close(state: LogState) -> UnflushedPaths:
     active = state.segments.active
     is_changed = active.is_active or not state.is_linked or state.recovery_point < state.log_end_offset
     active.close()
-    segments = state.segments.segments_from(state.recovery_point) if is_changed else ()
+    segments = state.segments.list_segments_from(state.recovery_point) if is_changed else ()
     files = [path for segment in segments for path in segment.filled_files]
     state.snapshots.take_snapshot(state.log_end_offset, state.producers.entries(), active_base=active.base_offset)
     files += state.snapshots.unflushed_files

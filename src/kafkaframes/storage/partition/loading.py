@@ -136,7 +136,7 @@ def _reject_damaged_end(plan: RecoveryPlan, directory: str) -> None:
     active = plan.segments[-1]
     # After a clean shutdown, Kafka opens this segment and fails at the first append.
     if plan.log_end_offset < active.base_offset:
-        last, name = plan.log_end_offset - 1, names.segment_file_name(active.base_offset, "log")
+        last, name = plan.log_end_offset - 1, names.name_segment_file(active.base_offset, "log")
         raise LogDirError(
             f"its last record has offset {last:,}, which is below the base offset of its file {name}", file=directory
         )

@@ -26,7 +26,7 @@ class PartitionLog(LogState):
     append_as_leader = appending.append_as_leader
     append_as_follower = appending.append_as_follower
     read = fetch.read_for_fetch
-    offset_for_timestamp = fetch.offset_for_timestamp
+    find_offset_for_timestamp = fetch.find_offset_for_timestamp
     roll = flushing.roll
     flush = flushing.flush
     flush_if_due = flushing.flush_if_due

@@ -23,7 +23,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite
 from kafkaframes.storage.files.filesystem import FileInfo, join, split_path
 from kafkaframes.storage.files.headers import HeaderWalk
-from kafkaframes.storage.files.names import DirectoryName, FileName, segment_file_name
+from kafkaframes.storage.files.names import DirectoryName, FileName, name_segment_file
 from kafkaframes.storage.files.producer_files import read_producer_snapshot
 from kafkaframes.storage.log.discover import CheckpointedState
 from kafkaframes.storage.log.producers import Producers
@@ -162,7 +162,7 @@ def _open_clean(
     base = max(files.sizes)
     size, next_offset = files.sizes[base], base
     if size:
-        path = join(directory, segment_file_name(base, "log"))
+        path = join(directory, name_segment_file(base, "log"))
         with disk.open(path) as read_at:
             walk = HeaderWalk(read_at, size_bytes=size, file=path)
             for header in walk:
@@ -176,7 +176,7 @@ def _open_clean(
         return _OpenedDirectory(end, {}, {}) if is_empty else None
     if files.snapshots[-1] != end or files.snapshots[0] <= start or not files.sizes.keys() >= {*files.snapshots[:-1]}:
         return None
-    last = disk.read(join(directory, segment_file_name(end, "snapshot")))
+    last = disk.read(join(directory, name_segment_file(end, "snapshot")))
     snapshots = {**dict.fromkeys(files.snapshots, b""), end: last}  # only the last snapshot's content is needed
     return _OpenedDirectory(end, snapshots, snapshots)
 
@@ -194,7 +194,7 @@ def _recover_last_segment(
     if base > checkpointed_offsets.offsets.get(names.RECOVERY_POINT_CHECKPOINT, 0) and len(bases) > 1:
         return None
     segments = {
-        base_offset: Segment.from_log_file(base_offset, join(directory, segment_file_name(base_offset, "log")), size)
+        base_offset: Segment.from_log_file(base_offset, join(directory, name_segment_file(base_offset, "log")), size)
         for base_offset, size in files.sizes.items()
     }
     with disk.open(segments[base].path) as read_at:
@@ -205,7 +205,7 @@ def _recover_last_segment(
         return None
     known_start, end = checkpointed_offsets.offsets.get(names.LOG_START_CHECKPOINT, 0), segment_walk.next_offset
     old_contents = {
-        offset: disk.read(join(directory, segment_file_name(offset, "snapshot"))) for offset in files.snapshots
+        offset: disk.read(join(directory, name_segment_file(offset, "snapshot"))) for offset in files.snapshots
     }
     stored_snapshots, replay = (
         StoredSnapshots(dict(old_contents), now_ms, settings.producer_id_expiration_ms),
@@ -240,7 +240,7 @@ def _recover_last_segment(
     ):
         return None
     index_files = indexes.write_indexes(rebuilt.offset_index, rebuilt.time_index)
-    remade = {segment_file_name(base, kind): raw for kind, raw in index_files.items()}
+    remade = {name_segment_file(base, kind): raw for kind, raw in index_files.items()}
     return _OpenedDirectory(end, old_contents, new_contents, rebuilt.epochs, remade)
 
 
@@ -263,15 +263,15 @@ def _write_recovered_files(disk: OnlineDisk, directory: str, opened_log: _Opened
     old_contents = dict(opened_log.snapshot_contents)
     unneeded_snapshots = sorted(old_contents.keys() - opened_log.snapshots.keys())
     for offset, raw in opened_log.snapshots.items():
-        path = join(directory, segment_file_name(offset, "snapshot"))
+        path = join(directory, name_segment_file(offset, "snapshot"))
         if offset not in old_contents and unneeded_snapshots:  # a rename costs less than a new file and a deletion
             old = unneeded_snapshots.pop()
-            disk.rename(join(directory, segment_file_name(old, "snapshot")), path)
+            disk.rename(join(directory, name_segment_file(old, "snapshot")), path)
             old_contents[offset] = old_contents[old]
         if old_contents.get(offset) != raw:
             overwrite(disk, path, raw)
     for offset in unneeded_snapshots:
-        disk.delete(join(directory, segment_file_name(offset, "snapshot")))
+        disk.delete(join(directory, name_segment_file(offset, "snapshot")))
 
 
 def _read_small_file(

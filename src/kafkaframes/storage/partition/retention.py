@@ -13,7 +13,7 @@ from itertools import accumulate, takewhile
 from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.transactions import producer_batches_from
+from kafkaframes.storage.log.transactions import iterate_producer_batches_from
 from kafkaframes.storage.partition.flushing import prepare_active_segment, roll
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import UNLIMITED
@@ -37,7 +37,7 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
     if len(deletable) == len(state.segments):  # a log has at least one segment
         roll(state, now_ms=now_ms)
         deletable = [segment for segment in deletable if segment is not state.segments.active]
-    first_kept = state.segments.segments_above(deletable[-1].base_offset)[0]
+    first_kept = state.segments.list_segments_above(deletable[-1].base_offset)[0]
     state.maybe_increment_log_start_offset(first_kept.base_offset)
     _remove_segments(state, deletable, now_ms)
     state.disk.sync_directory(state.directory)
@@ -126,7 +126,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         return True
     state.recovery_point = min(state.recovery_point, offset)
     state.linked_base = -1  # a new segment may get the base offset of a segment that is removed here
-    segments = state.segments.segments_above(offset)
+    segments = state.segments.list_segments_above(offset)
     if segments:  # deleted before the segment below them is truncated, so that a crash leaves no gap
         _remove_segments(state, reversed(segments), now_ms)
         state.disk.sync_directory(state.directory)
@@ -183,8 +183,8 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
             state.snapshots.remove(offset)
     producers = Producers.from_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
     producers.drop_expired(now_ms)
-    for segment in state.segments.segments_from(snapshot_offset) if snapshot_offset < state.log_end_offset else ():
-        for header, markers in producer_batches_from(segment.reader(), snapshot_offset):
+    for segment in state.segments.list_segments_from(snapshot_offset) if snapshot_offset < state.log_end_offset else ():
+        for header, markers in iterate_producer_batches_from(segment.reader(), snapshot_offset):
             producers.process_batch(header, markers)
     producers.remove_replicated(state.high_watermark)
     state.producers, state.snapshots.last = producers, snapshot_offset

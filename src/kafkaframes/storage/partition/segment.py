@@ -17,7 +17,7 @@ from kafkaframes.storage.files.disk import DiskFile, OnlineDisk
 from kafkaframes.storage.files.filesystem import ReadAt, join
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.indexes import NO_TIMESTAMP, TimestampOffset
-from kafkaframes.storage.files.names import SEGMENT_KINDS, segment_file_name
+from kafkaframes.storage.files.names import SEGMENT_KINDS, name_segment_file
 from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.partition._kernels_fetch import ANY_OFFSET, BATCH, MORE, NONE, UNUSUAL, find_batch
 from kafkaframes.storage.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
@@ -131,7 +131,7 @@ class LogSegment:
         self._first_timestamp: int | None = None  # None if it is not read yet, or if the segment has no batch
 
     def _path_of(self, kind: str) -> str:
-        return join(self._directory, segment_file_name(self.base_offset, kind))
+        return join(self._directory, name_segment_file(self.base_offset, kind))
 
     @property
     def files(self) -> list[str]:

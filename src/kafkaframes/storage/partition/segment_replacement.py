@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkaframes.storage.files.filesystem import join
-from kafkaframes.storage.files.names import SEGMENT_KINDS, segment_file_name
+from kafkaframes.storage.files.names import SEGMENT_KINDS, name_segment_file
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.state import DeletedFile, LogState
 
@@ -19,7 +19,7 @@ CLEANED, SWAP = ".cleaned", ".swap"
 
 def cleaned_file_path(directory: str, base_offset: int, kind: str) -> str:
     """Return the path of a compacted segment's file before it replaces the old segments."""
-    return join(directory, segment_file_name(base_offset, kind)) + CLEANED
+    return join(directory, name_segment_file(base_offset, kind)) + CLEANED
 
 
 def remove_cleaned(state: LogState) -> None:
@@ -40,7 +40,7 @@ def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int)
         StorageError: the disk fails; the next opening completes the replacement or undoes it.
     """
     base = old[0].base_offset
-    paths = [join(state.directory, segment_file_name(base, kind)) for kind in SEGMENT_KINDS]
+    paths = [join(state.directory, name_segment_file(base, kind)) for kind in SEGMENT_KINDS]
     there = [path for path in paths if state.disk.stat(path + CLEANED) is not None]
     for path in there:
         state.disk.rename(path + CLEANED, path + SWAP)

@@ -13,10 +13,16 @@ from typing import NamedTuple
 from kafkaframes.errors import LogDirError, OffsetOutOfRangeError
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.storage.files import checkpoints, names
-from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, end_of_epoch, latest_epoch, write_leader_epochs
+from kafkaframes.storage.files.checkpoints import (
+    Epochs,
+    EpochStart,
+    end_of_epoch,
+    get_latest_epoch,
+    write_leader_epochs,
+)
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite, replace_file
 from kafkaframes.storage.files.filesystem import join
-from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.files.names import TopicPartition, name_segment_file
 from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import sort_in_file_order
@@ -55,7 +61,7 @@ class LeaderEpochs:
     @property
     def latest(self) -> int:
         """The latest epoch; -1 if there are no entries."""
-        return latest_epoch(self.entries)
+        return get_latest_epoch(self.entries)
 
     def assign(self, leader_epoch: int, start_offset: int) -> None:
         """Add an epoch that starts at ``start_offset``, unless it exists."""
@@ -98,7 +104,7 @@ class LeaderEpochs:
         )
         return EpochEnd(*(epoch_end or (UNDEFINED_OFFSET, UNDEFINED_OFFSET)))
 
-    def epoch_of(self, offset: int) -> int:
+    def find_epoch(self, offset: int) -> int:
         """Return the leader epoch of ``offset``; -1 if unknown."""
         return next(
             (entry.leader_epoch for entry in reversed(self.entries) if entry.start_offset <= offset), UNDEFINED_OFFSET
@@ -184,11 +190,11 @@ class LogSegments:
         self._segments = sorted([*other_segments, segment], key=lambda other: other.base_offset)
         self._bases = [other.base_offset for other in self._segments]
 
-    def segments_from(self, offset: int) -> list[LogSegment]:
+    def list_segments_from(self, offset: int) -> list[LogSegment]:
         """Return the segment that contains ``offset`` and all later ones; all segments if it is below the first."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
-    def segments_above(self, offset: int) -> list[LogSegment]:
+    def list_segments_above(self, offset: int) -> list[LogSegment]:
         """Return the segments that start above ``offset``."""
         return self._segments[bisect_right(self._bases, offset) :]
 
@@ -223,7 +229,7 @@ class ProducerSnapshots:
 
     def snapshot_path(self, offset: int) -> str:
         """Return the path of the snapshot at ``offset``."""
-        return join(self._directory, segment_file_name(offset, _SNAPSHOT_KIND))
+        return join(self._directory, name_segment_file(offset, _SNAPSHOT_KIND))
 
     def take_snapshot(self, offset: int, producers: Iterable[ProducerEntry], *, active_base: int) -> None:
         """Write a snapshot at ``offset``, unless it is not above the latest one; ``flush`` makes it durable.

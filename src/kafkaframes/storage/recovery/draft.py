@@ -280,7 +280,7 @@ def _complete_after_loading(
         others = [segment for segment in segments.kept_segments if segment not in old]
         segments.overwritten += tuple(segment for segment in others if segment.base_offset == base)
         segments.replaced_segments += tuple(old)
-        swap = replace(swap, name=names.segment_file_name(base, "log"))
+        swap = replace(swap, name=names.name_segment_file(base, "log"))
         other_segments = [segment for segment in others if segment.base_offset != base]
         segments.kept_segments = sorted([*other_segments, swap], key=lambda segment: segment.base_offset)
 

@@ -375,7 +375,7 @@ def _complete_plan(
             removed_segments + kept_segments,
         )  # the order matters, because a swap gets the name of a segment that it replaces
     if not kept_segments:
-        name = names.segment_file_name(start, "log")
+        name = names.name_segment_file(start, "log")
         path = f"{partition.directory}/{name}"
         draft.actions.append(FileAction(FileActionKind.CREATE, path, "a log has at least one segment"))
         kept_segments, end = [KeptSegment(start, path, name, 0, start, True)], start

@@ -18,9 +18,9 @@ from kafkaframes.storage.files import atomic, checkpoints, indexes, names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, write_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, split_path
-from kafkaframes.storage.files.names import FileName, segment_file_name
+from kafkaframes.storage.files.names import FileName, name_segment_file
 from kafkaframes.storage.files.producer_files import write_txn_index
-from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, REWRITES_OLD, producer_expiration_ms
+from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, REWRITES_OLD, get_producer_expiration_ms
 from kafkaframes.storage.log.producers import NO_VALUE
 from kafkaframes.storage.log.rebuild import (
     INDEX_INTERVAL_BYTES,
@@ -150,7 +150,7 @@ def compute_files(directory: LogDirectory, plan: RecoveryPlan, settings: Recover
     _set_snapshots_aside(files, plan, state)
     _load_producer_state(plan, state, replay, start_checkpoint)
     _write_indexes(filesystem, files, plan, state)
-    files |= {segment_file_name(offset, "snapshot"): raw for offset, raw in state.stored_snapshots.snapshots.items()}
+    files |= {name_segment_file(offset, "snapshot"): raw for offset, raw in state.stored_snapshots.snapshots.items()}
     _write_epochs(files, plan, state)
     return RecoveredPartition(plan, files)
 
@@ -192,7 +192,7 @@ def _take_snapshots(filesystem: FileSystem, files: Contents, settings: RecoveryS
         if file_name is not None and file_name.kind == "snapshot" and not file_name.temporary:
             content = files.pop(name)
             snapshots[file_name.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
-    expiration_ms = producer_expiration_ms(settings.broker_release, settings.producer_id_expiration_ms)
+    expiration_ms = get_producer_expiration_ms(settings.broker_release, settings.producer_id_expiration_ms)
     return StoredSnapshots(snapshots, settings.now_ms, expiration_ms, settings.record_format)
 
 
@@ -242,7 +242,7 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _RecoverySt
             else None
         )
         if raw is not None:
-            files[segment_file_name(segment.base_offset, "snapshot") + DELETED_SUFFIX] = raw
+            files[name_segment_file(segment.base_offset, "snapshot") + DELETED_SUFFIX] = raw
     for offset in known_offsets if plan.is_emptied else ():
         state.stored_snapshots.snapshots.pop(offset, None)
 
@@ -269,8 +269,8 @@ def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, 
         if segment.path in state.rebuilt:
             _write_rebuilt_index(files, segment.base_offset, suffix, state.rebuilt[segment.path], replaced_names)
         else:
-            files.setdefault(segment_file_name(segment.base_offset, "index") + suffix, b"")
-            files.setdefault(segment_file_name(segment.base_offset, "timeindex") + suffix, b"")
+            files.setdefault(name_segment_file(segment.base_offset, "index") + suffix, b"")
+            files.setdefault(name_segment_file(segment.base_offset, "timeindex") + suffix, b"")
     for segment in plan.overwritten:
         _keep_transaction_index(files, segment, plan, state)
     if plan.segments:
@@ -280,7 +280,7 @@ def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, 
 def _keep_transaction_index(files: Contents, segment: KeptSegment, plan: RecoveryPlan, state: _RecoveryState) -> None:
     """Keep the transaction index of a segment that was overwritten by a swap file without one."""
     is_set_aside = any(other.base_offset == segment.base_offset for other in plan.set_aside)
-    name = segment_file_name(segment.base_offset, "txnindex") + (DELETED_SUFFIX if is_set_aside else "")
+    name = name_segment_file(segment.base_offset, "txnindex") + (DELETED_SUFFIX if is_set_aside else "")
     if segment.path in state.rebuilt and state.rebuilt[segment.path].aborted_transactions and name not in files:
         files[name] = write_txn_index(state.rebuilt[segment.path].aborted_transactions)
 
@@ -288,7 +288,7 @@ def _keep_transaction_index(files: Contents, segment: KeptSegment, plan: Recover
 def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> None:
     """Trim the indexes of the active segment to whole entries, as a broker does when it resizes and closes them."""
     for kind, entry in (("index", indexes.OFFSET_ENTRY), ("timeindex", indexes.TIME_ENTRY)):
-        name = segment_file_name(base_offset, kind)
+        name = name_segment_file(base_offset, kind)
         content = files[name]
         info = filesystem.stat(content.path) if isinstance(content, FileSlice) else None
         if info is not None and isinstance(content, FileSlice):
@@ -299,7 +299,7 @@ def _write_rebuilt_index(
     files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, replaced_names: Set[str]
 ) -> None:
     for kind, raw in rebuilt.files.items():
-        name = segment_file_name(base_offset, kind) + suffix
+        name = name_segment_file(base_offset, kind) + suffix
         if (
             raw or kind != "txnindex" or name in replaced_names
         ):  # Kafka truncates a transaction index to zero bytes instead of deleting it

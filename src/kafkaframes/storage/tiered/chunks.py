@@ -202,9 +202,9 @@ class ChunkReader:
 
     def _last_chunk_of_request(self, chunk: int, last: int) -> int:
         """Return the last chunk, at most ``last``, that is fetched in one request with ``chunk``."""
-        start = self._index.object_range(chunk)[0]
+        start = self._index.get_object_range(chunk)[0]
         last_chunk = min(last, chunk + max(MAX_FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
-        while last_chunk > chunk and self._index.object_range(last_chunk)[1] - start > MAX_FETCH_BYTES:
+        while last_chunk > chunk and self._index.get_object_range(last_chunk)[1] - start > MAX_FETCH_BYTES:
             last_chunk -= 1
         return last_chunk
 
@@ -224,11 +224,11 @@ class ChunkReader:
 
     def _fetch_chunks(self, chunk: int, last: int) -> dict[int, bytes | memoryview]:
         """Fetch adjacent chunks and decompress them, up to the first damaged one."""
-        start, end = self._index.object_range(chunk)[0], self._index.object_range(last)[1]
+        start, end = self._index.get_object_range(chunk)[0], self._index.get_object_range(last)[1]
         stored_bytes = memoryview(self._read_stored(start, end - start))
         plain: dict[int, bytes | memoryview] = {}
         for number in range(chunk, last + 1):
-            begin, stop = self._index.object_range(number)
+            begin, stop = self._index.get_object_range(number)
             try:
                 plain[number] = self._decode_chunk(number, stored_bytes[begin - start : stop - start], stop - begin)
             except UnreadableError as problem:
@@ -240,7 +240,7 @@ class ChunkReader:
     def _decode_chunk(self, chunk: int, stored_bytes: memoryview, size: int) -> bytes | memoryview:
         if len(stored_bytes) < size:
             raise UnreadableError(f"the object is truncated: it has {len(stored_bytes)} of {size} bytes")
-        start, end = self._index.plain_range(chunk)
+        start, end = self._index.get_plain_range(chunk)
         data: bytes | memoryview = stored_bytes if self._decrypt is None else self._decrypt(stored_bytes)
         plain = decompress(data, end - start, self._spare) if self._is_compressed else data
         if len(plain) != end - start:
@@ -248,9 +248,11 @@ class ChunkReader:
         return plain
 
     def _make_damage_error(self, chunk: int, reason: str) -> DamagedChunkError:
-        lost_range = self._index.plain_range(chunk)
+        lost_range = self._index.get_plain_range(chunk)
         text = f"chunk {chunk} of {self._index.count} cannot be read: {reason}"
-        return DamagedChunkError(text, position=self._index.object_range(chunk)[0], file=self._file, lost=lost_range)
+        return DamagedChunkError(
+            text, position=self._index.get_object_range(chunk)[0], file=self._file, lost=lost_range
+        )
 
     def _cache_chunks(self, chunks: dict[int, bytes | memoryview], *, oldest: int) -> None:
         self._chunks |= chunks

@@ -19,9 +19,9 @@ from kafkaframes.storage.files.filesystem import (
     FileInfo,
     FileSystem,
     ReadAt,
-    reader_of,
+    get_store,
+    make_bytes_reader,
     split_path,
-    store_of,
 )
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.chunks import (
@@ -103,7 +103,9 @@ class TieredFileSystem(DelegatingFileSystem):
             with self.inner.open(path) as read_at:
                 yield read_at
         elif view.is_metadata or view.index:
-            yield reader_of(_make_partition_metadata(view) if view.is_metadata else self._read_index(view, path))
+            yield make_bytes_reader(
+                _make_partition_metadata(view) if view.is_metadata else self._read_index(view, path)
+            )
         elif view.is_directory or not view.name.endswith(f".{names.LOG}"):
             raise LogDirError("not a file of a tiered segment", file=path)
         else:
@@ -139,7 +141,7 @@ class TieredFileSystem(DelegatingFileSystem):
             return None
 
         def read(path: str) -> bytes:
-            return store_of(path).read(path, length=MAX_KEY_FILE_BYTES)
+            return get_store(path).read(path, length=MAX_KEY_FILE_BYTES)
 
         key = unwrap_data_key(manifest.encryption, self.key_files, read, file=file)
         return make_decryptor(key, manifest.encryption.aad)

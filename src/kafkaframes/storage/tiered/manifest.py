@@ -70,14 +70,14 @@ class ChunkIndex:
     @property
     def stored_size(self) -> int:
         """Size of the object, in bytes."""
-        return self.object_range(self.count - 1)[1] if self.count else 0
+        return self.get_object_range(self.count - 1)[1] if self.count else 0
 
-    def plain_range(self, chunk: int) -> tuple[int, int]:
+    def get_plain_range(self, chunk: int) -> tuple[int, int]:
         """Return the start and end position of a chunk in the segment."""
         start = chunk * self.original_chunk_size
         return start, min(start + self.original_chunk_size, self.original_file_size)
 
-    def object_range(self, chunk: int) -> tuple[int, int]:
+    def get_object_range(self, chunk: int) -> tuple[int, int]:
         """Return the start and end position of a chunk in the object."""
         if self.ends is not None:
             return int(self.ends[chunk - 1]) if chunk else 0, int(self.ends[chunk])
@@ -90,11 +90,11 @@ class ChunkIndex:
         if start >= end:
             return 0
         first, last = start // self.original_chunk_size, (end - 1) // self.original_chunk_size
-        return self.object_range(last)[1] - self.object_range(first)[0]
+        return self.get_object_range(last)[1] - self.get_object_range(first)[0]
 
     def sizes(self) -> list[int]:
         """Return the size of each chunk in the object. The list has an item for every chunk of the segment."""
-        ranges = map(self.object_range, range(self.count))
+        ranges = map(self.get_object_range, range(self.count))
         return [end - start for start, end in ranges]
 
 

@@ -13,10 +13,10 @@ from functools import reduce
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names as log_names
-from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign_epoch, latest_epoch, read_leader_epochs
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign_epoch, get_latest_epoch, read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition, build_partition, partitions_of
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, join, split_path
-from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.files.names import TopicPartition, name_segment_file
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem, index_size
 from kafkaframes.storage.tiered.lineage import (
@@ -265,10 +265,10 @@ def _choose_epochs(
     copies: Iterable[Partition],
 ) -> Epochs:
     """Return the leader epochs of the local copy or upload with the latest last epoch."""
-    local = max((segment.leader_epochs or () for segment in copies), key=latest_epoch, default=())
+    local = max((segment.leader_epochs or () for segment in copies), key=get_latest_epoch, default=())
     later: list[EpochStart] = []
     for segment in sort_newest_first(upload.manifest.metadata for upload in candidates.values()):
-        if latest_epoch(local) >= latest_epoch(segment.leader_epochs):
+        if get_latest_epoch(local) >= get_latest_epoch(segment.leader_epochs):
             return local
         upload = candidates[segment.segment_id]
         filesystem.make_segment_decryptor(
@@ -348,7 +348,7 @@ def _list_entries(tiered_log: PartitionDraft, directory: str) -> Iterator[FileIn
         upload = tiered_log.uploads[segment.segment_id]
         for kind in ("log", *log_names.SEGMENT_KINDS[1:], "snapshot"):
             offset = segment.end_offset + 1 if kind == "snapshot" else segment.start_offset
-            yield from _make_entry(upload, last, segment_file_name(offset, kind))
+            yield from _make_entry(upload, last, name_segment_file(offset, kind))
     if tiered_log.chain.segments:
         upload = tiered_log.uploads[tiered_log.chain.segments[-1].segment_id]
         yield from _make_entry(upload, last, log_names.LEADER_EPOCH_CHECKPOINT)
