@@ -97,7 +97,8 @@ class RecorderSettings:
 
     Attributes:
         host: address of the listeners.
-        ports: ports of the listeners, the first one for the first broker. After the last one, free ports are used.
+        ports: ports of the listeners, the first one for the first broker. After the last of these ports, free ports are
+            used.
         upstream: address of the first broker.
         server_tls: TLS settings for clients; None for plain text.
         upstream_tls: TLS settings for brokers; None for plain text.

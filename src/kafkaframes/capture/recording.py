@@ -112,7 +112,8 @@ class Recording:
         """End all connections, and complete the file.
 
         Raises:
-            KafkaframesError: the file could not be written completely. Connections were reset at that time.
+            KafkaframesError: the file could not be written completely. The connections were reset when the file could
+                not be written.
         """
         self._stop.set()
         self._recorder.close()

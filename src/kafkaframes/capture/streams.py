@@ -49,7 +49,8 @@ class WindowResult:
         connections, connection_count: table of connections, and the number of its rows.
         file: number of the current file.
         last: whether this is the last window.
-        new_numbers: new number of each connection of the previous window, -1 if forgotten; None if none were forgotten.
+        new_numbers: new number for each connection of the previous window, -1 if it was forgotten; None if no
+            connection was forgotten.
         forgotten_connections: rows and old numbers of the connections that were forgotten before this window.
     """
 

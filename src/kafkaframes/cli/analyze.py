@@ -210,5 +210,8 @@ def _print_messages(sizes: Sequence[MessageSize], *, is_each_printed: bool) -> N
 
 
 def _format_percent(size: int, adopted_bytes: int) -> str:
-    """Return how much a size differs from the size in the adopted layout, in percent; "-" if the latter is 0 bytes."""
+    """Return how much a size differs from the size in the adopted layout, in percent.
+
+    The result is "-" if the adopted layout has 0 bytes.
+    """
     return f"{100 * (size - adopted_bytes) / adopted_bytes:+.1f} %" if adopted_bytes else "-"

@@ -25,7 +25,7 @@ def command() -> None:
 @click.argument("path", type=ExistingPath(file_okay=False))
 @as_json_option
 def show_checkpoint(path: str, as_json: bool) -> None:
-    """Show how far a query has read, and what another source needs to continue.
+    """Show how far a query has read, and the data that another source needs to continue.
 
     Spark's own Kafka connector, kafka-topic and kafka-log have the same checkpoint format: a query can continue with
     any of these sources, and keeps its state.

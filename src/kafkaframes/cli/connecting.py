@@ -124,7 +124,9 @@ def reach_broker(
     flags: Mapping[str, Mapping[str, Any]] | None = None,
     kind: type[ClientSettings] | None = None,
 ) -> dict[str, Any]:
-    """Return a client's settings once a broker has responded. If that takes time, print a message on standard error.
+    """Return a client's settings once a broker has responded.
+
+    If the connection takes time, print a message on standard error.
 
     Args:
         timeout: longest wait, in seconds.

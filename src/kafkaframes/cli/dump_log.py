@@ -1,4 +1,4 @@
-"""``kafkaframes dump-log``: prints the files of a log as Kafka does, or as data. The flags are kafka-dump-log's.
+"""``kafkaframes dump-log``: prints the files of a log as Kafka does, or as data. The flags are those of kafka-dump-log.
 
 This module only has the flags, so that ``--help`` and wrong flags import no reader of logs. ``dumping.py`` does the
 work.

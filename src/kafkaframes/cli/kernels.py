@@ -88,7 +88,7 @@ def print_status() -> None:
 
 
 def _choose_folder() -> Path:
-    """Return the folder to which kernels are written. If none is writable, raise an error."""
+    """Return the folder to which kernels are written. If no folder is writable, raise an error."""
     folder = directories.cache_folder()
     if folder is None:
         reasons = "; ".join(f"{entry.folder}: {entry.distrust or 'read-only'}" for entry in directories.cache_folders())
@@ -124,7 +124,7 @@ _ARCHIVE_FORMATS: Final = {".zip": "zip", ".tgz": "gztar", ".tar.gz": "gztar"}
 )
 @click.option("--decoders/--no-decoders", default=True, help="Also pack the specialized decoders of frequent messages.")
 def pack_kernels(to: Path, architecture: str | None, decoders: bool) -> None:
-    """Write all compiled kernels to TO: an archive (.zip, .tar.gz, .tgz) or a folder, compiling what is missing.
+    """Write all compiled kernels to TO: an archive (.zip, .tar.gz, .tgz) or a folder, compiling the missing ones.
 
     Another machine of the same architecture uses the files if it has this version of the package, and
     KAFKAFRAMES_KERNELS names their folder. The other machine may have any Python version from 3.11 on, and compiles

@@ -105,7 +105,7 @@ def _choose_summary_style(report: VerifyReport) -> str:
 
 
 def _format_summary(report: VerifyReport) -> str:
-    """Return the verdict, the numbers of what was read, and the number of findings by severity."""
+    """Return the verdict, the numbers of items that were read, and the number of findings by severity."""
     by_severity = Counter(finding.severity for finding in report.findings)
     counts = ", ".join(
         count_text(by_severity[severity], severity.name.lower())

@@ -135,7 +135,8 @@ class MemberDescription(NamedTuple):
         group_instance_id: id of a static member (KIP-345); None for a dynamic member.
         client_id: client id of the member.
         client_host: address of the member.
-        assignment: partitions that are assigned to the member; empty if the protocol is not a consumer's.
+        assignment: partitions that are assigned to the member; empty if the group's protocol is not the consumers'
+            protocol.
     """
 
     member_id: str

@@ -345,7 +345,7 @@ class ClassicMember:
         return request
 
     def leave(self) -> GroupRequest | None:
-        """End the membership and return the request to send. A static member sends none (KIP-345)."""
+        """End the membership and return the request to send. A static member sends no LeaveGroup request (KIP-345)."""
         self._has_left = True
         if self._instance_id is not None or not self._member_id:
             return None

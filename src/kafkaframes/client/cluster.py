@@ -188,7 +188,7 @@ class ClusterClient:
         return connection
 
     def _count_authentication(self, error: Exception | None) -> None:
-        """Count the authentication of a connection. Connections without TLS and SASL have none."""
+        """Count the authentication of a connection. Connections without TLS and SASL do not count."""
         if error is None and (self.settings.uses_tls or self.settings.uses_sasl):
             self.metrics.client["successful-authentication"].record(1)
         if isinstance(error, AuthenticationError):
@@ -488,7 +488,10 @@ class ClusterClient:
     async def connect_to_coordinator(
         self, key: str, kind: int = GROUP, channel: Channel = Channel.REQUESTS
     ) -> AsyncIterator[Connection]:
-        """Yield a connection to the coordinator. If this fails, the next call looks the coordinator up again."""
+        """Yield a connection to the coordinator.
+
+        If the connection fails, the next call looks the coordinator up again.
+        """
         broker = await self.find_coordinator(key, kind)
         try:
             yield await self.get_connection(broker, channel)

@@ -319,7 +319,7 @@ class CallbackThread:
         return threading.current_thread() is self._thread
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until all functions have returned. If one of the functions calls this method, return at once."""
+        """Wait until all functions have returned. If one of these functions calls this method, return at once."""
         if self.is_current:
             return
         with self._lock:

@@ -2,8 +2,8 @@
 
 Kafka's clients retry refused connections for a minute, because brokers may be restarting. A user with a mistyped port
 would also wait for a minute. A command therefore first connects to a bootstrap server, and to one of the addresses that
-the cluster advertises, because all later requests go there. After that, the command continues with Kafka's own
-timeouts.
+the cluster advertises, because all later requests go there. After this first wait, the command continues with Kafka's
+own timeouts.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def _find_part(parts: Sequence[PartResult], row: int) -> PartResult | None:
 
 
 def _to_metadata(target: TopicPartition, part: PartResult, row: int, timestamp: int) -> RecordMetadata:
-    """Return the metadata of a record. If the broker stamps records itself, the timestamp is the broker's."""
+    """Return the metadata of a record. If the broker stamps records itself, the timestamp is that of the broker."""
     offset = -1 if part.base_offset < 0 else part.base_offset + row - part.first
     time_ms = timestamp if part.append_time < 0 else part.append_time
     return RecordMetadata(target.topic, target.partition, offset, time_ms)

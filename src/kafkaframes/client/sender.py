@@ -421,7 +421,7 @@ class Sender:
         task.add_done_callback(handle_end)
 
     async def _connect_to_leader(self, leader: Node) -> None:
-        """Connect to a leader. If that fails, the batches of its partitions wait or fail."""
+        """Connect to a leader. If the connection fails, the batches of the leader's partitions wait or fail."""
         try:
             await (await self._cluster.get_connection(leader)).wait_until_writable()
         except KafkaframesError as error:

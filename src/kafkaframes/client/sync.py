@@ -2,8 +2,8 @@
 
 Each client runs its asyncio twin on an event loop in another thread.
 
-Methods have the same arguments, results and errors as the twin's. Methods that only wait for the twin are generated
-from the twin, with their docstrings (``tools/twin_methods.py`` does this for the documentation).
+Methods have the same arguments, results and errors as those of the twin. Methods that only wait for the twin are
+generated from the twin, with their docstrings (``tools/twin_methods.py`` does this for the documentation).
 """
 
 from __future__ import annotations

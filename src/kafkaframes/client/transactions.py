@@ -338,11 +338,14 @@ class TransactionManager:
         return message(transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, **fields)
 
     def _get_coordinator_key(self, group_id: str | None) -> tuple[str, int]:
-        """Return the key and kind of a coordinator: the group's, or the transaction's if None."""
+        """Return the key and kind of a coordinator.
+
+        The coordinator is that of the group, or that of the transaction if ``group_id`` is None.
+        """
         return (self._settings.transactional_id or "", TRANSACTION) if group_id is None else (group_id, GROUP)
 
     async def _send_to_coordinator(self, body: Message, *, group_id: str | None = None) -> Any:
-        """Send a request to the transaction's coordinator, or to a group's."""
+        """Send a request to the transaction's coordinator, or to the coordinator of a group."""
         key, kind = self._get_coordinator_key(group_id)
         max_version = _MAX_VERSIONS_BY_PROTOCOL_VERSION[self._protocol_version].get(body.spec.name)
         return await self._cluster.send_to_coordinator(key, body, kind, max_version=max_version)

@@ -152,7 +152,7 @@ def describe_log(
         A result with a ``report`` that has one summary for each partition.
 
     Raises:
-        LogDirError, OptionError: as ``verify_log``.
+        LogDirError, OptionError: for the same reasons as ``verify_log``.
     """
     from kafkaframes.jobs.dump import summary
     from kafkaframes.storage.copies.decisions import Decision
@@ -220,8 +220,8 @@ def report_log(
         follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Raises:
-        LogDirError, OptionError: as ``verify_log``. The error is also raised if ``to`` is inside a source or cannot be
-            written.
+        LogDirError, OptionError: for the same reasons as ``verify_log``. The error is also raised if ``to`` is inside a
+            source or cannot be written.
     """
     from kafkaframes._version import __version__
     from kafkaframes.jobs.report.page import build_report_page
@@ -820,7 +820,7 @@ def recompress_log(
         follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Raises:
-        LogDirError, EncodeError, OptionError: as ``convert_log``.
+        LogDirError, EncodeError, OptionError: for the same reasons as ``convert_log``.
     """
     settings = RecompressSettings(
         topics=topics,

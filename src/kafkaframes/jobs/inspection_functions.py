@@ -62,8 +62,8 @@ def dump_log(
 
     Args:
         paths: files, partition directories, log directories, glob patterns, tiered stores, or their URLs.
-        format: text is kafka-dump-log's; jsonl has a JSON object for each batch, record, error and end; csv and arrow
-            have the records; envelopes are kcat's JSON envelopes, one record a line.
+        format: text has the form of kafka-dump-log; jsonl has a JSON object for each batch, record, error and end; csv
+            and arrow have the records; envelopes are kcat's JSON envelopes, one record a line.
         pattern: kcat's format string for records, such as ``"%t/%p@%o %k: %s\\n"``. It replaces ``format``.
         topics: topic names or patterns. Default: all.
         partitions: partition numbers to read from each topic. Default: all.

@@ -92,7 +92,7 @@ def setting(
         minimum: smallest allowed number.
         flag: names of the command-line flag, the short one first. Default: the setting's name with hyphens.
         default_text: metavar of the value in help. ``NAME=VALUE`` makes the flag repeatable.
-        is_recorded: whether the setting is part of the job's identity. If it is, the result of a job with another value
+        is_recorded: whether the setting is part of the job's identity. If True, the result of a job with another value
             is not reused.
         stored_as: name and values in the job's report, if they differ from those of the setting.
         secret: whether the value may contain a password. Secret values are omitted from ``repr``.

@@ -38,7 +38,7 @@ def parse_address(text: str, *, protocol: str, protocols: Sequence[str]) -> tupl
         protocols: all security protocols.
 
     Raises:
-        OptionError: the text is not an address, or its security protocol differs from the client's.
+        OptionError: the text is not an address, or its security protocol differs from that of the client.
     """
     match = _SCHEME_PATTERN.fullmatch(text)
     if match is not None:

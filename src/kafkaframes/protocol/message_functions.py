@@ -100,8 +100,8 @@ def compare_messages(
     False
 
     Args:
-        first: the first encoding.
-        second: the second encoding.
+        first: encoding with which the second one is compared.
+        second: encoding that is compared with the first one.
         api: as for ``explain_message``.
         message: as for ``explain_message``.
         version: as for ``explain_message``.

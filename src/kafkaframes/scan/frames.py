@@ -1,7 +1,7 @@
 """Conversion of scans to data frames of other libraries: pandas, Polars, DuckDB, Dask and Ray.
 
-Each library is an optional extra that is imported when its function is called. If it is not installed, the function
-raises a MissingExtraError.
+Each library is an optional extra that is imported when its function is called. If a library is not installed, the
+function raises a MissingExtraError.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-r"""Translate Java's regular expressions for topic names (``java.util.regex.Pattern`` of Java 17) to Python's.
+r"""Translate Java's regular expressions for topic names (``java.util.regex.Pattern`` of Java 17) to Python's regular
+expressions.
 
 ``subscribePattern`` of Spark's Kafka connector is a Java expression. Python has another syntax: it does not have
 ``[a-z&&[^b]]``, ``\Q..\E`` and ``\p{Lower}``, and it reads ``[[a]`` differently. An expression is therefore parsed by

@@ -417,7 +417,7 @@ class Control:
 
 
 def _check_name(name: str, values_by_name: Mapping[str, Any]) -> str:
-    """Return the name. If it is not a key of the mapping, the error lists the valid names."""
+    """Return the name. If the name is not a key of the mapping, the error lists the valid names."""
     if name not in values_by_name:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown {name[:60]!r}; expected one of {', '.join(values_by_name)}")
     return name

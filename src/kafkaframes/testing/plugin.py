@@ -116,7 +116,7 @@ def _list_brokers(item: pytest.Item) -> list[Broker]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a passed test if one of its faults never happened.
 
-    This is done in the test's call, not in its teardown. The test itself is then reported as failed, even by editors
+    The check runs in the test's call, not in its teardown. The test itself is then reported as failed, even by editors
     that do not show teardown failures (pytest_httpx#178).
     """
     try:

@@ -142,7 +142,7 @@ def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, parti
 
 
 def get_group_limits(broker: BrokerState, group_id: str) -> ShareLimits:
-    """Return the limits of a group: the group's settings, else the broker's."""
+    """Return the limits of a group: the group's settings, or else the broker's settings."""
     return ShareLimits(
         lock_ms=int(get_group_setting(broker, group_id, "share.record.lock.duration.ms")),
         max_deliveries=int(get_group_setting(broker, group_id, "share.delivery.count.limit")),

@@ -100,7 +100,7 @@ def _create_missing_topics(
 
 
 def _auto_create_in_steps(broker: BrokerState, name: str) -> Steps[Topic | None]:
-    """Auto-create a topic, with the broker's or coordinator's settings. Return None if the topic exists."""
+    """Auto-create a topic, with the settings of the broker or of a coordinator. Return None if the topic exists."""
     if name in broker.topics:  # another request has created the topic in the meantime
         return None
     if broker.is_internal(name):

@@ -332,7 +332,7 @@ class SentRecords(NamedTuple):
     """The records of a partition in a request, with the header of their first batch.
 
     Attributes:
-        records: encoded records. If it is a bytearray, the log takes ownership and writes offsets into it.
+        records: encoded records. If the records are a bytearray, the log takes ownership and writes offsets into it.
         header: header of the first batch in format 2, else None. Fields that a truncated batch lacks are -1.
     """
 

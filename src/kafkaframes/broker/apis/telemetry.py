@@ -59,9 +59,7 @@ class _ClientInstance:
     last_error: ErrorCode = ErrorCode.NONE
 
     def may_subscribe(self, now_ms: int) -> bool:
-        """Return whether the push interval has passed since the last request, or the last error allows an immediate
-        retry.
-        """
+        """Return whether the push interval has passed, or the last error allows an immediate retry."""
         times = [time_ms for time_ms in (self.subscribed_at_ms, self.pushed_at_ms) if time_ms is not None]
         is_due = not times or now_ms - max(times) >= self.subscription.interval_ms
         if is_due:

@@ -48,7 +48,8 @@ class Dispatcher:
 
     Attributes:
         apis: served APIs by key: all, or those of an emulated release.
-        hooks: hooks in order. All hooks are called, and the first function that a hook returns answers the request.
+        hooks: hooks that are called for each request, in order. All hooks are called, and the first function that a
+            hook returns answers the request.
     """
 
     broker: BrokerState

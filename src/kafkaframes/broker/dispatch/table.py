@@ -49,7 +49,9 @@ _FLEXIBLE_HEADER_VERSION = 2  # request header version with tagged fields
 
 
 def serve_specs(specs: Specs) -> ServedApis:
-    """Return the served APIs, with the message layouts of the user's specs where they exist, else the catalog's.
+    """Return the served APIs.
+
+    The message layouts are those of the user's specs where they exist, or else those of the catalog.
 
     Raises:
         SpecError: a file is not a valid spec.

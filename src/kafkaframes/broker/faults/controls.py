@@ -72,7 +72,7 @@ def describe_topics(state: BrokerState, *, internal: bool = False) -> dict[str, 
 def get_partition(state: BrokerState, topic: str, partition: int) -> Partition:
     """Return a partition.
 
-    If it does not exist, raise an ``OptionError`` that lists the existing partitions or topics.
+    If the partition does not exist, raise an ``OptionError`` that lists the existing partitions or topics.
     """
     known_partition = state.partition(topic, partition)
     if known_partition is None and topic in state.topics:
@@ -308,7 +308,7 @@ def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
 
 
 def get_node(state: BrokerState, node_id: int) -> Node:
-    """Return a virtual node. If it does not exist, raise an ``OptionError`` that lists the existing nodes."""
+    """Return a virtual node. If the node does not exist, raise an ``OptionError`` that lists the existing nodes."""
     if node_id not in state.nodes.by_id:
         raise OptionError(f"unknown node {node_id}; expected one of {', '.join(map(str, state.nodes.by_id))}")
     return state.nodes.by_id[node_id]

@@ -19,7 +19,7 @@ class RuleHistory:
 
     Attributes:
         is_strict: whether a rule's ``with`` block fails if its fault never happened. The pytest fixtures set
-            ``is_strict``. If it is False, ``Broker.unused_rules`` lists the rules whose fault never happened.
+            ``is_strict``. If False, ``Broker.unused_rules`` lists the rules whose fault never happened.
     """
 
     rules: list[RuleBase] = field(default_factory=list)

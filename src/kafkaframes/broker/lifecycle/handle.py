@@ -530,7 +530,7 @@ class Broker:
         The records are split into batches of at most 16 KiB (``batch.size``). A larger record is a batch of its own.
 
         Args:
-            topic: topic; it is created if it does not exist.
+            topic: name of the topic, which is created if it does not exist.
             records: mappings with ``key`` or ``value`` (bytes or text), and optionally ``timestamp`` (milliseconds) and
                 ``headers`` (a list of mappings with ``key`` and ``value``), or Arrow columns of these names. Other
                 columns of ``read_records`` (``topic``, ``offset``, ...) are accepted, and their values are ignored.

@@ -126,7 +126,7 @@ def check_denied(request: Request, access: Authorizer, resource: str, name: str,
 
     Args:
         resource, name: type and name of the part's resource.
-        operation: operation, if the API declares several permissions for a resource type.
+        operation: operation to check, if the API declares several permissions for a resource type.
 
     Raises:
         LookupError: the API does not declare this permission.

@@ -67,7 +67,7 @@ class PrincipalRules:
     r"""The rules that map principals to users.
 
     Args:
-        rules: rules in order; if empty, DEFAULT.
+        rules: mapping rules in order; if empty, DEFAULT.
         default_realm: realm whose principals DEFAULT accepts.
 
     >>> names = PrincipalRules([r"RULE:[2:$1](kafka)s/.*/broker/", "RULE:[1:$1@$0](.*@OLD)s/@.*//L", "DEFAULT"], "NEW")

@@ -184,7 +184,10 @@ class Credentials:
         return credential, token.owner.partition(":")[2], token.expires_ms
 
     def _create_decoy_credential(self, user: str, mechanism: str) -> ScramCredential:
-        """Return a credential that looks like an existing user's. A name always gets the same salt and iterations."""
+        """Return a credential that looks like the credential of an existing user.
+
+        A name always gets the same salt and iterations.
+        """
         seed = self._derive_credential(user, mechanism)
         existing_credentials = [
             credential

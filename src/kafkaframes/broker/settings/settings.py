@@ -294,7 +294,7 @@ class BrokerSettings:
         return self.get_text(key).strip().lower() == "true"
 
     def get_topic_value(self, key: str, configs: Mapping[str, str]) -> str:
-        """Return the value of a topic setting: the topic's, else the broker's, else the default."""
+        """Return the value of a topic setting: the topic's own, or else the broker's, or else the default value."""
         if key in configs:
             return configs[key]
         broker_key, default = TOPIC_KEYS[key]

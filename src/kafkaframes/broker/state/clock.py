@@ -3,8 +3,8 @@
 A clock has two times. ``now_ms`` is the wall time, for times that are stored, displayed or compared with stored times.
 ``monotonic_ms`` is for timeouts, intervals and durations. Timers use ``monotonic_ms``, which a change of the system
 time does not affect. The clock never sleeps: the server reads ``next_due_ms``, waits, and calls ``run_due``. A test
-calls ``advance``, which moves both times. The event loop has its own thread or is the application's. Slow work runs in
-further threads (``WorkerThreads``).
+calls ``advance``, which moves both times. The event loop has its own thread, or it is the application's loop. Slow work
+runs in further threads (``WorkerThreads``).
 """
 
 from __future__ import annotations

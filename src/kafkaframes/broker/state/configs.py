@@ -134,7 +134,7 @@ def _build_group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> I
 
 
 def get_group_setting(broker: BrokerState, group_id: str, name: str) -> str:
-    """Return the value of a group setting: the group's own, else the broker's."""
+    """Return the value of a group setting: the group's own value, or else the broker's value."""
     group_value: str | None = broker.metadata.entities.get("group_configs", {}).get(group_id, {}).get(name)
     broker_key = GROUP_SETTINGS[name]
     return group_value if group_value is not None else broker.settings.get_text(broker_key) or broker_key

@@ -170,7 +170,7 @@ class AclMethods(AdminRequests):
             name: name of the topic or group.
 
         Raises:
-            OptionError: the resource type is not one of these three.
+            OptionError: the resource type is not one that has a list of authorized operations.
             BrokerError: the resource does not exist, or the principal may not describe it.
         """
         if resource_type == "cluster":

@@ -100,7 +100,7 @@ class AdminRequests:
 
         Args:
             body: the request.
-            subject: what the request is about, for error messages.
+            subject: subject of the request, for error messages.
             retriable: error codes after which the request is sent again. For a change, only codes are allowed after
                 which the change has certainly not taken effect, or may take effect twice.
             get_rows: function that returns rows of the response, whose error codes are handled in the same way.
@@ -132,7 +132,7 @@ class AdminRequests:
 
         Args:
             body: the request.
-            subject: what the request is about, for error messages.
+            subject: subject of the request, for error messages.
             check_version: function that raises an error if a broker's version of the request lacks a field.
         """
 
@@ -168,7 +168,7 @@ class AdminRequests:
         Args:
             body: the request.
             subject: subject of the error message if the response has a top-level error.
-            get_rows: function that returns the rows of the response that have error codes. If one has
+            get_rows: function that returns the rows of the response that have error codes. If a row has the error
                 NOT_CONTROLLER, the request is sent again.
         """
 
@@ -201,7 +201,7 @@ class AdminRequests:
         Args:
             key: group id.
             body: the request.
-            subject: what the request is about, for error messages.
+            subject: subject of the request, for error messages.
             get_error_code: function that returns the error code of the response that reports a moved coordinator.
             retriable: error codes after which the request is sent again.
         """

@@ -50,7 +50,7 @@ class ClientCredentialsProvider:
         url: URL of the token endpoint, https or http.
         scope: requested scope; None by default.
         encodes: whether id and secret are URL-encoded first (``sasl.oauthbearer.header.urlencode``).
-        authorities: trusted PEM certificates for the endpoint; None for the system's.
+        authorities: trusted PEM certificates for the endpoint; None for those of the system.
     """
 
     url: str

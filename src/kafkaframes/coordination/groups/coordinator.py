@@ -67,7 +67,7 @@ class GroupCoordinator:
         log: the topic ``__consumer_offsets``.
         new_id: function that returns a random UUID, for members of classic groups.
         new_uuid: function that returns a random UUID in Kafka's text form, for members of consumer groups.
-        setting: function that returns a setting of a group: its own value or the broker's.
+        setting: function that returns a setting of a group: its own value, or else the broker's value.
         undecodable_count: number of records that could not be decoded.
     """
 

@@ -188,7 +188,7 @@ MIGRATION_POLICIES: Final = UPGRADE_POLICIES | DOWNGRADE_POLICIES | {MIGRATION_D
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Settings of the group coordinator. The defaults are Kafka's, except for the initial rebalance delay.
+    """Settings of the group coordinator. The defaults are those of Kafka, except for the initial rebalance delay.
 
     Attributes:
         initial_rebalance_delay_ms: time for which a new group waits for more members, in milliseconds. Kafka's default

@@ -189,7 +189,7 @@ class ShareStates:
         return coordinator_partition(text, self.log.partitions)
 
     def reset_offset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:
-        """Set a group's start offset. If it is -1, the next fetch decides the start offset."""
+        """Set a group's start offset. If the start offset is -1, the next fetch decides the start offset."""
         self._append_snapshot(
             key,
             StoredState(

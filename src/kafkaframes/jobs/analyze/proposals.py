@@ -42,7 +42,7 @@ class FormPair(NamedTuple):
 
     Attributes:
         kind: table of the report that shows the comparison.
-        before, after: old and new layout. If both are identical, only ``tag_header`` differs.
+        before, after: old and new layout. If the two forms are identical, only ``tag_header`` differs.
         tag_header: scheme of the headers of tagged fields in ``after``.
         blank: suffix of field names. Mandatory fields with this suffix are counted if they have their default value.
         has_lengths: whether the lengths of arrays, strings and bytes are recorded too.

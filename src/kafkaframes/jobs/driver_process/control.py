@@ -1,8 +1,8 @@
 """Start a helper process on the driver's machine, find it by its name, and send it requests with a timeout.
 
-Spark has no Python process that lives as long as a query or a session. If one is needed, the first caller starts it,
-and later callers find it through a Unix socket in a folder that only this user can enter. The name of the socket is a
-hash of the process's identity. A lock file next to the socket prevents two callers from starting the process
+Spark has no Python process that lives as long as a query or a session. If a process is needed, the first caller starts
+it, and later callers find it through a Unix socket in a folder that only this user can enter. The name of the socket is
+a hash of the process's identity. A lock file next to the socket prevents two callers from starting the process
 concurrently.
 
 Request and response are one line of JSON each. While the process computes an answer, it sends a space every

@@ -115,7 +115,7 @@ def serve(path: Path, handler: RequestHandler, ready: Callable[[], None] = lambd
 
 
 def _read_file_identity(path: Path) -> tuple[int, int, int] | None:
-    """Return what identifies a file: device, inode number and ctime; None if it does not exist."""
+    """Return the identity of a file: device, inode number and ctime; None if it does not exist."""
     try:
         status = path.lstat()
     except OSError:

@@ -2,8 +2,9 @@
 
 Server and task prove to each other that they have the secret. It is pickled with the task's function and never sent
 over this connection: the server sends a nonce, the task responds with ``HMAC(nonce)`` and its own nonce, and the server
-responds with ``HMAC(nonce)``. After that, the task sends requests and the server sends answers, one JSON object per
-line. The connections are not encrypted, like those between Spark's processes without ``spark.network.crypto.enabled``.
+responds with ``HMAC(nonce)``. After the proofs, the task sends requests and the server sends answers, one JSON object
+per line. The connections are not encrypted, like those between Spark's processes without
+``spark.network.crypto.enabled``.
 """
 
 from __future__ import annotations

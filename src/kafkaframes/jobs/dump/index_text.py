@@ -216,8 +216,8 @@ def _check_entries(
 def _find_entry_at_or_before(entries: npt.NDArray[Any], target: int) -> int:
     """Return the position of the last entry at or before a relative offset, with a broker's search.
 
-    The search requires ascending entries. If they are not ascending (a tail of zeros), the result depends on the steps
-    of the search, so these are Kafka's: it searches the last pages first.
+    The search requires ascending entries. If the entries are not ascending (a tail of zeros), the result depends on the
+    steps of the search, so the steps are those of Kafka, which searches the last pages first.
     """
     if len(entries) == 0:
         return 0

@@ -139,7 +139,7 @@ def _format_control_records(chunk: DecodedBatches, is_control: npt.NDArray[np.bo
 
 
 def format_control_text(key: bytes | None, value: bytes | None, style: OutputStyle) -> str:
-    """Return the text of a control record. If it is unreadable, the text contains the reason."""
+    """Return the text of a control record. If the record is unreadable, the text contains the reason."""
     try:
         kind = parse_control_type(key)
         if kind in END_MARKER_TYPES:

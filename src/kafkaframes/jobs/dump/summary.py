@@ -158,7 +158,10 @@ def list_tasks(directories: Iterable[LogDirectory]) -> list[tuple[FileSystem, Se
 
 
 def summarize_quickly(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
-    """Summarize a segment from its first and last batch. If it cannot be read, ``problem`` contains the reason."""
+    """Summarize a segment from its first and last batch.
+
+    If the segment cannot be read, ``problem`` contains the reason.
+    """
     summary = SegmentSummary(segment.path, segment.base_offset, segment.size_bytes)
     if segment.size_bytes <= BYTES_TO_MAGIC:
         summary.tail_bytes = segment.size_bytes
@@ -172,7 +175,7 @@ def summarize_quickly(filesystem: FileSystem, segment: Segment) -> SegmentSummar
 
 
 def _read_first_and_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: SegmentSummary) -> None:
-    """Add what a segment's first and last batch headers contain to its summary."""
+    """Add the data in a segment's first and last batch headers to its summary."""
 
     from kafkaframes.storage.files.headers import HeaderWalk
 
@@ -246,7 +249,7 @@ def _add_codec_and_format(summary: SegmentSummary, header: BatchHeader) -> None:
 
 
 def summarize_all_headers(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
-    """Summarize a segment from all its headers. If it cannot be read, ``problem`` contains the reason."""
+    """Summarize a segment from all its headers. If the segment cannot be read, ``problem`` contains the reason."""
     from kafkaframes.storage.files.scan import (
         scan_segment,
     )  # imports compiled kernels, which ``summarize_quickly`` does not need

@@ -31,7 +31,7 @@ class FileExport:
 
     Attributes:
         tasks: tasks in order of partition and offset.
-        settings: what each task selects, and how it writes its files.
+        settings: settings that select the records of each task, and the format of its files.
         overwrite: whether to replace the output of an earlier export.
         single_file: whether to write one Parquet file.
         internal_topics: internal topics that exist and are not selected.
@@ -82,8 +82,8 @@ def plan_log_export(
 
     Args:
         read: paths, topics and offsets to read.
-        settings: what each task selects, and how it writes its files. The isolation level and the store's options are
-            those of ``read``.
+        settings: settings that select the records of each task, and the format of its files. The isolation level and
+            the store's options are those of ``read``.
         overwrite, single_file: as in ``FileExport``.
 
     Raises:
@@ -111,7 +111,8 @@ def plan_topic_export(
 
     Args:
         options: which topics, partitions and offsets are read.
-        settings: what each task selects, and how it writes its files. The isolation level is that of ``options``.
+        settings: settings that select the records of each task, and the format of its files. The isolation level is
+            that of ``options``.
         overwrite, single_file: as in ``TopicExport``.
 
     Raises:

@@ -176,7 +176,7 @@ def find_finished_segments(
     """Return the journaled results that are valid for the current segments and whose files still exist.
 
     Args:
-        settings: what the tasks select, and the destination.
+        settings: settings that select the records of the tasks, and the destination.
         tasks: current segments.
         recorded_results: the results of ``read_newest_results``.
         unreadable_directories: directories of logs that cannot be read to the end; ``tasks`` lacks their segments.

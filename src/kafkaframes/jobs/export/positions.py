@@ -1,4 +1,4 @@
-"""Positions in topic partitions up to which a destination has records, and plans of what to add.
+"""Positions in topic partitions up to which a destination has records, and plans of the offsets to add.
 
 A table stores its positions with each commit (``jobs.tables.state``), an export to files in its journal. An end
 offset does not show which log it belongs to. Destinations therefore also store topic ids, and fingerprints of the last

@@ -188,7 +188,7 @@ def export_segments(
 
     Args:
         tasks: tasks in order of partition and offset.
-        settings: what is exported from each segment, and how it is written.
+        settings: settings that select the records of each segment, and the output format.
         run: runs the tasks.
         overwrite: whether to remove an earlier export first.
         internal_topics: internal topics that are not selected, for the summary.
@@ -225,7 +225,7 @@ def export_work(
 
     Args:
         find_work: returns the remaining work. The function is called while the destination is locked.
-        settings: what each task exports, and how it is written.
+        settings: settings that select the records of each task, and the output format.
         stored_fingerprint: settings that must be the same in every run.
         run: runs the tasks.
         overwrite: whether to remove an earlier export first.

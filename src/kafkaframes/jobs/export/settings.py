@@ -1,4 +1,4 @@
-"""The settings of exports to files: what is read, and how it is written.
+"""The settings of exports to files: which records are read, and how they are written.
 
 ``ReadSettings`` are the settings of every job that exports records, also of tables. The settings of a range become a
 ``Selection``.

@@ -103,7 +103,7 @@ class ExportTask:
 
         Args:
             result: receives the counts and faults of this task. The counts of ``result`` must be zero at first.
-            settings: what is exported, and how it is written.
+            settings: settings that select the records, and the output format.
             write: receives batches with ``tally.SOURCE_COLUMNS``.
             memory: buffers that all segments of a worker share. Allocating them for each small segment took twice the
                 time of reading it.

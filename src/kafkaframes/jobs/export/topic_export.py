@@ -46,7 +46,7 @@ class TopicExport:
 
     Attributes:
         plan: plans the offsets to add, given the destination's positions.
-        settings: what each task exports, and how it is written.
+        settings: settings that select the records of each task, and the output format.
         overwrite: whether to replace the output of an earlier export.
         single_file: whether to write one Parquet file.
     """

@@ -280,7 +280,10 @@ class PartitionComparison:
             distance *= 16
 
     async def _find_common_offset(self, start: int) -> bool:
-        """Compare fetched windows from ``start`` until one has a common offset. Return False if none has."""
+        """Compare fetched windows from ``start`` until one has a common offset.
+
+        Return False if no window has a common offset.
+        """
         while start < self.end:
             start, count, _ = await self._compare_window(start)
             if count:
@@ -288,7 +291,10 @@ class PartitionComparison:
         return False
 
     async def _compare_window(self, offset: int) -> tuple[int, int, int]:
-        """Compare one window. Return the start of the next one, the number of common offsets and the fetched bytes."""
+        """Compare one window.
+
+        Return the start of the next window, the number of common offsets and the fetched bytes.
+        """
         batches = await self.source.fetch_batches(offset, self.end), await self.copy.fetch_batches(offset, self.end)
         equal_batches = find_equal_batches(*batches, offset, self.end)
         if equal_batches is not None:

@@ -79,7 +79,7 @@ async def mirror_clusters(
 
     Args:
         source, target: bootstrap servers (``host:port``, separated by commas), or a log directory.
-        settings: what is copied, and how.
+        settings: settings that select the topics and offsets to copy, and the mode of the copy.
         stop: event that ends the mirror after the current writes.
         print_message: receives progress messages.
 

@@ -1,6 +1,6 @@
 """Repair as a job: to a new directory with a report, or in place. A second run with the same settings does nothing.
 
-``repair.py`` decides what is kept. ``storage/files/atomic.py`` creates the directory atomically.
+``repair.py`` decides which batches are kept. ``storage/files/atomic.py`` creates the directory atomically.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def repair_directory(
     as_kafka: bool = False,
     run: Runner = run_here,
 ) -> RepairReport:
-    """Write the valid batches of ``source`` to ``destination``. If it is ``None``, only report what would be lost.
+    """Write the valid batches of ``source`` to ``destination``.
+
+    If ``None``, the function only reports the batches that would be lost.
 
     Args:
         source: a local log directory, which is not modified.
@@ -92,7 +94,7 @@ def repair_in_place(
 def _repair_directory(
     source: str, destination: Path | None, settings: RecoverySettings, as_kafka: bool, run: Runner
 ) -> RepairReport:
-    """Repair a log directory into a new directory, or only report what would be lost."""
+    """Repair a log directory into a new directory, or only report the batches that would be lost."""
     if destination is not None:
         atomic.reject_nested_destination(destination, [source])
     directory = _find_only_directory(source)

@@ -130,7 +130,7 @@ class WriteTask:
 
 
 def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner = run_here) -> list[PartitionRepair]:
-    """Examine every live partition, and return what a repair would keep. Nothing is modified.
+    """Examine every live partition, and return the batches that a repair would keep. Nothing is modified.
 
     Args:
         directory: log directory to examine.
@@ -154,7 +154,7 @@ def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner 
 
 
 def _plan_partition(task: RepairPlanTask) -> PartitionRepair:
-    """Return what a repair of one partition keeps."""
+    """Return the batches of one partition that a repair keeps."""
     name = str(task.partition.topic_partition)
     if task.as_kafka:
         plan = plan_recovery(task.directory, task.partition)
@@ -176,7 +176,7 @@ def _plan_partition(task: RepairPlanTask) -> PartitionRepair:
 
 
 def _plan_segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset: int) -> SegmentRepair:
-    """Return what a repair of one segment keeps. Offsets are below ``end_offset``."""
+    """Return the batches of one segment that a repair keeps. Offsets are below ``end_offset``."""
     with filesystem.open(kept_segment.path) as read_at:
         counts: list[int] = []
         windows = _count_records_in_windows(

@@ -105,11 +105,11 @@ def restore_segments(
     Args:
         sources: local paths or URLs of log directories, partitions or segments. The sources are not modified.
         destination: output directory.
-        settings: what is restored, and how.
+        settings: settings that select the records to restore, and the form of the new log.
         now_ms: current time, in milliseconds.
         new_id: returns a new id (22 characters of URL-safe base64).
         run: function that runs the tasks and returns their results in order.
-        dry_run: only report what would be done. A dry run reads committed offsets and directory listings, but no
+        dry_run: only report the planned restore. A dry run reads committed offsets and directory listings, but no
             segments.
         storage: options of the sources' stores, and ``key_files`` of encrypted tiered segments.
 

@@ -86,7 +86,7 @@ def restore_parquet(
             ``headers``, ``timestamp``, ``timestampType`` and ``offset`` are optional. ``topic`` and ``partition`` are
             columns, or are in the path (``topic=T/partition=P/``).
         destination: output directory.
-        settings: what is restored, and how.
+        settings: settings that select the records to restore, and the form of the new log.
         now_ms, new_id, run, dry_run: as in ``job.restore_segments``.
 
     Raises:

@@ -91,7 +91,7 @@ def plan_restore(
 
     Args:
         directories: log directories of the sources.
-        settings: what is restored, and how.
+        settings: settings that select the records to restore, and the form of the new log.
         new_id: returns a new topic id.
         storage: options of the sources' stores.
 

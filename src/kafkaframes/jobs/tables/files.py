@@ -61,7 +61,7 @@ class DataFileJob:
         directory: local path or URL of the file's directory.
         run: name of the run that writes the file, which is the end of the file's name.
         tasks: tasks of one topic partition, in offset order.
-        settings: what is exported.
+        settings: settings that select the records to export.
         names_inside: whether the file has columns for topic and partition.
         content: kind of rows to write.
         dead: directory for records that cannot be converted to rows; None makes them an error.
@@ -198,7 +198,7 @@ class _OutputFiles:
 
 
 def _write_attempt(job: DataFileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
-    """Write the segments of these tasks. If one fails, no file is left."""
+    """Write the segments of these tasks. If one task fails, no file is left."""
     data_file, sinks = DataFile(job, []), _OutputFiles(job)
     _make_directory(job.directory)
     try:

@@ -37,7 +37,7 @@ class TableJob:
     """An export into a table that is ready to run.
 
     Attributes:
-        settings: what is added to the table, and how.
+        settings: settings that select the records to add, and the form of the table.
         plan: plans the offsets to add, given the table's state.
         files: settings of the data files, with the isolation level of the read.
         values: how values are decoded.
@@ -113,12 +113,12 @@ def plan_log_table(
         read: options of the read.
         topics: selected topic names or patterns, from which a registry's subject is derived.
         to: location of the table.
-        settings: what is added to the table, and how.
+        settings: settings that select the records to add, and the form of the table.
         values: how values are decoded. None: as in the settings.
 
     Raises:
         OptionError: a setting, a schema or the location is invalid.
-        MissingExtraError: the library of the table's or the values' format is not installed.
+        MissingExtraError: the library for the table format or the value format is not installed.
     """
     values = values or read_value_settings(topics, settings)
     values.check_early()

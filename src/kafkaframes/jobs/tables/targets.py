@@ -249,7 +249,7 @@ def _choose_subject(topics: Sequence[str], settings: TopicTableSettings) -> str:
 def _read_schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, bytes]]:
     """Return the table's schema and the schemas by id.
 
-    If all have ids, the schema with the largest id defines the table's columns.
+    If all schemas have ids, the schema with the largest id defines the table's columns.
     """
     schemas_without_id: list[bytes] = []
     schemas_by_id: dict[int, bytes] = {}

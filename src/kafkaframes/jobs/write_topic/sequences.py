@@ -8,10 +8,10 @@ that all its records were acknowledged. After the end of a lease, another task c
 ``LeaseLedger`` detects the cases in which the driver must not commit. The ledger does no I/O. The driver must not
 commit in these cases:
 
-* A task is repeated: Spark retries it, runs a speculative copy of it, or runs its stage again. The task's first attempt
-    may have written rows, and the second would write them again. * A lease was not returned. The driver does not know
-    how many of the task's records the broker has appended. * The records of the tasks that Spark counts as successful
-    differ from the acknowledged records.
+* A task is repeated: Spark retries it, runs a speculative copy of it, or runs its stage again. The task's first
+  attempt may have written rows, and the second would write them again.
+* A lease was not returned. The driver does not know how many of the task's records the broker has appended.
+* The records of the tasks that Spark counts as successful differ from the acknowledged records.
 
 A lease server is a ``TaskServer`` (``driver_process/task_server.py``). Requests of a task and its answers:
 
@@ -69,14 +69,14 @@ class LeaseLedger:
         """Register a task by its number in the stage.
 
         Raises:
-            KafkaframesError: a task with this number was registered before.
+            KafkaframesError: a task with this number has already been registered.
         """
         if task in self._tasks:
             raise self.mark_failed(explain_repetition(task))
         self._tasks[task] = _LEASE_WRITING
 
     def lease_partitions(self, task: int, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Lease those of these partitions that are free to a task. The result is empty if none is free.
+        """Lease those of these partitions that are free to a task. The result is empty if no partition is free.
 
         Args:
             counts: number of the task's records for each partition.

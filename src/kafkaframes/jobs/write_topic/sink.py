@@ -2,11 +2,11 @@
 
 1. ``InitProducerId`` with a transactional id that contains the query's id returns the producer id and a new epoch. This
    request fences an earlier writer of the query, and aborts the open transaction of that writer.
-2. The newest marker of this sink is read from the compacted topic ``MARKER_TOPIC`` (``markers.py``). If it describes
-   this batch and has the same offsets as the checkpoint, the batch was committed before the query could note it. The
-   batch is not written again. If the batch does not fit the marker, the checkpoint has changed, which is an error. A
-   sink that committed the previous batch itself and got the next epoch has the marker already, because no other writer
-   can have committed in the meantime.
+2. The newest marker of this sink is read from the compacted topic ``MARKER_TOPIC`` (``markers.py``). If the marker
+   describes this batch and has the same offsets as the checkpoint, the batch was committed before the query could note
+   it. The batch is not written again. If the batch does not fit the marker, the checkpoint has changed, which is an
+   error. A sink that committed the previous batch itself and got the next epoch has the marker already, because no
+   other writer can have committed in the meantime.
 3. The rows are sent. Several tasks can share the transaction (``sequences.py``).
 4. The marker is written in the same transaction, which is then committed. Rows and marker are committed together or not
    at all.
@@ -252,7 +252,10 @@ class TopicSink:
         return open_producer(self.options, **settings)
 
     def _fence_writer(self) -> None:
-        """Abort the open transaction with a newer epoch. If this fails, the next run or the time-out aborts it."""
+        """Abort the open transaction with a newer epoch.
+
+        If this request fails, the next run or the time-out aborts the transaction.
+        """
         with suppress(KafkaframesError), self._create_producer():
             pass
 

@@ -2,8 +2,8 @@
 
     python -m kafkaframes.jobs.write_topic.transaction_process SOCKET        (a pickled TransactionProcess on stdin)
 
-The first task with rows reports a micro-batch's query and number to the process. When it receives this report, the
-process reads the batch's offsets from the checkpoint and begins the transaction (``sink.py``). Tasks write in it until
+The first task with rows reports a micro-batch's query and number to the process. When the process receives this report,
+it reads the batch's offsets from the checkpoint and begins the transaction (``sink.py``). Tasks write in it until
 Spark's ``commit`` or ``abort`` is passed on, or until the first task of a newer attempt connects.
 
 Spark writes a query's micro-batches one after the other, and calls ``streamWriter()`` again before each commit, after

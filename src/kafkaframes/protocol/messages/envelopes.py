@@ -125,7 +125,7 @@ def decode_metadata_record(topic: str, value: bytes, *, mode: str = "reference")
     Raises:
         DecodeError: the frame version is not 1, the type or version is unknown, the bytes are invalid, or bytes follow
             the record.
-        OptionError: ``topic`` is neither of these two topics.
+        OptionError: ``topic`` is not a topic with metadata records.
     """
     module = _find_module(topic, METADATA_TOPICS)
     frame, position = read_unsigned_varint(value, 0)

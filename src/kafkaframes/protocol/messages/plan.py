@@ -1,8 +1,8 @@
 """The plan of a message at one version: its fields in wire order, with all encoding decisions made. Data only.
 
-A plan is created once from a ``MessageSpec`` and a version (:func:`plan_message`). After that, nothing depends on the
-version. All executors read the same plan and nothing else: the plain interpreter (``_reference.py``), the source
-generator for objects (``_source.py``), and the columns. A plan therefore refers to no class, buffer or mode.
+A plan is created once from a ``MessageSpec`` and a version (:func:`plan_message`). After the plan is built, nothing
+depends on the version. All executors read the same plan and nothing else: the plain interpreter (``_reference.py``),
+the source generator for objects (``_source.py``), and the columns. A plan therefore refers to no class, buffer or mode.
 
 How to read or write a struct by its plan (Kafka's rules, KIP-482):
 

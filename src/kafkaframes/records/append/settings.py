@@ -19,7 +19,7 @@ AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendSettings:
-    """The settings of one append. The defaults are Kafka's.
+    """The settings of one append. The defaults are those of Kafka.
 
     Attributes:
         record_format: the record format of the log: 0, 1 or 2.
@@ -77,7 +77,7 @@ class AppendSettings:
         return min(CONTENT_RATIO * max(self.max_batch_bytes, _MIN_LIMIT_BATCH_BYTES), MAX_CONTENT_BYTES)
 
     def target_codec(self, source: Codec) -> Codec:
-        """Return the codec to write: the topic's, or ``source`` if the topic's is ``producer``."""
+        """Return the codec to write: the topic's codec, or ``source`` if the topic's codec is ``producer``."""
         return source if self.codec == "producer" else codec_of(self.codec)
 
     @property

@@ -234,7 +234,7 @@ def open_slice(part: SegmentSlice, options: ReadOptions) -> Iterator[OpenSlice |
 
 
 def _verify_bounds(part: SegmentSlice, read_at: ReadAt) -> SegmentSlice:
-    """Verify the bounds of a slice that came from the offset index. If they are wrong, read the whole segment."""
+    """Verify the bounds of a slice that came from the offset index. If the bounds are wrong, read the whole segment."""
     size_bytes = part.segment.size_bytes
     start, end = part.start, part.end
     if part.unproven[0] and start:

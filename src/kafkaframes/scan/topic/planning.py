@@ -229,7 +229,7 @@ class TopicLookups:
 
         Args:
             starts: Start offset of each partition.
-            ends: End offset of each partition. None: the current ones.
+            ends: End offset of each partition. None: the current end offsets.
 
         Raises:
             OptionError: ``failOnDataLoss`` is set, and retention or DeleteRecords removed records of the range, or the

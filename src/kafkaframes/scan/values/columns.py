@@ -231,7 +231,7 @@ def _decode_columns(values: pa.Array, decoder: ValueDecoder, reasons: dict[int, 
 
 
 def _decode_row(value: bytes | None, index: int, decoder: ValueDecoder, reasons: dict[int, str]) -> Row | None:
-    """Decode a value. If it is invalid, return None and store the reason."""
+    """Decode a value. If the value is invalid, return None and store the reason."""
     if value is None or index in reasons:
         return None
     try:

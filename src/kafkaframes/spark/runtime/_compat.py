@@ -82,7 +82,7 @@ def is_spark_error(error: Exception) -> bool:
 
 @contextmanager
 def restore_package_errors() -> Iterator[None]:
-    """If a Spark worker has raised an error of this package, raise that error instead of Spark's."""
+    """If a Spark worker has raised an error of this package, raise that error instead of Spark's error."""
     try:
         yield
     except Exception as error:

@@ -3,8 +3,8 @@
 Requires Spark 4.2 or later.
 
 An earlier run may have planned the first micro-batch without completing it. Spark's checkpoint contains only the ends
-of micro-batches; each begins at the end of the previous one. For the first one, Spark requests the start from the
-source again. If the start is ``latest``, it has moved in the meantime, and the rows between would be lost silently.
+of micro-batches; each begins at the end of the previous one. For the first micro-batch, Spark requests the start from
+the source again. If the start is ``latest``, it has moved in the meantime, and the rows between would be lost silently.
 (Spark's connector stores its start in ``sources/0/0``. A Python source does not know the path of the checkpoint.)
 """
 

@@ -183,7 +183,9 @@ def write_launcher(java: Path, *, under: Path | None = None) -> Path:
 
 
 def find_cache_dir() -> Path:
-    """Return the directory of the compiled kernels, or a temporary one if the former is not writable or not private.
+    """Return the directory of the compiled kernels, or a temporary directory.
+
+    A temporary directory is returned if the usual one is not writable or not private.
 
     The directory is ``$KAFKAFRAMES_CACHE_DIR``, ``$XDG_CACHE_HOME/kafkaframes`` or ``~/.cache/kafkaframes``, in this
     order. Files in the cache directory are executed, so a directory that other users can write is not used.

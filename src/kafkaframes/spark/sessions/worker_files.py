@@ -8,7 +8,7 @@ them.
 A local session gets a SPARK_HOME without the zip file of PySpark. By default, each Python process that Spark starts has
 SPARK_HOME's ``python/lib/pyspark.zip`` at the start of its path. Python stores no compiled files for a zip file, so
 each process compiled PySpark again, in 1.1 of 1.4 s of CPU time (2026-11-23, ``benchmarks/planner_starts.py``). Without
-the zip file, the processes import the installed package, which is also the driver's.
+the zip file, the processes import the installed package, which the driver also imports.
 """
 
 from __future__ import annotations

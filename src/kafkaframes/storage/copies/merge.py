@@ -7,7 +7,8 @@ differ. ``docs/many-copies.md`` explains the rules. In short:
 2. The copy with the latest leader epoch, and among equal epochs the longest one, is the *authority*: its history is the
    right one. Other copies are usable up to their truncation point as followers (``blocks.find_truncation_offset``).
 3. The authority's blocks are used first, and the blocks of other copies fill missing offsets.
-4. If blocks differ, their checksums decide, and then their records. If both are valid and differ, neither is used.
+4. If blocks differ, their checksums decide, and then their records. If both blocks are valid and differ, neither is
+   used.
 5. All offsets below the largest end of a compacted part are taken from a single copy. Offsets that are missing in a
    compacted part are not damage, and a record that compaction removed must not return from another copy.
 """
@@ -393,7 +394,10 @@ class _Merger:
         return start
 
     def _merge_lineages(self, start: int, end: int) -> Epochs:
-        """Return the leader epochs of the merged log: the authority's, and older ones from other copies."""
+        """Return the leader epochs of the merged log.
+
+        They are those of the authoritative copy, and older epochs from other copies.
+        """
         start_offsets: dict[int, int] = {}
         copy_lineage = self.copies[self.authority].lineage
         for index in self.order:

@@ -41,7 +41,7 @@ _MIN_STATED_BATCH_BYTES: Final = 14  # smallest valid value of the size field of
 
 
 def describe_content(head: bytes, name: str) -> str:
-    """Return what a file is, with the commands that read it, as the end of an error message.
+    """Return a description of a file, with the commands that read it, as the end of an error message.
 
     Args:
         head: first bytes of the file.

@@ -1,10 +1,10 @@
 """The protocol of disk operations, and the handling of disk failures, for the logs of a log directory.
 
 A ``Disk`` is a writable ``FileSystem``. The operations of a disk raise ``OSError``. ``OnlineDisk`` wraps the disk of
-one log directory. The first failed write takes the directory offline, as in Kafka (LogDirFailureChannel). After that,
-all writes raise a ``StorageError`` with the cause, and existing data stays readable. If only space or a file descriptor
-was missing, an operation that can be undone completely, for example an append, can take the directory online again
-(``bring_online``). Kafka must be restarted to bring a directory online.
+one log directory. The first failed write takes the directory offline, as in Kafka (LogDirFailureChannel). After the
+first failed write, all writes raise a ``StorageError`` with the cause, and existing data stays readable. If only space
+or a file descriptor was missing, an operation that can be undone completely, for example an append, can take the
+directory online again (``bring_online``). Kafka must be restarted to bring a directory online.
 
 If the process has no free file descriptor, the disk closes pooled files and tries again.
 """

@@ -159,7 +159,7 @@ class SegmentReader:
         return max(largest, max((header.max_timestamp for header in self.walk_last_headers()), default=NO_TIMESTAMP))
 
     def _is_entry_valid(self, entry: OffsetPosition) -> bool:
-        """Return whether a batch starts at an entry's position and its offset is at or below the entry's."""
+        """Return whether a batch starts at an entry's position and its offset is at or below the entry's offset."""
         for header in self.walk_headers(entry.position):
             is_in_order = self.segment.base_offset <= header.base_offset <= header.last_offset
             return (

@@ -354,7 +354,7 @@ def not_a_segment_error(filesystem: FileSystem, path: str) -> LogDirError:
 
 
 def describe_file(filesystem: FileSystem, path: str) -> str:
-    """Return what a file is, and which commands read it, as the end of an error message."""
+    """Return a description of a file, and which commands read it, as the end of an error message."""
     with filesystem.open(path) as read_at:
         return describe_content(bytes(read_at(0, HEAD_BYTES)), split_path(path)[1])
 

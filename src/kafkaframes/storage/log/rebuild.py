@@ -2,7 +2,7 @@
 
 ``LogSegment.recover`` reads the batches in order. The offset index and the time index get an entry when the distance
 between the current batch and the batch of the last entry exceeds ``index.interval.bytes``. At the end of the segment,
-the time index gets an entry with the largest timestamp. ``build_indexes`` applies this rule to columns.
+the time index gets an entry with the largest timestamp. ``build_indexes`` applies these index rules to columns.
 ``rebuild_indexes`` reads a segment and also returns its aborted transactions, producers and leader epochs.
 
 ``ProducerStateLoader`` determines the producer snapshots of a partition after Kafka has loaded it (KIP-98). The class

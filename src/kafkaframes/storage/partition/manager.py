@@ -40,7 +40,7 @@ SettingsOf = Callable[[TopicPartition], LogSettings]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSettings:
-    """Intervals of the periodic work on a log directory, in milliseconds; names and defaults are Kafka's."""
+    """Intervals of the periodic work on a log directory, in milliseconds; names and defaults are those of Kafka."""
 
     log_retention_check_interval_ms: int = 300_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000

@@ -1,4 +1,4 @@
-"""The settings of one partition's log, under Kafka's names for topics (LogConfig); the defaults are Kafka's."""
+"""The settings of one partition's log, under Kafka's names for topics (LogConfig); the defaults are those of Kafka."""
 
 from __future__ import annotations
 

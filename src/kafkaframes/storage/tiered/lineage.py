@@ -77,7 +77,10 @@ def is_in_lineage(segment: SegmentMetadata, epochs: Epochs) -> bool:
 
 
 def sort_newest_first(segments: Iterable[SegmentMetadata]) -> list[SegmentMetadata]:
-    """Sort segments from newest to oldest. Without a local copy the newest segment's leader epochs are the log's."""
+    """Sort segments from newest to oldest.
+
+    Without a local copy the newest segment's leader epochs are those of the log.
+    """
 
     def sort_key(segment: SegmentMetadata) -> tuple[int, int, int, str]:
         last = segment.leader_epochs[-1].leader_epoch if segment.leader_epochs else -1
@@ -91,7 +94,8 @@ def build_chain(segments: Sequence[SegmentMetadata], epochs: Epochs) -> SegmentC
 
     Args:
         segments: complete uploads.
-        epochs: leader epochs of the log. If it is empty (records older than format 2), all segments belong to the log.
+        epochs: leader epochs of the log. If ``epochs`` is empty (records older than format 2), all segments belong to
+            the log.
     """
     chain = SegmentChain()
     fitting = []

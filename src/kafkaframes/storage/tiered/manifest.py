@@ -320,7 +320,7 @@ def _parse_top_level(top: JsonFields) -> Manifest:
 
 
 def _check_plain(chunks: ChunkIndex) -> None:
-    """Reject a manifest without compression and encryption if its stored chunk sizes differ from the segment's."""
+    """Reject a manifest without compression and encryption if its chunk sizes differ from those of the segment."""
     if chunks.stored_size != chunks.original_file_size or chunks.count_stored_bytes(0, 1) != min(
         chunks.original_chunk_size, chunks.original_file_size
     ):

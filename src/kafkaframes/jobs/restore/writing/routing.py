@@ -1,9 +1,9 @@
 """The settings of a write, common to all workers and the commit, and the assignment of rows to topic partitions.
 
-A row's ``partition`` has precedence. If it is null, the key determines the partition, as in Kafka's default partitioner
-(murmur2, sign bit cleared, modulo). Rows without partition and key go to one partition until it has about a batch of
-them, and then to the next one. The assignment is like that of KIP-480 and KIP-794, but in a fixed order, so that a
-repeated task writes the same rows to the same partitions.
+A row's ``partition`` has precedence. If the column ``partition`` is null, the key determines the partition, as in
+Kafka's default partitioner (murmur2, sign bit cleared, modulo). Rows without partition and key go to one partition
+until it has about a batch of them, and then to the next one. The assignment is like that of KIP-480 and KIP-794, but in
+a fixed order, so that a repeated task writes the same rows to the same partitions.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ _SIZE_SUFFIX: Final = "SizeInBytes"  # suffix of the size fields that replace re
 
 
 def make_names_ledger(releases: Iterable[tuple[str, MessageSpec]], newest: Mapping[str, MessageSpec]) -> NamesLedger:
-    """Return the former names of renamed fields; ``releases`` as for ``make_tags_ledger``."""
+    """Return the former names of renamed fields; for ``releases``, see ``make_tags_ledger``."""
     histories: NamesLedger = {}
     for name_of_release, spec in releases:
         now = newest.get(spec.name)
