@@ -7,19 +7,23 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
 import pytest
+from tests.waiting import wait_for
 
 import kafkaframes
 from kafkaframes.broker import Broker, Clock, Cluster, MetricsEndpoint
 from kafkaframes.broker.settings.properties import read_properties
 from kafkaframes.broker.settings.settings import DEFAULTS, KAFKA_DEFAULTS
+from kafkaframes.client import Admin
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
@@ -118,6 +122,32 @@ def test_another_brokers_directory_is_taken_only_if_asked(tmp_path):
         assert produce(adopting_broker.port, b"2").base_offset == 1
     with Broker(data_dir=tmp_path) as again:
         assert len(again.records("orders")) == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "is_kept"), [({}, True), ({"log.retention.ms": 1000}, False), ({"log.retention.hours": 1}, False)]
+)
+def test_old_records_of_another_broker_do_not_expire_by_default(tmp_path, config, is_kept):
+    """The settings of its topics are unknown: a compacted topic, or a backup, lost all records after five minutes."""
+    directory = tmp_path / "kafka"
+    shutil.copytree("tests/data/logs/kraft-4x-transactions", directory)
+    count = sum(batch.num_rows for batch in kafkaframes.scan_log(directory).select("offset").to_batches())
+    config = {"log.retention.check.interval.ms": 10} | config
+    with Broker(data_dir=directory, adopt=True, config=config) as broker:
+        (remark,) = [remark for remark in broker.remarks if "settings of" in remark]
+        assert remark.startswith("the settings of 4 topics of another broker are unknown, so no records in them expire")
+        if is_kept:
+            time.sleep(0.5)
+        else:
+            wait_for(lambda: not broker.records("payments"))
+        with Admin(broker.bootstrap_servers) as admin:
+            policies = {
+                name: admin.describe_configs("topic", name)["cleanup.policy"].value
+                for name in ("__consumer_offsets", "__transaction_state")
+            }
+    assert set(policies.values()) == {"compact"}
+    left = sum(batch.num_rows for batch in kafkaframes.scan_log(directory).select("offset").to_batches())
+    assert (left == count) == is_kept
 
 
 def test_a_directory_in_use_is_refused(tmp_path):

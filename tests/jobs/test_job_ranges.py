@@ -259,7 +259,7 @@ def test_another_range_is_another_job(tmp_path):
     again = kafkaframes.convert_log(log, tmp_path / "to", record_format=2, topics=["orders"], start=5)
     assert (first.report.done_before, again.report.done_before) == (False, True)
     for keywords in ({}, {"start": 5}, {"topics": "orders", "start": 6}):
-        with pytest.raises(LogDirError, match="not written by this job"):
+        with pytest.raises(LogDirError, match="is not the result of this job"):
             kafkaframes.convert_log(log, tmp_path / "to", record_format=2, **keywords)
 
 

@@ -200,7 +200,9 @@ def _find_earlier_report(target: Path, report: JobOutputReport) -> dict[str, Any
         is_same = False
     if not is_same:
         raise LogDirError(
-            "exists already, and was not written by this job; choose another destination", file=str(target)
+            "exists already, and is not the result of this job: it was not written by it, or its source or settings "
+            "have changed since then; choose another destination",
+            file=str(target),
         )
     return before
 

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncAdmin
-from kafkaframes.jobs.mirror.ends import MirroredTopic, prepare_target_topic
+from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
+from kafkaframes.jobs.mirror.ends import MirroredTopic, open_cluster, prepare_target_topic
 from kafkaframes.jobs.mirror.settings import MirrorReport
 
 
@@ -37,3 +40,19 @@ def test_a_topic_keeps_all_settings_that_the_target_accepts():
     report, partitions, own = asyncio.run(prepare_topic({"retention.ms": "7"}))
     assert (report.configs_left, report.created, partitions) == ({}, ["t"], 2)
     assert own["retention.ms"] == "7"
+
+
+def test_a_failed_write_to_a_target_directory_names_the_free_space(tmp_path):
+    """A full disk: the error of the old version of Produce has no reason."""
+
+    async def fail() -> None:
+        async with open_cluster(str(tmp_path / "copy"), {}, wait_for_nothing, print, writes=True):
+            raise BrokerError("produce to t-0", ErrorCode.KAFKA_STORAGE_ERROR)
+
+    async def wait_for_nothing(_: object) -> None:
+        pass
+
+    with pytest.raises(
+        LogDirError, match=r"a write failed, and the disk has [\d,]+ free bytes?; run the command again"
+    ):
+        asyncio.run(fail())

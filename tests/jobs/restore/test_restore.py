@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import kafkaframes
 from kafkaframes import read_records
+from kafkaframes.broker import Broker
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, build_bootstrap_checkpoint
 from kafkaframes.jobs.restore.groups import CommitKey, read_groups
@@ -158,7 +159,7 @@ def test_a_second_run_returns_at_once_and_another_job_is_rejected(tmp_path):
     second = restore_log(SOURCES[0], tmp_path / "new", topics=("orders",))
     assert second.done_before
     assert (second.partitions, second.groups) == (first.partitions, first.groups)
-    with pytest.raises(LogDirError, match="not written by this job"):
+    with pytest.raises(LogDirError, match="is not the result of this job"):
         restore_log(SOURCES[0], tmp_path / "new", topics=("payments",))
     assert snapshot_of(tmp_path / "new") == before
 
@@ -410,6 +411,21 @@ def test_settings_that_a_later_broker_rejects_are_raised_and_retention_is_suspen
     }
     restore_log(source, tmp_path / "as-it-was", keep_retention=True, topic_configs=(("t:segment.bytes", "5"),))
     assert configs_of(tmp_path / "as-it-was")["t"] == configs | {"segment.bytes": "5"}
+
+
+def test_the_settings_of_a_kafkaframes_broker_or_a_mirror_are_restored(tmp_path):
+    """itadventurer/kafka-backup#86: without its settings, a compacted topic was restored as one that expires."""
+    with Broker(data_dir=tmp_path / "old") as broker:
+        broker.create_topic("t", 3, **{"cleanup.policy": "compact", "kafkaframes.on.noncontiguous": "keep"})
+        broker.append("t", [{"key": b"k", "value": b"v"}])
+    restore_log(tmp_path / "old", tmp_path / "new")
+    assert configs_of(tmp_path / "new")["t"] == {"cleanup.policy": "compact"}
+    assert partitions_told(tmp_path / "new") == [0, 1, 2]
+
+    (tmp_path / "old" / "kafkaframes.broker.json").write_text("{")
+    report = restore_log(tmp_path / "old", tmp_path / "without", dry_run=True)
+    assert report.left_out[0][0] == str(tmp_path / "old" / "kafkaframes.broker.json")
+    assert report.left_out[0][1].endswith("; the topics' settings are unknown")
 
 
 def configs_of(path):

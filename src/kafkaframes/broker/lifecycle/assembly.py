@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.dispatch.table import collect_apis
@@ -37,14 +37,16 @@ from kafkaframes.broker.state.metadata_file import (
     protect_metadata,
     read_metadata,
 )
-from kafkaframes.broker.state.state import DELETING, LOG, MEMORY, BrokerState
-from kafkaframes.broker.state.topics import Nodes, Partition, Replicas, Topic
+from kafkaframes.broker.state.state import DELETING, LOG, MEMORY, BrokerState, build_internal_topic_configs
+from kafkaframes.broker.state.topics import INTERNAL_TOPICS, Nodes, Partition, Replicas, Topic
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.storage.copies.decisions import MERGE
 from kafkaframes.storage.files.checkpoints import MetaProperties, read_meta_properties
-from kafkaframes.storage.files.directory import ServedDirectory
+from kafkaframes.storage.files.directory import Remark, ServedDirectory
 from kafkaframes.storage.files.disk import Disk, to_online_disk
 from kafkaframes.storage.files.filesystem import join
+from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.memory_disk import MemoryDisk, OverlayDisk
 from kafkaframes.storage.files.names import META_PROPERTIES, TopicPartition
 from kafkaframes.storage.partition import LogManager, LogSettings, ManagerSettings, open_log_directory
@@ -123,7 +125,7 @@ def open_broker(
             if topic is not None
             else stored_topics[key.topic].configs
             if key.topic in stored_topics
-            else {}
+            else choose_configs_of_adopted(settings, key.topic, is_read_only=served_logs is not None)
         )
         if known_for != settings.explicit:
             known_for.clear()
@@ -177,6 +179,7 @@ def open_broker(
     if not is_new:
         finish_deletions(state, logs, stored_topics)
     adopt_logs(state, logs, stored_topics, is_ours=not is_new)
+    state.remarks += _describe_adopted_topics(state, stored_topics)
     if is_new:
         state.save_metadata()
     elif served_logs is None:
@@ -220,6 +223,14 @@ def _ignore_unreadable_metadata(disk: Disk, path: str) -> list[LogDirError]:
             problems.append(problem)
             online_disk.delete(join(path, name))  # deletes the file only in the in-memory overlay, not on disk
     return problems
+
+
+_MAX_LISTED_TOPICS: Final = 5
+# Settings of a topic that delete old records, with the broker's settings for topics without them.
+_RETENTION_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "retention.bytes": ("log.retention.bytes",),
+}
 
 
 def _read_cluster_id(disk: Disk, path: str) -> str | None:
@@ -279,9 +290,12 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
         if not state.is_read_only:
             _check_missing_partitions(logs, name, missing, is_ours=is_ours)
         text = stored_topic.topic_id if stored_topic is not None else _topic_id(logs, keys)
-        topic = Topic(
-            name, uuid_from_text(text) if text else state.new_id(), dict(stored_topic.configs) if stored_topic else {}
+        configs = (
+            dict(stored_topic.configs)
+            if stored_topic is not None
+            else choose_configs_of_adopted(state.settings, name, is_read_only=state.is_read_only)
         )
+        topic = Topic(name, uuid_from_text(text) if text else state.new_id(), configs)
         replicas = _choose_replicas(state, name, count, stored_topic)
         topic.partitions += [_adopt_log(state, logs, topic, index, node_ids) for index, node_ids in enumerate(replicas)]
         stored_count = stored_topic.partitions if stored_topic is not None and is_ours else 0
@@ -290,6 +304,39 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
                 topic.partitions[index].leader_id, topic.partitions[index].is_offline = NO_NODE_ID, True
         state.topics[name] = topic
         state.topics_by_id[topic.topic_id] = topic
+
+
+def choose_configs_of_adopted(settings: BrokerSettings, name: str, *, is_read_only: bool) -> dict[str, str]:
+    """Return the settings of a topic that another broker created, whose own settings are unknown.
+
+    Kafka's internal topics have Kafka's settings. Nothing expires in other topics, because the default retention would
+    delete the records of a backup or of a compacted topic minutes after the start. Explicit settings of this broker
+    apply. A served directory is never changed, so its topics have the defaults.
+    """
+    if is_read_only:
+        return {}
+    if name in INTERNAL_TOPICS:
+        return build_internal_topic_configs(settings, name)
+    return {
+        setting: "-1"
+        for setting, broker_settings in _RETENTION_SETTINGS.items()
+        if not any(broker_setting in settings.explicit for broker_setting in broker_settings)
+    }
+
+
+def _describe_adopted_topics(state: BrokerState, stored_topics: Mapping[str, StoredTopic]) -> tuple[Remark, ...]:
+    """Return a remark about the topics in which nothing expires, because their settings are unknown."""
+    names = sorted(
+        topic.name for topic in state.topics.values() if not topic.is_internal and topic.name not in stored_topics
+    )
+    if state.is_read_only or not names:
+        return ()
+    listed_names = ", ".join(names[:_MAX_LISTED_TOPICS]) + (", ..." if len(names) > _MAX_LISTED_TOPICS else "")
+    text = (
+        f"the settings of {count_text(len(names), 'topic')} of another broker are unknown, so no records in them "
+        f"expire unless this broker has a setting for it: {listed_names}"
+    )
+    return (Remark(Severity.NOTE, text),)
 
 
 def _choose_replicas(state: BrokerState, name: str, count: int, stored_topic: StoredTopic | None) -> Replicas:

@@ -81,11 +81,13 @@ def open_served_logs(
 def find_unserved_data(logs: LogManager) -> tuple[Remark, ...]:
     """Return findings about data in a log directory that is not served.
 
-    Findings are unreadable logs, data that recovery drops, and damage that later reads have detected. The last findings
-    are warnings about small files that are ignored because they cannot be read. Like Kafka's LogLoader, a broker serves
-    the batches of a segment up to the first incomplete batch.
+    Findings are unreadable logs, a failure that took the directory offline, data that recovery drops, and damage that
+    later reads have detected. The last findings are warnings about small files that are ignored because they cannot be
+    read. Like Kafka's LogLoader, a broker serves the batches of a segment up to the first incomplete batch.
     """
     lines = [f"error: not served: {log_error}" for log_error in logs.unreadable.values()]
+    if logs.disk.failure is not None:
+        lines.append(f"error: the log directory is offline, so nothing can be written to it: {logs.disk.failure}")
     for key, log in logs.logs.items():
         if log.bytes_lost:
             end = log.whole_until

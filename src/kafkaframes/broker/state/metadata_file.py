@@ -266,8 +266,13 @@ def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
     path = join(directory, METADATA_FILE_NAME)
     if disk.stat(path) is None:
         return None
+    return parse_metadata(disk.read(path), path)
+
+
+def parse_metadata(raw: bytes, path: str) -> StoredMetadata:
+    """Return the metadata in the bytes of a file. Raise a ``LogDirError`` with the name of an invalid field."""
     try:
-        values = json.loads(disk.read(path))
+        values = json.loads(raw)
         check_form(values, "")
     except (ValueError, RecursionError, FieldError) as error:
         raise LogDirError(f"is not a broker's metadata: {error}", file=path) from None

@@ -326,10 +326,9 @@ class BrokerState:
 
     def create_internal_topic(self, name: str) -> Topic:
         """Create an internal topic with Kafka's settings for it."""
-        setting, configs = _INTERNAL_TOPICS[name]
-        if name != SHARE_GROUP_STATE:
-            configs = {**configs, "segment.bytes": self.settings.get_text(f"{setting}.segment.bytes")}
-        return self.create_topic(name, self.get_internal_partition_count(name), configs)
+        return self.create_topic(
+            name, self.get_internal_partition_count(name), build_internal_topic_configs(self.settings, name)
+        )
 
     def get_internal_partition_count(self, name: str) -> int:
         """Return the number of partitions that an internal topic has, or will have when it is created."""
@@ -477,3 +476,11 @@ class BrokerState:
         except StorageError:
             if self.logs.is_offline:
                 raise
+
+
+def build_internal_topic_configs(settings: BrokerSettings, name: str) -> dict[str, str]:
+    """Return Kafka's settings for an internal topic."""
+    setting, configs = _INTERNAL_TOPICS[name]
+    if name == SHARE_GROUP_STATE:
+        return dict(configs)
+    return {**configs, "segment.bytes": settings.get_text(f"{setting}.segment.bytes")}

@@ -7,6 +7,7 @@ the settings that the target accepts, and committed offsets of groups.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncAdmin, CommittedOffset, NewTopic, TopicPartition
 from kafkaframes.client.metadata import list_partitions_with_leader
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.settings import GAPS_SETTING, MirrorReport, is_directory
 from kafkaframes.jobs.restore.source import read_metadata
 from kafkaframes.storage.copies.one_log import open_one_log
@@ -67,10 +69,24 @@ async def open_cluster(
     async with Broker(data_dir=data_dir, serve=serve, journal=False, config=_UNLIMITED_TIMES) as broker:
         reported_remarks: set[str] = set()
         _report_findings(broker, reported_remarks, print_message, report_loss)
-        yield {"bootstrap.servers": broker.bootstrap_servers}
+        try:
+            yield {"bootstrap.servers": broker.bootstrap_servers}
+        except BrokerError as error:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                raise _explain_failed_write(endpoint, broker) from error
+            raise
         _report_findings(
             broker, reported_remarks, print_message, report_loss
         )  # findings since the broker opened the directory
+
+
+def _explain_failed_write(directory: str, broker: Broker) -> LogDirError:
+    """Return the error of a failed write to a directory. The old version of Produce returns no reason."""
+    free_bytes = shutil.disk_usage(directory).free
+    failures = [line for line in broker.losses if "offline" in line]
+    reason = f"a write failed, and the disk has {count_text(free_bytes, 'free byte')}"
+    remedy = "run the command again to continue, after the disk has space"
+    return LogDirError("; ".join((reason, *failures, remedy)), file=directory)
 
 
 def _report_findings(

@@ -163,7 +163,13 @@ class _RestoreRun:
         metadata = read_metadata(directories)
         self._plan: RestorePlan = plan_restore(directories, settings, new_id=new_id, storage=storage)
         self._groups = read_groups(self._plan.offsets_copies) if settings.groups else SourceGroups()
-        report.topic_ids, report.left_out = self._plan.topic_ids, self._plan.left_out
+        report.topic_ids, report.left_out = (
+            self._plan.topic_ids,
+            [
+                *metadata.problems,
+                *self._plan.left_out,
+            ],
+        )
         report.decisions = [one.as_json() for one in self._plan.decisions]
         ids = {one.metadata.topic_id for _, one in self._plan.offsets_copies if one.metadata is not None}
         self._end = DirectoryCompleter(

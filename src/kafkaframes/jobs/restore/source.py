@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import FILE, BatchHeaders, Bytes, as_array, scan_all
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
-from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
+from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join
 from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 
 MAX_OFFSET = 2**63 - 1  # end of a range that has no end
@@ -154,33 +154,59 @@ class TopicSettings:
     configs: dict[str, str] = field(default_factory=dict)
 
 
+_OWN_SETTINGS_PREFIX: Final = "kafkaframes."  # settings that Kafka does not have
+
+
 @dataclass(slots=True)
 class SourceMetadata:
-    """The metadata of the sources' controllers.
+    """The metadata of the sources' controllers, or of kafkaframes brokers.
 
     Attributes:
         topics: settings by topic.
         next_producer_id: first producer id that is not assigned yet; 0 if unknown.
+        problems: metadata files of kafkaframes brokers that cannot be read, each with the reason.
     """
 
     topics: dict[str, TopicSettings] = field(default_factory=dict)
     next_producer_id: int = 0
+    problems: list[tuple[str, str]] = field(default_factory=list)
 
 
 def read_metadata(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
-    """Read the sources' metadata logs. Records of later releases and damaged records are skipped.
+    """Read the sources' metadata logs, and the metadata files of kafkaframes brokers.
+
+    Records of later releases and damaged records are skipped.
 
     Raises:
-        LogDirError: a file cannot be read.
+        LogDirError: a metadata log cannot be read.
     """
     metadata = SourceMetadata()
     for directory in directories:
+        _add_metadata_of_broker(directory, metadata)
         for partition in directory.partitions:
             if partition.topic == names.CLUSTER_METADATA_TOPIC and partition.is_live:
                 read = _read_log_metadata(directory.filesystem, partition)
                 metadata.topics |= read.topics
                 metadata.next_producer_id = max(metadata.next_producer_id, read.next_producer_id)
     return metadata
+
+
+def _add_metadata_of_broker(directory: LogDirectory, metadata: SourceMetadata) -> None:
+    """Add the metadata file of a kafkaframes broker. It stores there what KRaft stores in its metadata log."""
+    from kafkaframes.broker.state.metadata_file import METADATA_FILE_NAME, parse_metadata  # few sources have this file
+
+    path = join(directory.path, METADATA_FILE_NAME)
+    try:
+        if directory.filesystem.stat(path) is None:
+            return
+        stored_metadata = parse_metadata(directory.filesystem.read(path), path)
+    except LogDirError as error:
+        metadata.problems.append((path, f"{error.reason}; the topics' settings are unknown"))
+        return
+    for name, topic in stored_metadata.topics.items():
+        configs = {key: value for key, value in topic.configs.items() if not key.startswith(_OWN_SETTINGS_PREFIX)}
+        metadata.topics[name] = TopicSettings(topic.partitions, configs)
+    metadata.next_producer_id = max(metadata.next_producer_id, stored_metadata.next_producer_id)
 
 
 def _read_log_metadata(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
