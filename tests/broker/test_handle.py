@@ -146,8 +146,8 @@ def test_old_records_of_another_broker_do_not_expire_by_default(tmp_path, config
                 for name in ("__consumer_offsets", "__transaction_state")
             }
     assert set(policies.values()) == {"compact"}
-    left = sum(batch.num_rows for batch in kafkaframes.scan_log(directory).select("offset").to_batches())
-    assert (left == count) == is_kept
+    count_after = sum(batch.num_rows for batch in kafkaframes.scan_log(directory).select("offset").to_batches())
+    assert (count_after == count) == is_kept
 
 
 def test_a_directory_in_use_is_refused(tmp_path):
