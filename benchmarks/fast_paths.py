@@ -24,7 +24,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.broker.test_short import PairedBrokers, repeat_request
+from tests.broker.test_short import PairedBrokers, build_repeated_request
 
 from append import build_sets
 from kafkaframes.broker.dispatch.fast_path import FastPath
@@ -115,7 +115,7 @@ def list_repeats() -> Iterator[tuple[str, Side, Without]]:
     general = partial(patch.multiple, RequestCache, take=lambda *_: None, add=lambda *_: None)
     for size in (100, 1000, 10_000):
         pair, session = PairedBrokers(), Session()
-        frame = memoryview(repeat_request(9, build_records({"value": [b"v" * 100] * (size // 100)})))
+        frame = memoryview(build_repeated_request(9, build_records({"value": [b"v" * 100] * (size // 100)})))
         yield (
             f"repeats: Produce, {size:,} bytes",
             partial(_repeat_work, 1000, partial(pair.short, frame, session)),

@@ -28,7 +28,7 @@ def exported_values() -> dict[object, str]:
 def classes_in_annotations(value: object) -> Iterator[tuple[str, type]]:
     """Yield (member, class) for each class of this package in the annotations of a class or a function."""
     for member, annotation, module in _annotations(value):
-        for kind in _classes(annotation, module):
+        for kind in _classes_in_annotation(annotation, module):
             if kind.__module__.startswith("kafkaframes"):
                 yield member, kind
 
@@ -42,12 +42,13 @@ def _annotations(value: object) -> Iterator[tuple[str, object, str]]:
             if not name.startswith("_"):
                 yield name, annotation, base.__module__
         for name, member in vars(base).items():
-            is_generated = name == "__init__" and hasattr(base, "__dataclass_fields__")  # its parameters are the fields
+            # the parameters of a generated constructor are the fields
+            is_generated = name == "__init__" and hasattr(base, "__dataclass_fields__")
             if (not name.startswith("_") or name in _SPECIAL) and not is_generated:
-                yield from _annotations_of_function(name, _function_of(member))
+                yield from _annotations_of_function(name, _underlying_function(member))
 
 
-def _function_of(member: object) -> object:
+def _underlying_function(member: object) -> object:
     match member:
         case property():
             return member.fget
@@ -65,19 +66,19 @@ def _annotations_of_function(name: str, value: object) -> Iterator[tuple[str, ob
             yield f"{name}({parameter})", annotation, function.__module__
 
 
-def _classes(annotation: object, module: str) -> Iterator[type]:
+def _classes_in_annotation(annotation: object, module: str) -> Iterator[type]:
     if isinstance(annotation, typing.ForwardRef):
         annotation = annotation.__forward_arg__
     if isinstance(annotation, str):
         yield from _classes_in_text(ast.parse(annotation, mode="eval").body, module)
     elif (origin := typing.get_origin(annotation)) is not None:
         if origin is not typing.Literal:
-            yield from _classes(origin, module)
+            yield from _classes_in_annotation(origin, module)
             for argument in typing.get_args(annotation):
-                yield from _classes(argument, module)
+                yield from _classes_in_annotation(argument, module)
     elif isinstance(annotation, list | tuple):
         for argument in annotation:
-            yield from _classes(argument, module)
+            yield from _classes_in_annotation(argument, module)
     elif inspect.isclass(annotation):
         yield annotation
 
@@ -85,23 +86,25 @@ def _classes(annotation: object, module: str) -> Iterator[type]:
 def _classes_in_text(node: ast.AST, module: str) -> Iterator[type]:
     match node:
         case ast.Name(id=name):
-            yield from _classes(*_resolve(name, module))
+            yield from _classes_in_annotation(*_resolve_name(name, module))
         case ast.Constant(value=str(text)):
-            yield from _classes(text, module)
+            yield from _classes_in_annotation(text, module)
         case ast.Subscript(value=ast.Name(id="Literal")):
             pass
         case ast.Attribute():
-            pass  # of another package: pa.Table
+            pass  # a class of another package, such as pa.Table
         case _:
             for child in ast.iter_child_nodes(node):
                 yield from _classes_in_text(child, module)
 
 
-def _resolve(name: str, module: str) -> tuple[object, str]:
-    """Return the value of a name in a module, and the module that defines it; also of imports for type checkers."""
+def _resolve_name(name: str, module: str) -> tuple[object, str]:
+    """Return the value of a name in a module, and the module that defines it; imports for type checkers count as
+    well.
+    """
     if name in _imported_names(module):
         origin, attribute = _imported_names(module)[name]
-        return _resolve(attribute, origin) if attribute and origin.startswith("kafkaframes") else (None, origin)
+        return _resolve_name(attribute, origin) if attribute and origin.startswith("kafkaframes") else (None, origin)
     loaded = import_module(module)
     if hasattr(loaded, name):
         return getattr(loaded, name), module
@@ -109,10 +112,10 @@ def _resolve(name: str, module: str) -> tuple[object, str]:
         return getattr(builtins, name), module
     if name == "ColumnOrName":  # an alias of PySpark's classes that only type checkers see
         return None, module
-    # The text of an alias of another module, which an alias of this module contains.
+    # This module's alias contains the text of an alias of another module.
     for origin in {origin for origin, _ in _imported_names(module).values() if origin.startswith("kafkaframes")}:
         if name in _imported_names(origin) or hasattr(import_module(origin), name):
-            return _resolve(name, origin)
+            return _resolve_name(name, origin)
     raise NameError(f"{module} does not define {name}")
 
 

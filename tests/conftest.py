@@ -1,6 +1,6 @@
-"""Profiles of hypothesis for the whole suite: `quick` by default, `deep` by KAFKAFRAMES_PROFILE=deep (make deep).
+"""Hypothesis profiles for the whole suite: `quick` by default, `deep` with KAFKAFRAMES_PROFILE=deep (make deep).
 
-The suite has one Spark session, which takes about eight seconds to the first result. If the suite runs in several
+The suite has one Spark session, whose first result takes about eight seconds. If the suite runs in several
 processes (``make test``), one of them runs all tests of that session.
 """
 
@@ -31,12 +31,12 @@ settings.load_profile(os.environ.get("KAFKAFRAMES_PROFILE", "quick"))
 # seconds of CPU time, and a tenth of later short tests (2026-11-22).
 gc.disable()
 
-# Background processes of a shell ignore Ctrl-C, and so do their children: tests would wait in vain.
+# Background processes of a shell ignore Ctrl-C, and so do their children, so tests of interrupts would hang.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_LONG_TESTS = {"examples", "cli", "spark", "testing"}  # few that take seconds each
-_SHORT_TESTS = {"append", "messages", "spec", "wire"}  # thousands that take milliseconds each
+_LONG_TESTS = {"examples", "cli", "spark", "testing"}  # folders with few tests that take seconds each
+_SHORT_TESTS = {"append", "messages", "spec", "wire"}  # folders with thousands of tests that take milliseconds each
 
 # A JVM that ends within seconds does not repay the CPU time of its second compiler and of a parallel collector.
 SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -49,7 +49,7 @@ SMALL_SPARK = {
 
 @pytest.fixture(scope="session")
 def spark():
-    """A session of this package in which ``register()`` was not called."""
+    """A Spark session for this package in which ``register()`` was not called."""
     import kafkaframes
 
     session = kafkaframes.spark.session("kafkaframes tests", master="local[2]", memory="512m", config=SMALL_SPARK)
@@ -59,11 +59,11 @@ def spark():
 
 @pytest.fixture
 def small_java(monkeypatch):
-    """Start every JVM of this test's processes with ``SMALL_JAVA``: launchers, drivers, executors and servers."""
+    """Start all JVMs of this test's processes (launchers, drivers, executors and servers) with ``SMALL_JAVA``."""
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {SMALL_JAVA}".strip())
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Assign each test to a group for ``--dist loadgroup``, in the order in which the groups begin.
 
@@ -72,13 +72,13 @@ def pytest_collection_modifyitems(items):
     long tests come early, so that all processes end at the same time. Distributing fifteen thousand single tests costs
     half a minute.
     """
-    items.sort(key=_place_in_line)
+    items.sort(key=_group_order)
     for item in items:
         item.add_marker(pytest.mark.xdist_group("spark" if "spark" in item.fixturenames else _file_of(item)))
 
 
 def pytest_collection_finish(session):
-    """Enable garbage collection again, without the objects that stay until the end: the tests themselves."""
+    """Enable garbage collection again, but exclude the collected tests, which exist until the end."""
     gc.enable()
     gc.collect()
     gc.freeze()
@@ -88,7 +88,7 @@ def _file_of(item):
     return item.nodeid.split("::")[0]
 
 
-def _place_in_line(item):
+def _group_order(item):
     """Return a key that sorts the tests of the Spark session first and those of folders with short tests last."""
     folder = item.path.parent.name
     return ("spark" not in item.fixturenames, folder not in _LONG_TESTS, folder in _SHORT_TESTS)
@@ -111,8 +111,8 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture
 def require_compiler():
-    """Skip unless kernels are compiled libraries: the C compiler or Python's headers may be missing."""
+    """Skip the test unless kernels are compiled libraries; the C compiler or Python's headers may be missing."""
     try:
         demand.find_c_compiler()
     except demand.CompilerError as error:
-        pytest.skip(f"kernels are not libraries here: {error}")
+        pytest.skip(f"kernels are not compiled libraries on this machine: {error}")

@@ -1,11 +1,11 @@
-"""Python blocks of the documents, for the tests that run or check them."""
+"""Python code blocks of the documentation, for the tests that run or check them."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+DOC_PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 _BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 

@@ -1,11 +1,11 @@
-"""A pytest plugin that ends a test run that would wait forever.
+"""A pytest plugin that ends a hanging test run.
 
-pytest-timeout raises an exception in the test. This does not end a test that waits in compiled code, or that waits
-again while it cleans up, such as for a process that nothing stops. CI once waited 80 minutes. This plugin prints the
-stacks of all threads of such a process and ends it with status 1. pytest-xdist reports its test as failed and starts
-another process for the remaining tests.
+pytest-timeout raises an exception in a test after its limit. This does not end a test that waits in compiled code, or
+that waits again during its clean-up, for example for a process that does not stop. A CI run once hung for 80 minutes.
+This plugin prints the stacks of all threads of such a process and ends it with status 1. pytest-xdist reports its test
+as failed and starts another process for the remaining tests.
 
-A process of pytest-xdist may also wait outside of its tests. The main process therefore interrupts the run if no
+A pytest-xdist process may also hang outside of its tests. The main process therefore interrupts the run if no
 process has reported the end of a test for ``IDLE_TIMEOUT_S``, and prints the tests that have started.
 """
 
@@ -18,12 +18,12 @@ import time
 import pytest
 
 CLEAN_UP_TIMEOUT_S = 120  # additional time after the limit of pytest-timeout
-IDLE_TIMEOUT_S = 1500  # more than the longest limit of a test in ``make test``, with its clean-up
+IDLE_TIMEOUT_S = 1500  # longer than the longest limit of a test in ``make test`` plus its clean-up
 _STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config):
-    """Store standard error of this process, before pytest captures the output of tests."""
+    """Duplicate this process's standard error before pytest captures the output of tests."""
     config.stash[_STDERR] = os.dup(2)
 
 
@@ -41,7 +41,7 @@ def pytest_unconfigure(config):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
-    """Limit the time of a test, with its fixtures."""
+    """Limit the time of a test including its fixtures."""
     _start_limit(item)
     try:
         return (yield)
@@ -73,7 +73,7 @@ def _time_limit_s(item):
 
 
 class IdleRunWatch:
-    """Interrupts the main process of pytest-xdist if no test ends for ``IDLE_TIMEOUT_S``."""
+    """A thread that interrupts pytest-xdist's main process if no test ends for ``IDLE_TIMEOUT_S``."""
 
     def __init__(self, stderr):
         self._stderr = stderr

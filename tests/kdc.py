@@ -1,7 +1,8 @@
-"""A Kerberos key distribution centre on the loopback interface, from Debian's packages, for the duration of tests.
+"""A Kerberos key distribution centre (KDC) on the loopback interface for tests, from Debian's packages.
 
-``apt-get install krb5-kdc krb5-admin-server``, and for Python's side ``krb5-user libkrb5-dev gcc`` and the extra
-``kerberos``. All files are in one folder; the machine's own settings are neither read nor changed.
+It requires ``apt-get install krb5-kdc krb5-admin-server``; Python clients also require ``krb5-user libkrb5-dev gcc``
+and the extra ``kerberos``. All files are in one folder. The machine's own Kerberos settings are neither read nor
+changed.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ _KDC_SETTINGS = """[kdcdefaults]
 """
 
 
-def missing() -> str:
+def find_missing_program() -> str:
     """Return the name of a missing program of the KDC, or an empty string."""
     return ", ".join(name for name in PROGRAMS if shutil.which(name, path=_FOLDERS) is None)
 
 
 class Kdc:
-    """``with Kdc(folder) as kdc``: a running KDC; ``environment`` makes programs use it."""
+    """A running KDC, used as ``with Kdc(folder) as kdc``. Programs with the variables in ``environment`` use it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,9 +76,9 @@ class Kdc:
         self._run("kdb5_util", "create", "-s", "-P", "master")
         self._process = subprocess.Popen([self._path("krb5kdc"), "-n"], env=os.environ | self.environment)
         deadline = time.monotonic() + 30
-        while not _answers(self.port):
+        while not _is_listening(self.port):
             assert self._process.poll() is None, (self.folder / "kdc.log").read_text()
-            assert time.monotonic() < deadline, "the KDC does not listen"
+            assert time.monotonic() < deadline, "the KDC does not accept connections"
             time.sleep(0.02)
         return self
 
@@ -86,7 +87,7 @@ class Kdc:
         self._process.wait(30)
 
     def keytab(self, *principals: str) -> str:
-        """Create principals. Return the path of a keytab with their keys."""
+        """Create principals. Create principals; return the path of a keytab with their keys."""
         path = self.folder / f"{principals[0].replace('/', '-')}.keytab"
         for name in principals:
             self._run("kadmin.local", "-q", f"addprinc -randkey {name}")
@@ -94,7 +95,7 @@ class Kdc:
         return str(path)
 
     def fill_cache(self, principal: str, keytab: str) -> str:
-        """Get a ticket as ``kinit`` does. Return the cache."""
+        """Get a ticket for a principal as ``kinit`` does; return the path of the ticket cache. Return the cache."""
         cache = f"FILE:{self.folder}/{principal.replace('/', '-')}.cache"
         self._run("kinit", "-k", "-t", keytab, "-c", cache, principal)
         return cache
@@ -119,7 +120,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(port: int) -> bool:
+def _is_listening(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:

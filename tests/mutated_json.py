@@ -1,4 +1,4 @@
-"""Invalid JSON documents for readers: values exchanged, removed, doubled, nested or made huge."""
+"""Mutated JSON documents for tests of readers: values are replaced, removed, duplicated, nested or made huge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from copy import deepcopy
 from typing import Any
 
-ODD: list[Any] = [
+UNUSUAL_VALUES: list[Any] = [
     None, True, False, 0, -1, 1, 127, 128, 2**31 - 1, 2**31, 2**63, -(2**63) - 1, 10**30, 1.5, 1e308, float("nan"), "",
     " ", "0", "-1", "0+", "none", "null", "0-32767", "65535+", "9" * 40, "\0", "\ud800", "é" * 40, "a" * 5000, [],
     {}, [[]], [{}], {"": None},
@@ -15,7 +15,7 @@ ODD: list[Any] = [
 
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:
-    """Return every container of a document with each of its keys or numbers."""
+    """Return each container of a document with each of its keys or indexes."""
     places: list[tuple[Any, Any]] = []
     waiting = [tree]
     while waiting:
@@ -27,7 +27,7 @@ def _places(tree: Any) -> list[tuple[Any, Any]]:
 
 
 def mutate(choose: random.Random, text: str | bytes) -> str:
-    """Return a document with one to three changed values. A text that is not a document is returned unchanged."""
+    """Return a document with one to three changed values. A text that is not valid JSON is returned unchanged."""
     try:
         tree = json.loads(text)
     except ValueError:
@@ -38,16 +38,16 @@ def mutate(choose: random.Random, text: str | bytes) -> str:
             break
         container, key = choose.choice(places)
         other, other_key = choose.choice(places)
-        how = choose.randrange(6)
-        if how == 0:
-            container[key] = deepcopy(choose.choice(ODD))
-        elif how == 1:
+        mutation = choose.randrange(6)
+        if mutation == 0:
+            container[key] = deepcopy(choose.choice(UNUSUAL_VALUES))
+        elif mutation == 1:
             container[key] = json.loads(json.dumps(other[other_key]))  # from another container
-        elif how == 2:
+        elif mutation == 2:
             del container[key]
-        elif how == 3 and isinstance(container, list):
+        elif mutation == 3 and isinstance(container, list):
             container.insert(0, json.loads(json.dumps(container[key])))  # twice
-        elif how == 4:
+        elif mutation == 4:
             container[key] = _nest(container[key], choose.choice((1, 3, 200)))
         elif isinstance(container, dict):
             container[choose.choice((str(key).upper(), f"{key}s", "about", str(other_key)))] = container.pop(key)

@@ -1,4 +1,4 @@
-"""The processes of this machine, from /proc: a small system has no ``ps``."""
+"""The processes of this machine, read from /proc, because small systems do not have ``ps``."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Process(NamedTuple):
-    """A process that is alive and not a zombie."""
+class ProcessInfo(NamedTuple):
+    """A running process that is not a zombie."""
 
     pid: int
     parent: int
@@ -16,17 +16,17 @@ class Process(NamedTuple):
     arguments: str
 
 
-def processes() -> Iterator[Process]:
-    """Yield the processes that are alive."""
+def processes() -> Iterator[ProcessInfo]:
+    """Yield the running processes."""
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # the process has ended in the meantime
             state, *numbers = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
             arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
             if state != "Z":
-                yield Process(int(folder.name), *map(int, numbers), arguments)
+                yield ProcessInfo(int(folder.name), *map(int, numbers), arguments)
 
 
-def descendants_of(top: int) -> list[Process]:
+def descendants_of(top: int) -> list[ProcessInfo]:
     """Return the descendants of a process."""
     alive, process_ids = list(processes()), [top]
     for parent in process_ids:

@@ -1,6 +1,6 @@
-"""Strings that make a backtracking matcher slow, derived from the parse tree of an expression.
+"""Strings for which a backtracking regular expression matcher may be slow, derived from an expression's parse tree.
 
-A matcher backtracks if it can split the same characters in several ways: inside a repetition, between two neighbouring
+A matcher backtracks if it can split the same characters in several ways: inside a repetition, between two adjacent
 repetitions, or between the starting points of a search. The strings therefore consist of a prefix (a sample of the text
 before a part of the expression), a long repetition of a short text (a sample of a part, or one character of each class
 that the expression distinguishes), and a suffix that prevents the match.
@@ -29,20 +29,20 @@ MAX_PUMPS, MAX_PREFIXES = 60, 10
 _SUFFIXES = ("", "\x00!")
 
 
-def sample(items: Any, groups: dict[int, str] | None = None) -> str:
+def sample_text(items: Any, groups: dict[int, str] | None = None) -> str:
     """Return a short text that a parsed expression matches, as far as that is possible without backtracking."""
     groups = {} if groups is None else groups
     return "".join(_sample_item(kind, value, groups) for kind, value in items)
 
 
 def _sample_item(kind: Any, value: Any, groups: dict[int, str]) -> str:
-    make = _SAMPLES.get(kind)  # nothing for AT, ASSERT, ASSERT_NOT
+    make = _SAMPLES.get(kind)  # AT, ASSERT and ASSERT_NOT have an empty sample
     return "" if make is None else make(value, groups)
 
 
 def _sample_group(value: Any, groups: dict[int, str]) -> str:
     number, _, _, items = value
-    text = sample(items, groups)
+    text = sample_text(items, groups)
     if number is not None:
         groups[number] = text
     return text
@@ -50,7 +50,7 @@ def _sample_group(value: Any, groups: dict[int, str]) -> str:
 
 def _sample_repeat(value: Any, groups: dict[int, str]) -> str:
     low, high, items = value
-    return sample(items, groups) * max(low, min(high, 1))
+    return sample_text(items, groups) * max(low, min(high, 1))
 
 
 _SAMPLES: dict[Any, Callable[[Any, dict[int, str]], str]] = {
@@ -58,17 +58,17 @@ _SAMPLES: dict[Any, Callable[[Any, dict[int, str]], str]] = {
     op.NOT_LITERAL: lambda value, _: "x" if value != ord("x") else "y",
     op.ANY: lambda _, __: "x",
     op.IN: lambda value, _: next(_characters(value), ""),
-    op.BRANCH: lambda value, groups: sample(value[1][0], groups),
+    op.BRANCH: lambda value, groups: sample_text(value[1][0], groups),
     op.SUBPATTERN: _sample_group,
-    op.ATOMIC_GROUP: sample,
+    op.ATOMIC_GROUP: sample_text,
     op.GROUPREF: lambda value, groups: groups.get(value, ""),
-    op.GROUPREF_EXISTS: lambda value, groups: sample(value[1], groups),
+    op.GROUPREF_EXISTS: lambda value, groups: sample_text(value[1], groups),
     **dict.fromkeys(_REPEATS, _sample_repeat),
 }
 
 
 def _characters(members: Any) -> Iterator[str]:
-    """Yield characters of a class, one for each of its parts."""
+    """Yield one character for each part of a character class."""
     if members and members[0][0] is op.NEGATE:
         fits = re.compile("[" + re.escape("".join(_members(members[1:]))) + "]") if _members(members[1:]) else None
         yield from (letter for letter in "xw7 -~\u00e9" if fits is None or not fits.match(letter))
@@ -88,11 +88,11 @@ def _members(members: Any) -> list[str]:
     return characters
 
 
-def parts(items: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+def iterate_parts(items: Any, before: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (sample of the preceding text, items) for an expression and each of its parts."""
     yield before, items
     for index, (kind, value) in enumerate(items):
-        start = before + sample(list(items)[:index])
+        start = before + sample_text(list(items)[:index])
         inner: list[Any] = []
         if kind is op.BRANCH:
             inner = list(value[1])
@@ -108,11 +108,11 @@ def parts(items: Any, before: str = "") -> Iterator[tuple[str, Any]]:
         elif kind in (op.IN, op.LITERAL, op.NOT_LITERAL, op.ANY):
             yield start, [(kind, value)]
         for one in inner:
-            yield from parts(one, start)
+            yield from iterate_parts(one, start)
 
 
-def segments(items: Any) -> list[Any]:
-    """Return the items of an expression with neighbouring literals as one segment each."""
+def merge_literals(items: Any) -> list[Any]:
+    """Return the items of an expression, with adjacent literals merged into segments."""
     segment_list: list[Any] = []
     for item in items:
         if item[0] is op.LITERAL and segment_list and segment_list[-1][-1][0] is op.LITERAL:
@@ -122,12 +122,12 @@ def segments(items: Any) -> list[Any]:
     return segment_list
 
 
-def runs(items: Any) -> Iterator[str]:
-    """Yield samples of neighbouring parts of an expression: each beginning with each end."""
-    pieces = segments(items)
+def iterate_runs(items: Any) -> Iterator[str]:
+    """Yield samples of adjacent parts of an expression, for each start and each end."""
+    pieces = merge_literals(items)
     for start in range(len(pieces)):
         for end in range(start + 1, len(pieces) + 1):
-            yield sample([item for piece in pieces[start:end] for item in piece])
+            yield sample_text([item for piece in pieces[start:end] for item in piece])
 
 
 def pumping_texts(pattern: re.Pattern[Any]) -> list[tuple[str, str, str]]:
@@ -135,15 +135,15 @@ def pumping_texts(pattern: re.Pattern[Any]) -> list[tuple[str, str, str]]:
     tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
     prefixes: dict[str, None] = {"": None}
     pumps: dict[str, None] = {}
-    for before, items in parts(tree):
+    for before, items in iterate_parts(tree):
         prefixes[before] = None
-        text = sample(items)
+        text = sample_text(items)
         pumps[text] = None
         for kind, value in items:
             if kind is op.IN:
                 pumps.update(dict.fromkeys(_characters(value)))
     pumps.update(dict.fromkeys(_COMMON))
-    pumps.update(dict.fromkeys(sorted(runs(tree), key=len)))
+    pumps.update(dict.fromkeys(sorted(iterate_runs(tree), key=len)))
     pumps.pop("", None)
     step = max(len(pumps) / MAX_PUMPS, 1.0)
     texts = list(pumps)
@@ -154,44 +154,44 @@ def pumping_texts(pattern: re.Pattern[Any]) -> list[tuple[str, str, str]]:
     return [(start, text, end) for start in starts for text in chosen_texts for end in _SUFFIXES]
 
 
-MIN_CHARACTERS = 12_000
-_SUSPICIOUS_SECONDS = 0.003  # of so many characters: a linear matcher needs a fifth of that
+MIN_TEXT_CHARACTERS = 12_000
+_SUSPICIOUS_SECONDS = 0.003  # for ``MIN_TEXT_CHARACTERS`` characters; a linear matcher needs a fifth of that time
 _SURE_SECONDS = 0.02
-_GROWTH = 16  # of the text; quadratic time grows by 256, linear time by 16, and by up to 50 where memory gets scarce
+_GROWTH = 16  # growth of the text; quadratic time grows by 256, linear time by 16, and by up to 50 if memory is scarce
 _MAX_RATIO = 90
 
 
 def grows_faster_than_linear(match: Callable[[str], object], text_of: Callable[[int], str]) -> bool:
-    """Return whether 16 times the text takes clearly more than 16 times the CPU time.
+    """Return whether a text that is 16 times as long takes clearly more than 16 times the CPU time.
 
-    Unless the first measurement is clear, a time is the minimum of several: a matcher with its stack on the heap takes
-    three times as long per character once the stack exceeds the cache, and another process can slow down a measurement.
+    Unless the first measurement is clear, the minimum of several is used: a matcher with its stack on the heap takes
+    three times as long per character once the stack exceeds the cache, and other processes can slow down a measurement.
     """
-    if _lasts_long(match, text_of):
+    if _is_slow_on_short_text(match, text_of):
         return True
-    text = text_of(MIN_CHARACTERS)
-    seconds = _seconds(match, text)
+    text = text_of(MIN_TEXT_CHARACTERS)
+    seconds = _cpu_seconds(match, text)
     if seconds < _SUSPICIOUS_SECONDS:
         return False
-    part_seconds = _least_seconds(match, text_of(MIN_CHARACTERS // _GROWTH))
+    part_seconds = _least_seconds(match, text_of(MIN_TEXT_CHARACTERS // _GROWTH))
     if seconds > 2 * _MAX_RATIO * part_seconds:
         return True
     return min(seconds, _least_seconds(match, text)) > max(_MAX_RATIO * part_seconds, _SUSPICIOUS_SECONDS)
 
 
-def _lasts_long(match: Callable[[str], object], text_of: Callable[[int], str]) -> bool:
-    """Return whether a text of up to 28 characters, or of 1,000, already takes long: exponential or cubic time."""
+def _is_slow_on_short_text(match: Callable[[str], object], text_of: Callable[[int], str]) -> bool:
+    """Return whether texts of up to 28 or of 1,000 characters are already slow, as with exponential or cubic time."""
     return any(
-        _seconds(match, text_of(size)) > _SURE_SECONDS and _least_seconds(match, text_of(size)) > _SURE_SECONDS
+        _cpu_seconds(match, text_of(size)) > _SURE_SECONDS and _least_seconds(match, text_of(size)) > _SURE_SECONDS
         for size in (22, 400)
     )
 
 
-def _seconds(match: Callable[[str], object], text: str) -> float:
-    began = time.thread_time()
+def _cpu_seconds(match: Callable[[str], object], text: str) -> float:
+    start = time.thread_time()
     match(text)
-    return time.thread_time() - began
+    return time.thread_time() - start
 
 
 def _least_seconds(match: Callable[[str], object], text: str) -> float:
-    return min(_seconds(match, text) for _ in range(3))
+    return min(_cpu_seconds(match, text) for _ in range(3))

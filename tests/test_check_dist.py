@@ -19,7 +19,7 @@ ARM64, X86_64 = 0x0100000C, 0x01000007
 FLAT, SYSTEM = 0xFE, 1
 
 
-def macho(
+def build_macho(
     *,
     processor: int = ARM64,
     platform: int = 1,
@@ -54,7 +54,9 @@ def macho(
     return head + b"".join(commands) + bindings + symbols + names
 
 
-def elf(*, machine: int = 62, imported: tuple[str, ...] = ("PyLong_FromLongLong", "memcpy"), stack: int = 6) -> bytes:
+def build_elf(
+    *, machine: int = 62, imported: tuple[str, ...] = ("PyLong_FromLongLong", "memcpy"), stack: int = 6
+) -> bytes:
     """Return the headers of an ELF library, and its symbols."""
     names, symbols = b"\0", bytes(24)
     for name in imported:
@@ -80,14 +82,14 @@ def elf(*, machine: int = 62, imported: tuple[str, ...] = ("PyLong_FromLongLong"
 @pytest.mark.parametrize(
     ("target", "data"),
     [
-        ("macos-arm64", macho()),
+        ("macos-arm64", build_macho()),
         (
             "macos-arm64",
-            macho(imported=(("_PyLong_FromLongLong", 0),), bindings=b"\x71\x00@_PyLong_FromLongLong\x00Q>\x90"),
+            build_macho(imported=(("_PyLong_FromLongLong", 0),), bindings=b"\x71\x00@_PyLong_FromLongLong\x00Q>\x90"),
         ),
-        ("macos-x86_64", macho(processor=X86_64, is_signed=False)),
-        ("x86_64", elf()),
-        ("aarch64", elf(machine=183)),
+        ("macos-x86_64", build_macho(processor=X86_64, is_signed=False)),
+        ("x86_64", build_elf()),
+        ("aarch64", build_elf(machine=183)),
     ],
 )
 def test_correct_libraries_have_no_problem(target: str, data: bytes) -> None:
@@ -97,24 +99,28 @@ def test_correct_libraries_have_no_problem(target: str, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("target", "data", "problem"),
     [
-        ("macos-arm64", macho(processor=X86_64), "it is for macos on x86_64; expected macos on arm64"),
-        ("macos-arm64", macho(is_signed=False), "it is not signed"),
-        ("macos-arm64", macho(oldest=(12, 3)), r"it requires macOS \(12, 3\)"),
-        ("macos-arm64", macho(platform=2), "it is built for platform 2"),
-        ("macos-arm64", macho(libraries=("/opt/lib/libomp.dylib",)), "it requires /opt/lib/libomp.dylib"),
-        ("macos-arm64", macho(imported=(("_PyLong_FromLongLong", SYSTEM),)), "from library 1; expected the running"),
+        ("macos-arm64", build_macho(processor=X86_64), "it is for macos on x86_64; expected macos on arm64"),
+        ("macos-arm64", build_macho(is_signed=False), "it is not signed"),
+        ("macos-arm64", build_macho(oldest=(12, 3)), r"it requires macOS \(12, 3\)"),
+        ("macos-arm64", build_macho(platform=2), "it is built for platform 2"),
+        ("macos-arm64", build_macho(libraries=("/opt/lib/libomp.dylib",)), "it requires /opt/lib/libomp.dylib"),
         (
             "macos-arm64",
-            macho(bindings=b"\x71\x00@_PyLong_FromLongLong\x00Q\x11\x90"),
+            build_macho(imported=(("_PyLong_FromLongLong", SYSTEM),)),
             "from library 1; expected the running",
         ),
-        ("macos-arm64", macho(imported=(("_printf", SYSTEM),)), "it imports printf"),
-        ("macos-arm64", macho(exported=()), "it does not export"),
-        ("macos-arm64", elf(), "it is for linux on x86_64"),
-        ("x86_64", elf(machine=183), "it is for linux on aarch64"),
-        ("x86_64", elf(stack=7), "executable stack"),
-        ("x86_64", elf(imported=("_PyLong_Private", "memcpy")), "it imports _PyLong_Private"),
-        ("x86_64", elf()[:300], "incomplete"),
+        (
+            "macos-arm64",
+            build_macho(bindings=b"\x71\x00@_PyLong_FromLongLong\x00Q\x11\x90"),
+            "from library 1; expected the running",
+        ),
+        ("macos-arm64", build_macho(imported=(("_printf", SYSTEM),)), "it imports printf"),
+        ("macos-arm64", build_macho(exported=()), "it does not export"),
+        ("macos-arm64", build_elf(), "it is for linux on x86_64"),
+        ("x86_64", build_elf(machine=183), "it is for linux on aarch64"),
+        ("x86_64", build_elf(stack=7), "executable stack"),
+        ("x86_64", build_elf(imported=("_PyLong_Private", "memcpy")), "it imports _PyLong_Private"),
+        ("x86_64", build_elf()[:300], "incomplete"),
         ("x86_64", b"\xca\xfe\xba\xbe", "expected a 64-bit ELF or Mach-O library"),
     ],
 )
@@ -123,8 +129,8 @@ def test_each_fault_of_a_library_is_reported(target: str, data: bytes, problem: 
         assert not list(check_library(data, TARGETS[target])), list(check_library(data, TARGETS[target]))
 
 
-def test_an_incomplete_library_never_ends_in_another_error() -> None:
-    for data in (macho(), elf()):
+def test_a_truncated_library_gives_only_the_expected_error() -> None:
+    for data in (build_macho(), build_elf()):
         for size in range(len(data)):
             try:
                 read_library(data[:size])
@@ -133,10 +139,10 @@ def test_an_incomplete_library_never_ends_in_another_error() -> None:
 
 
 def write_wheel(path: Path, *, change: Callable[[dict[str, bytes]], None] = lambda contents: None) -> Path:
-    """Write a wheel for macOS on Apple silicon. ``change`` may alter its files after RECORD is written."""
+    """Write a wheel for macOS on Apple silicon. ``change`` may alter the wheel's files after RECORD is written."""
     information = "kafkaframes-1.0.0.dist-info"
     contents = dict.fromkeys(REQUIRED_FILES, b"text\n")
-    contents["kafkaframes/kernels/compiled/wire._kernels-armv8-a-macos-0123456789abcdef.abi3.so"] = macho()
+    contents["kafkaframes/kernels/compiled/wire._kernels-armv8-a-macos-0123456789abcdef.abi3.so"] = build_macho()
     contents[f"{information}/METADATA"] = b"Metadata-Version: 2.4\nName: kafkaframes\nVersion: 1.0.0\n"
     contents[f"{information}/WHEEL"] = b"Wheel-Version: 1.0\nTag: cp311-abi3-macosx_11_0_arm64\n"
     contents[f"{information}/entry_points.txt"] = b"[console_scripts]\n"
@@ -173,13 +179,13 @@ def test_each_fault_of_a_wheel_is_reported(
     assert any(problem in line for line in check_wheel(wheel, "1.0.0", TARGETS["macos-arm64"]))
 
 
-def test_tags_and_version_are_those_of_the_release(tmp_path: Path) -> None:
+def test_tags_and_version_must_match_the_release(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path / "x.whl")
     problems = "\n".join(check_wheel(wheel, "1.0.0", TARGETS["x86_64"]))
     assert "WHEEL has the tags cp311-abi3-macosx_11_0_arm64; expected cp311-abi3-manylinux_2_17_x86_64" in problems
 
 
-def test_a_release_is_complete_and_has_nothing_else(tmp_path: Path) -> None:
+def test_a_release_has_exactly_its_files(tmp_path: Path) -> None:
     (tmp_path / "kafkaframes-0.9.0.tar.gz").write_bytes(b"")
     problems = list(check_directory(tmp_path, "1.0.0"))
     assert sum("is missing" in problem for problem in problems) == len(TARGETS) + 2

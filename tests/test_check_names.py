@@ -1,4 +1,4 @@
-"""tools/check_names.py: the counts of names and sentences, and their comparison with stored rates."""
+"""tools/check_names.py counts names and sentences, and compares the counts with stored rates."""
 
 import json
 import runpy
@@ -10,7 +10,7 @@ TOP = Path(__file__).parent.parent
 CHECK = runpy.run_path(str(TOP / "tools" / "check_names.py"))
 
 
-def counted(source, measure, folder="src/kafkaframes/wire"):
+def list_counted_texts(source, measure, folder="src/kafkaframes/wire"):
     """Return the texts that a measure counts in a source file."""
     package = CHECK["PackageCounts"]()
     CHECK["add_source"](package, TOP / folder / "example.py", source)
@@ -32,12 +32,12 @@ def counted(source, measure, folder="src/kafkaframes/wire"):
     ],
 )
 def test_every_binding_of_a_bare_participle_is_counted(code):
-    assert [text.strip("_") for text in counted(code, "participles")] == ["kept"]
+    assert [text.strip("_") for text in list_counted_texts(code, "participles")] == ["kept"]
 
 
 @pytest.mark.parametrize("name", ["kept_rows", "is_closed", "need", "signed", "KEPT", "settings", "Nested"])
 def test_other_names_are_not_counted(name):
-    assert counted(f"{name} = 1", "participles") == []
+    assert list_counted_texts(f"{name} = 1", "participles") == []
 
 
 def test_functions_begin_with_a_verb_and_properties_may_be_adjectives():
@@ -53,11 +53,11 @@ class C:
     def known_topics(self): pass
     def merged(self): pass
 """
-    assert counted(source, "functions") == ["selected_rows", "_sized", "merged"]
+    assert list_counted_texts(source, "functions") == ["selected_rows", "_sized", "merged"]
 
 
-def test_bounds_are_constants():
-    assert counted("_MOST_BYTES = LARGEST = 1\nMAX_BYTES = 2\nlargest = 3\nHARVEST = 4", "bounds") == [
+def test_only_constants_count_as_bounds():
+    assert list_counted_texts("_MOST_BYTES = LARGEST = 1\nMAX_BYTES = 2\nlargest = 3\nHARVEST = 4", "bounds") == [
         "_MOST_BYTES",
         "LARGEST",
     ]
@@ -114,7 +114,7 @@ def f(x):
     >>> f("what is it")
     """
 '''
-    assert len(counted(source, "habits")) == 3
+    assert len(list_counted_texts(source, "habits")) == 3
 
 
 def test_comments_messages_and_formatted_texts_are_read_and_strings_with_a_number_sign_are_not_comments():
@@ -128,7 +128,7 @@ y = {quotes}
 # what a string says
 {quotes}
 """
-    assert [text.split("  [")[0] for text in counted(source, "habits")] == [
+    assert [text.split("  [")[0] for text in list_counted_texts(source, "habits")] == [
         "{} is no number",
         "of what it is",
         "A sentence of two lines ends where it ends.",
@@ -138,8 +138,8 @@ y = {quotes}
 def test_long_sentences_are_those_of_messages_and_of_commands():
     words = "word " * 36
     source = f'"""{words}."""\nraise E("{words}; {words}. Short: {words[:90]}")\n'
-    assert len(counted(source, "long")) == 2
-    assert len(counted(source, "long", folder="src/kafkaframes/cli")) == 3
+    assert len(list_counted_texts(source, "long")) == 2
+    assert len(list_counted_texts(source, "long", folder="src/kafkaframes/cli")) == 3
 
 
 def test_code_tables_headings_and_examples_are_not_prose():
@@ -149,7 +149,7 @@ def test_code_tables_headings_and_examples_are_not_prose():
     assert list(CHECK["split_paragraphs"]("A\n    code\nB", code_indent=4)) == [(0, "A"), (2, "B")]
 
 
-def package_with(counts, sizes):
+def package_rates(counts, sizes):
     package = CHECK["PackageCounts"]()
     package.sizes.update(sizes)
     for measure, count in counts.items():
@@ -161,9 +161,9 @@ def test_a_rate_must_not_rise_and_a_lower_rate_is_stored():
     zero = dict.fromkeys(CHECK["GOALS"], 0.0)
     sizes = dict.fromkeys(CHECK["GOALS"], 2000)
     stored_rates = {"wire": {**zero, "participles": 2.1, "bounds": 1.0}}
-    same = {"wire": package_with({"participles": 5, "bounds": 1}, sizes)}
+    same = {"wire": package_rates({"participles": 5, "bounds": 1}, sizes)}
     assert list(CHECK["find_problems"](same, stored_rates)) == []
-    higher = {"wire": package_with({"participles": 6, "habits": 1}, sizes)}
+    higher = {"wire": package_rates({"participles": 6, "habits": 1}, sizes)}
     lines = [line for line in CHECK["find_problems"](higher, stored_rates) if not line.startswith(" ")]
     assert lines == [
         "wire: participles 3 in 1,000, stored 2.1 (6 counted, limit 5)",
@@ -171,15 +171,15 @@ def test_a_rate_must_not_rise_and_a_lower_rate_is_stored():
     ]
     assert CHECK["lower_rates"](higher, stored_rates)["wire"] == {**zero, "participles": 2.1}
     assert (
-        CHECK["lower_rates"]({"wire": package_with({"participles": 1}, sizes)}, stored_rates)["wire"]["participles"]
+        CHECK["lower_rates"]({"wire": package_rates({"participles": 1}, sizes)}, stored_rates)["wire"]["participles"]
         == 0.5
     )
 
 
 def test_a_package_without_stored_rates_must_meet_the_goals():
     sizes = dict.fromkeys(CHECK["GOALS"], 1000)
-    assert list(CHECK["find_problems"]({"new": package_with({"participles": 3, "habits": 25}, sizes)}, {})) == []
-    first, *_ = CHECK["find_problems"]({"new": package_with({"participles": 4}, sizes)}, {})
+    assert list(CHECK["find_problems"]({"new": package_rates({"participles": 3, "habits": 25}, sizes)}, {})) == []
+    first, *_ = CHECK["find_problems"]({"new": package_rates({"participles": 4}, sizes)}, {})
     assert first == "new: participles 4 in 1,000, stored 3 (4 counted, limit 3)"
 
 
@@ -190,6 +190,6 @@ def test_stored_rates_have_a_row_for_each_package():
     assert all(set(rates) == set(CHECK["GOALS"]) for rates in stored_rates.values())
 
 
-def test_the_tool_itself_has_no_bare_participles():
+def test_the_tool_itself_has_no_participle_names():
     source = (TOP / "tools" / "check_names.py").read_text()
-    assert counted(source, "participles") == []
+    assert list_counted_texts(source, "participles") == []

@@ -1,7 +1,7 @@
-"""The code in README and docs can be typed: each command has the options shown, each import and name exists.
+"""The code in README and docs is valid: commands have the shown options, and imported names exist.
 
-Blocks that need a cluster, a store or a log of the reader's are not run here. Self-contained ones are run by the tests
-of their subject (``test_docs.py``, ``test_guide_pages.py``, ``testing/test_tutorial.py``).
+Blocks that require a reader's cluster, store or log are not run. Self-contained blocks are run by the
+tests of their subject (``test_docs.py``, ``test_guide_pages.py``, ``testing/test_tutorial.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shlex
 
 import click
 import pytest
-from tests.doc_blocks import PAGES, ROOT, python_blocks
+from tests.doc_blocks import DOC_PAGES, ROOT, python_blocks
 
 import kafkaframes
 from kafkaframes.cli.main import cli
@@ -22,21 +22,21 @@ from kafkaframes.cli.main import cli
 _COMMAND = re.compile(r"^(?:    |\$ |\.venv/bin/)?(?:\$ )?(kafkaframes [a-z][^\n]*)$", re.MULTILINE)
 
 
-def commands_of(page):
-    """Return the command lines of a page, continued lines joined."""
+def page_commands(page):
+    """Return the command lines of a page, with continuation lines joined."""
     text = re.sub(r"\\\n\s*", " ", page.read_text())
     blocks = re.findall(r"```(?:bash|sh|console|text)?\n(.*?)```", text, re.DOTALL)
     indented_blocks = re.findall(r"(?:^    kafkaframes [^\n]*\n?)+", text, re.MULTILINE)
     return [line.strip() for block in [*blocks, *indented_blocks] for line in _COMMAND.findall(block)]
 
 
-LINES = [(page.name, line) for page in PAGES for line in commands_of(page)]
-BLOCKS = [(page.name, block) for page in PAGES for block in python_blocks(page) if not block.startswith(">>>")]
-SESSIONS = [page for page in PAGES if "\n>>> " in page.read_text()]
+COMMAND_LINES = [(page.name, line) for page in DOC_PAGES for line in page_commands(page)]
+BLOCKS = [(page.name, block) for page in DOC_PAGES for block in python_blocks(page) if not block.startswith(">>>")]
+SESSION_PAGES = [page for page in DOC_PAGES if "\n>>> " in page.read_text()]
 
 
-@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}: {line[:60]}" for page, line in LINES])
-def test_a_command_that_is_shown_has_these_options(page, line):
+@pytest.mark.parametrize(("page", "line"), COMMAND_LINES, ids=[f"{page}: {line[:60]}" for page, line in COMMAND_LINES])
+def test_a_shown_command_has_the_shown_options(page, line):
     words = shlex.split(re.split(r"\s+(?:#|\||>|&&|;)", line)[0])[1:]
     command: click.Command = cli
     context = click.Context(cli)
@@ -53,7 +53,7 @@ def test_a_command_that_is_shown_has_these_options(page, line):
 
 
 @pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{page}-{number}" for number, (page, _) in enumerate(BLOCKS)])
-def test_a_block_of_python_names_what_is_there(page, block):
+def test_imported_names_in_a_python_block_exist(page, block):
     tree = ast.parse(block)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kafkaframes"):
@@ -64,8 +64,8 @@ def test_a_block_of_python_names_what_is_there(page, block):
             assert hasattr(kafkaframes, node.attr), f"kafkaframes.{node.attr}"
 
 
-@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: page.name)
-def test_a_session_with_answers_gives_these_answers(page, monkeypatch):
+@pytest.mark.parametrize("page", SESSION_PAGES, ids=lambda page: page.name)
+def test_an_interactive_session_gives_the_shown_output(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     blocks = [block for block in python_blocks(page) if block.startswith(">>>")]
     session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
@@ -75,6 +75,6 @@ def test_a_session_with_answers_gives_these_answers(page, monkeypatch):
     assert output_parts == []
 
 
-def test_there_is_something_to_look_at():
-    assert len(LINES) > 40
+def test_the_pages_contain_commands_blocks_and_sessions():
+    assert len(COMMAND_LINES) > 40
     assert len(BLOCKS) > 15

@@ -1,4 +1,4 @@
-"""The recipe of the conda package has the dependencies of the package."""
+"""The conda recipe has the dependencies and the version of the package."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import kafkaframes
 
 ROOT = Path(__file__).parents[1]
 RECIPE = (ROOT / "tools/conda/recipe.yaml").read_text("utf-8")
-OTHER_NAMES = {"isal": "python-isal"}  # on conda-forge
+CONDA_NAMES = {"isal": "python-isal"}  # names of packages on conda-forge that differ from PyPI's
 
 
-def test_it_has_the_dependencies_and_the_version_of_the_package():
+def test_the_recipe_has_the_packages_dependencies_and_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     required_versions = dict(
         re.fullmatch(r"([\w-]+)(\S+)", requirement).groups()
@@ -23,5 +23,5 @@ def test_it_has_the_dependencies_and_the_version_of_the_package():
     given_versions = dict(re.findall(r"^    - ([\w-]+) (\S+)$", run, re.MULTILINE))
 
     assert given_versions.pop("python") == project["requires-python"]
-    assert given_versions == {OTHER_NAMES.get(name, name): versions for name, versions in required_versions.items()}
+    assert given_versions == {CONDA_NAMES.get(name, name): versions for name, versions in required_versions.items()}
     assert f'\n  version: "{kafkaframes.__version__}"\n' in RECIPE

@@ -1,4 +1,4 @@
-"""The tables in the documents are those of the code."""
+"""Tables, names, files and commands in the documentation match the code."""
 
 import importlib.util
 import pkgutil
@@ -21,12 +21,12 @@ spec.loader.exec_module(tables)
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
-def test_tables_are_written(name):
+def test_the_generated_tables_are_current(name):
     path, make = tables.TABLES[name]
     assert tables.with_table(path.read_text(), name, make()) == path.read_text(), "run python docs/tables.py"
 
 
-def test_the_examples_of_appending_do_what_they_say():
+def test_the_appending_examples_give_the_shown_results():
     names = {}
     blocks = python_blocks(DOCS / "appending.md")
     for block in blocks:
@@ -36,7 +36,7 @@ def test_the_examples_of_appending_do_what_they_say():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_a_terminal(name):
-    """The maximum is the width of most terminals. The original width of a block that is not wrapped counts."""
+    """The maximum is the width of most terminals. For a block that is not wrapped, its original width counts."""
     result = CliRunner().invoke(cli, [name, "--help"], terminal_width=80)
     assert result.exit_code == 0
     commands = [name]
@@ -48,7 +48,7 @@ def test_help_fits_a_terminal(name):
         assert [line for line in lines if len(line) > 80] == [], one
 
 
-# Properties, a table property and a file, not names of Python.
+# These are properties, a table property and a file, not Python names.
 OTHER_DOTTED_NAMES = (
     "kafkaframes.sasl.",
     "kafkaframes.on.noncontiguous",
@@ -58,7 +58,7 @@ OTHER_DOTTED_NAMES = (
 
 
 def test_dotted_names_of_the_package_in_pages_exist():
-    """The page of old names is excepted."""
+    """The page with old names is excluded."""
     pages = [path for path in DOCS.rglob("*.md") if path.name != "upgrading-from-a-checkout.md"]
     named = {
         (path.name, name)
@@ -80,13 +80,13 @@ def exists_in_package(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", ["docs/contributing.md", "docs/constructions.md", "docs/long-tests.md", *FILE_PAGES])
-def test_files_that_a_page_names_are_there(page):
+def test_files_that_a_page_names_exist(page):
     """A path with a folder belongs to the package or to the checkout. Names like ``_name.py`` are placeholders."""
     text = (ROOT / page).read_text()
     named_files = {
         one for one in re.findall(r"`((?:src/)?[a-z_][a-z_0-9/.]*/[a-z_0-9.]*)`", text) if not one.startswith("..")
     }
-    examples = ("greet", "_name", "/name.py", "dist/")  # from recipes, or created by a command
+    examples = ("greet", "_name", "/name.py", "dist/")  # files of recipes, or files that a command creates
     missing = [
         file
         for file in named_files

@@ -1,4 +1,4 @@
-"""Every example in a docstring is run: the function returns the result shown."""
+"""Every example in a docstring is run and gives the shown result."""
 
 import doctest
 import importlib

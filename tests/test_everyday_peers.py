@@ -1,4 +1,6 @@
-"""The performances by other clients: names, verdicts, and the stored run that docs/everyday-peers.md shows."""
+"""Everyday behaviours that other clients perform: their names, their verdicts, and the stored run in
+docs/everyday-peers.md.
+"""
 
 import importlib
 
@@ -32,7 +34,7 @@ def test_each_performance_is_a_behaviour_of_the_everyday_suite():
         (OURS, "sees", [2, 1], DIFFERS, "expected: [1, 2]"),
     ],
 )
-def test_a_difference_is_a_fault_unless_it_has_a_reason(adapter, outcome, value, verdict, fault):
+def test_a_difference_is_a_failure_unless_it_has_a_reason(adapter, outcome, value, verdict, fault):
     result = judge(PERFORMANCE, adapter, outcome, value)
     assert result.verdict == verdict
     assert (fault in result.fault) if fault else not result.fault

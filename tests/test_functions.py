@@ -1,6 +1,4 @@
-"""The commands as functions: typed, with printable results that convert to JSON and equal the output of the
-commands.
-"""
+"""Commands as functions: typed, with results that can be printed, convert to JSON and equal the commands' output."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from kafkaframes import errors
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
 
-SHOP = Path(__file__).parent / "data" / "examples" / "kafka-4.3"
-OLD = Path(__file__).parent / "data" / "examples" / "kafka-2.8-format-1"
+SHOP_LOG = Path(__file__).parent / "data" / "examples" / "kafka-4.3"
+OLD_LOG = Path(__file__).parent / "data" / "examples" / "kafka-2.8-format-1"
 FUNCTIONS = [
     "verify_log",
     "convert_log",
@@ -57,17 +55,17 @@ def test_every_function_is_typed_and_described(name):
         assert parameter.name in docstring
 
 
-def test_results_print_and_are_values(tmp_path):
+def test_results_can_be_printed_and_compared(tmp_path):
     results = {
-        "verify": kafkaframes.verify_log(SHOP),
-        "info": kafkaframes.describe_log(SHOP, topics=["orders"]),
-        "report": kafkaframes.report_log(SHOP, to=tmp_path / "r.html"),
-        "convert": kafkaframes.convert_log(OLD, tmp_path / "v2", record_format=2),
-        "recompress": kafkaframes.recompress_log(SHOP, tmp_path / "gz", codec="gzip"),
-        "compact": kafkaframes.compact_log(SHOP, topics=["orders"]),
-        "repair": kafkaframes.repair_log(SHOP, tmp_path / "fixed"),
-        "export": kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"]),
-        "restore": kafkaframes.restore_log(SHOP, tmp_path / "new", topics=("orders",), codec="lz4"),
+        "verify": kafkaframes.verify_log(SHOP_LOG),
+        "info": kafkaframes.describe_log(SHOP_LOG, topics=["orders"]),
+        "report": kafkaframes.report_log(SHOP_LOG, to=tmp_path / "r.html"),
+        "convert": kafkaframes.convert_log(OLD_LOG, tmp_path / "v2", record_format=2),
+        "recompress": kafkaframes.recompress_log(SHOP_LOG, tmp_path / "gz", codec="gzip"),
+        "compact": kafkaframes.compact_log(SHOP_LOG, topics=["orders"]),
+        "repair": kafkaframes.repair_log(SHOP_LOG, tmp_path / "fixed"),
+        "export": kafkaframes.export_log(SHOP_LOG, tmp_path / "out", topics=["orders"]),
+        "restore": kafkaframes.restore_log(SHOP_LOG, tmp_path / "new", topics=("orders",), codec="lz4"),
     }
     for name, result in results.items():
         json.dumps(result.to_dict())
@@ -80,32 +78,32 @@ def test_results_print_and_are_values(tmp_path):
     assert results["export"].report.records_read == results["export"].to_dict()["records"]
     assert repr(results["verify"]).startswith("sound: ")
     assert (
-        repr(kafkaframes.read_records(SHOP, columns=["offset"]))
+        repr(kafkaframes.read_records(SHOP_LOG, columns=["offset"]))
         == "Arrow batches of offset; read_all() returns a table"
     )
 
 
-def test_they_say_what_the_commands_say(tmp_path):
-    assert kafkaframes.verify_log(SHOP, deep=True).to_dict() == run_json("verify", SHOP, "--deep")
-    assert kafkaframes.describe_log(SHOP).to_dict()["partitions"] == run_json("info", SHOP)["partitions"]
-    mine = kafkaframes.recompress_log(SHOP, tmp_path / "a", codec="zstd").to_dict()
-    other = run_json("recompress", SHOP, "--codec", "zstd", "--to", tmp_path / "b")
+def test_functions_return_what_the_commands_print(tmp_path):
+    assert kafkaframes.verify_log(SHOP_LOG, deep=True).to_dict() == run_json("verify", SHOP_LOG, "--deep")
+    assert kafkaframes.describe_log(SHOP_LOG).to_dict()["partitions"] == run_json("info", SHOP_LOG)["partitions"]
+    mine = kafkaframes.recompress_log(SHOP_LOG, tmp_path / "a", codec="zstd").to_dict()
+    other = run_json("recompress", SHOP_LOG, "--codec", "zstd", "--to", tmp_path / "b")
     assert mine["partitions"] == other["partitions"]
     assert (
-        kafkaframes.compact_log(SHOP, topics=["orders"]).to_dict()["partitions"]
-        == (run_json("compact", SHOP, "--topic", "orders", "--dry-run")["partitions"])
+        kafkaframes.compact_log(SHOP_LOG, topics=["orders"]).to_dict()["partitions"]
+        == (run_json("compact", SHOP_LOG, "--topic", "orders", "--dry-run")["partitions"])
     )
 
 
-def test_mistakes_are_ours(tmp_path):
+def test_mistakes_raise_this_packages_errors(tmp_path):
     with pytest.raises(OptionError, match="sources are never changed"):
-        kafkaframes.report_log(SHOP, to=SHOP / "r.html")
+        kafkaframes.report_log(SHOP_LOG, to=SHOP_LOG / "r.html")
     with pytest.raises(OptionError, match="sources are never changed"):
-        kafkaframes.export_log(SHOP, SHOP / "out")
+        kafkaframes.export_log(SHOP_LOG, SHOP_LOG / "out")
     with pytest.raises(OptionError, match=r"no topic order: did you mean orders\?"):
-        kafkaframes.verify_log(SHOP, topics=["order"])
+        kafkaframes.verify_log(SHOP_LOG, topics=["order"])
     with pytest.raises(TypeError, match="unexpected keyword argument 'topic'"):
-        kafkaframes.restore_log(SHOP, tmp_path / "new", topic="orders")
+        kafkaframes.restore_log(SHOP_LOG, tmp_path / "new", topic="orders")
 
 
 def test_errors_names_every_exception():

@@ -1,4 +1,4 @@
-"""A test that goes on after its time limit is reported by its name, and the others run."""
+"""A test that hangs beyond its time limit is reported by name, and the other tests run."""
 
 import os
 import subprocess
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CONFTEST = """
+EXAMPLE_CONFTEST = """
 import tests.hung_tests
 
 tests.hung_tests.CLEAN_UP_TIMEOUT_S = 1
 """
-TESTS = """
+EXAMPLE_TESTS = """
 import subprocess, sys, time
 import pytest
 
@@ -58,8 +58,8 @@ def run_example(folder, *options):
 
 @pytest.mark.slow
 def test_other_tests_run_after_a_test_that_does_not_end(tmp_path):
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_example.py").write_text(TESTS)
+    (tmp_path / "conftest.py").write_text(EXAMPLE_CONFTEST)
+    (tmp_path / "test_example.py").write_text(EXAMPLE_TESTS)
     result = run_example(tmp_path, "--timeout", "1")
     outcomes = {
         (words[0], words[1].split("::")[1])

@@ -1,4 +1,4 @@
-"""``import kafkaframes`` is cheap: a program pays only for the parts that it uses."""
+"""``import kafkaframes`` is cheap: a program imports only the parts that it uses."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def test_importing_the_package_loads_neither_numba_nor_pyarrow_nor_pyspark():
         ("kafkaframes.testing", {"Control", "ExternalBroker", "SchemaRegistry", "seed"}),
     ],
 )
-def test_what_is_public_is_there_after_the_import_alone_and_shown_by_dir(module, some):
+def test_public_names_are_available_after_the_import_and_listed_by_dir(module, some):
     code = f"import kafkaframes, {module} as m; shown = dir(m); [getattr(m, name) for name in m.__all__]; print(*shown)"
     shown_names = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -33,7 +33,10 @@ def test_what_is_public_is_there_after_the_import_alone_and_shown_by_dir(module,
 
 
 def test_the_planner_process_of_a_stream_of_topics_imports_no_decoder_and_no_group_protocol():
-    """Twenty streams have twenty of these processes. They took 260 MB and 9 CPU seconds more than Spark's own part."""
+    """Twenty streams have twenty of these processes.
+
+    With decoders and group protocols, they took 260 MB and 9 CPU seconds more than Spark's own part.
+    """
     pytest.importorskip("pyspark.sql.streaming.datasource")
     code = (
         "import sys, kafkaframes.spark.sources.topic_stream, kafkaframes.spark.options\n"

@@ -4,7 +4,7 @@ from tests.interop.kafka_suite import page
 from tests.interop.kafka_suite.differences import DIFFERENCES, classify, difference_of
 from tests.interop.kafka_suite.suite import FAILED, INSIDE, INSIDE_KAFKA, PASSED, read_reports
 
-REPORT = f"""<testsuite>
+JUNIT_REPORT = f"""<testsuite>
 <testcase name="testA()[1]" classname="kafka.X"/>
 <testcase name="testB(Cluster)[2]" classname="kafka.X"><skipped>no</skipped></testcase>
 <testcase name="testC()" classname="kafka.X"><failure type="E">E: expected 1
@@ -19,15 +19,15 @@ def test_the_page_is_made_from_the_results():
     assert page.PAGE.read_text() == page.page_of(page.read_results()), "run python -m tests.interop.kafka_suite.page"
 
 
-def test_each_failure_has_a_reason_and_each_reason_a_failure():
+def test_failures_and_reasons_match():
     results = page.read_results()
     failures = [result for result in results if result.status == FAILED]
     assert [result for result in failures if difference_of(result) is None] == []
     assert set(DIFFERENCES) == {difference_of(result) for result in failures}
 
 
-def test_reports_of_junit_are_read(tmp_path):
-    (tmp_path / "TEST-junit-jupiter.xml").write_text(REPORT)
+def test_junit_reports_are_read(tmp_path):
+    (tmp_path / "TEST-junit-jupiter.xml").write_text(JUNIT_REPORT)
     results = [(result.test, result.status, result.message) for result in read_reports(tmp_path)]
     assert results == [
         ("testA[1]", PASSED, ""),

@@ -1,7 +1,7 @@
-"""Every public function and method accepts all its arguments as keywords, at run time and for mypy.
+"""Every public function and method accepts all arguments as keywords, at run time and for mypy.
 
-The calls that mypy checks are generated from the signatures at run time. A parameter that type checkers see under
-another name, or by position only, is therefore an error of mypy.
+The calls that mypy checks are generated from the signatures at run time. If type checkers see a parameter under another
+name or as positional-only, mypy reports an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWOR
 
 
 def public_calls() -> Iterator[tuple[str, object, bool]]:
-    """Yield (path, function or class, whether it is called on an instance) of everything public that can be called."""
+    """Yield (path, function or class, whether it is called on an instance) for each public callable."""
     for value, name in exported_values().items():
         if inspect.isfunction(value):
             yield name, value, False
@@ -69,6 +69,6 @@ def test_mypy_accepts_each_public_call_with_all_arguments_as_keywords(tmp_path):
     set_mypy_option([module], 'disable-error-code="unused-coroutine"')
     errors = [line for line in run_mypy_on([module]) if "keyword_calls.py:" in line and " error: " in line]
     numbers = [int(line.rpartition("keyword_calls.py:")[2].split(":")[0]) for line in errors]
-    assert len(lines) in numbers, "mypy does not see the wrong call in the last line"
+    assert len(lines) in numbers, "mypy does not report the wrong call in the last line"
     assert [calls[number] for number in numbers if number < len(lines)] == [], errors
     assert len(calls) > 300

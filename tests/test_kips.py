@@ -1,4 +1,4 @@
-"""The pages in ``docs/kips`` name only existing things, and their numbers are computed again."""
+"""Names on the pages in ``docs/kips`` exist, and the numbers on the pages are recomputed."""
 
 import importlib
 import json
@@ -22,14 +22,22 @@ from kafkaframes.protocol.spec.rules import FIELD_RULES, MESSAGE_RULES, STRUCT_R
 from kafkaframes.wire.varint import TAG_HEADERS
 
 ROOT = Path(__file__).parents[1]
-TEXT = "".join(page.read_text() for page in sorted((ROOT / "docs/kips").glob("*.md")))
-SENTENCES = " ".join(TEXT.split())
-NAMES = sorted(set(re.findall(r"`([^`]+)`", TEXT)))
+PAGES_TEXT = "".join(page.read_text() for page in sorted((ROOT / "docs/kips").glob("*.md")))
+SENTENCES = " ".join(PAGES_TEXT.split())
+NAMES = sorted(set(re.findall(r"`([^`]+)`", PAGES_TEXT)))
 CAPTURE = "tests/data/captures/mangled-loss.pcapng.zst"
 #: Quoted from the documents and from Kafka: names outside this package.
-QUOTED = {"FooResponse", "UserAgent", "sizeOfLong(int)", "wrapper - last inner + inner", "ac 02", "n >> 31", "none"}
-#: Terms of the spec language and of the API, which a reader looks up by meaning, not by location.
-KEYS = {"flexibleVersions", "taggedVersions", "versions", "zeroCopy", "records", "reference", "strict", "headers"}
+QUOTED = {
+    "FooResponse",
+    "UserAgent",
+    "sizeOfLong(int)",
+    "wrapper - last inner + inner",
+    "ac 02",
+    "n >> 31",
+    "none",
+}
+#: Terms of the spec language and of the API, which are not names of files, commands or fields.
+SPEC_TERMS = {"flexibleVersions", "taggedVersions", "versions", "zeroCopy", "records", "reference", "strict", "headers"}
 HEADINGS = {"flexible since"}
 
 
@@ -84,7 +92,7 @@ def sources():
 
 
 def is_field(name):
-    """Return whether the name is a message of the catalog, or a field of one."""
+    """Return whether a name is a message of the catalog, or a field of one."""
     spec, _, field = name.rpartition(".")
     if spec:
         return spec in catalog.list_names() and field in {field.name for field in catalog.load_spec(spec).struct.fields}
@@ -94,13 +102,13 @@ def is_field(name):
 
 
 def is_setting(name):
-    """Return whether the name is a topic's setting, or an argument, a class or a function of this package."""
+    """Return whether a name is a topic setting, or an argument, a class or a function of this package."""
     word = re.match(r"[\w.]+", name)
     return word is not None and re.search(rf"\b{re.escape(word[0])}\b", sources()) is not None
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in QUOTED | KEYS | HEADINGS])
-def test_what_the_page_names_is_there(name):
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in QUOTED | SPEC_TERMS | HEADINGS])
+def test_names_on_the_pages_exist(name):
     if name.startswith(("kafkaframes ", "spec ", "analyze ", "restore ")):
         assert is_command(name)
     elif name.startswith("--"):
@@ -113,8 +121,8 @@ def test_what_the_page_names_is_there(name):
         assert name in COMMANDS or name in RULE_NAMES or is_module(name) or is_field(name) or is_setting(name)
 
 
-def test_modules_with_dots_are_modules():
-    """Words must be names, not just occur in the sources."""
+def test_dotted_names_are_modules():
+    """A dotted name must be a module or attribute; an occurrence in the sources is not sufficient."""
     for name in NAMES:
         if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", name) and not name.startswith("message.format"):
             assert is_module(name), name
@@ -124,7 +132,7 @@ def test_modules_with_dots_are_modules():
 
 
 @cache
-def kip_636():
+def count_kip_636():
     names = [name for api in catalog.list_apis() for name in (api.request, api.response)]
     specs = {name: catalog.load_spec(name) for name in names}
     return specs, rewrite_errors(specs)
@@ -136,15 +144,15 @@ def lines_of(*arguments):
 
 
 def body_bytes(name, version, fill, *, own=False):
-    return len(fill(message(name, specs=kip_636()[1].specs if own else None)).encode(version))
+    return len(fill(message(name, specs=count_kip_636()[1].specs if own else None)).encode(version))
 
 
-def produce(cls):
+def measure_produce_response(cls):
     rows = [cls.PartitionProduceResponse(index=index) for index in range(100)]
     return cls(responses=[cls.TopicProduceResponse(name="t" * 10, partition_responses=rows)])
 
 
-def offset_delete_response(cls):
+def measure_offset_delete_response(cls):
     rows = [cls.OffsetDeleteResponsePartition(partition_index=index) for index in range(100)]
     return cls(topics=[cls.OffsetDeleteResponseTopic(name="t" * 10, partitions=rows)])
 
@@ -169,8 +177,8 @@ def all_tagged():
     return len(rows), more, -less
 
 
-def nulls():
-    specs, report = kip_636()
+def count_nulls():
+    specs, report = count_kip_636()
     exact = [field for field in report.fields if field.kind == "message"]
     (suffix,) = [count_changes(rewrite_errors(specs, suffix=True))["messages tagged"]]
     rules = [finding.rule.name for finding in compare_sets(specs, report.specs)]
@@ -197,7 +205,7 @@ LENGTH_INPUTS = (
 )
 
 
-def lengths():
+def count_lengths():
     """Return the counts of arrays and of one-byte lengths in the inputs of the page on KIP-636."""
     page = (ROOT / "docs/kip-636-traffic.md").read_text()
     assert all(f"| `tests/data/{path}` |" in page for path in LENGTH_INPUTS)
@@ -212,7 +220,7 @@ def lengths():
         for kind in ("arrays", "strings", "bytes", "records")
     }
     assert sums["arrays"][1] == sums["arrays"][2]
-    return sums["arrays"][0], *(number for one in sums.values() for number in one[1:])
+    return sums["arrays"][0], *(number for total in sums.values() for number in total[1:])
 
 
 def bytes_lost_from(length):
@@ -220,7 +228,7 @@ def bytes_lost_from(length):
     return draft - adopted_size
 
 
-def powers():
+def find_powers():
     """Return the powers of two from which on the draft loses two bytes, and three bytes."""
     return tuple(next(bits for bits in range(32) if bytes_lost_from(1 << bits) == lost_bytes) for lost_bytes in (2, 3))
 
@@ -229,23 +237,23 @@ def releases():
     return (22,) * ("Twenty-two releases" in (ROOT / "docs/spec-releases.md").read_text())
 
 
-COUNTED = {
+COUNTS = {
     r"a Produce response of 100 partitions takes ([\d,]+) bytes instead of ([\d,]+)": lambda: (
-        body_bytes("ProduceResponse", 11, produce)
-        + body_bytes("ProduceResponse", 14, produce, own=True)
-        - body_bytes("ProduceResponse", 13, produce),
-        body_bytes("ProduceResponse", 11, produce),
+        body_bytes("ProduceResponse", 11, measure_produce_response)
+        + body_bytes("ProduceResponse", 14, measure_produce_response, own=True)
+        - body_bytes("ProduceResponse", 13, measure_produce_response),
+        body_bytes("ProduceResponse", 11, measure_produce_response),
     ),
     r"a Heartbeat response with an error takes (\d+) bytes instead of (\d+)": lambda: (
         body_bytes("HeartbeatResponse", 5, lambda cls: cls(error_code=27), own=True),
         body_bytes("HeartbeatResponse", 4, lambda cls: cls(error_code=27)),
     ),
     r"rewritten as version 1: (\d+) bytes instead of (\d+) for 100": lambda: (
-        body_bytes("OffsetDeleteResponse", 1, offset_delete_response, own=True),
-        body_bytes("OffsetDeleteResponse", 0, offset_delete_response),
+        body_bytes("OffsetDeleteResponse", 1, measure_offset_delete_response, own=True),
+        body_bytes("OffsetDeleteResponse", 0, measure_offset_delete_response),
     ),
-    r"(\d+) of (\d+) fields, or of the (\d+) that are named exactly so. (\d+) of the (\d+) are harmless": nulls,
-    r"all at once: (\d+) of (\d+) APIs": lambda: (len(kip_636()[1].apis), len(catalog.list_apis())),
+    r"(\d+) of (\d+) fields, or of the (\d+) that are named exactly so. (\d+) of the (\d+) are harmless": count_nulls,
+    r"all at once: (\d+) of (\d+) APIs": lambda: (len(count_kip_636()[1].apis), len(catalog.list_apis())),
     r"save a byte \((\d+) of ([\d,]+) bytes in `[^`]+`: the two lists of features in (\d+)": lambda: tag_traffic(
         "typed"
     )[:3],
@@ -253,27 +261,30 @@ COUNTED = {
     r"ApiVersions responses; ([\d,]+) of its ([\d,]+) tag sections": lambda: tag_traffic("interleaved"),
     r"\((\d+) of the catalog's (\d+) tagged fields": tag_headers,
     r"the (\d+) messages whose newest version is flexible take (\d+) % more with every .*, (\d+) % less": all_tagged,
-    r"\(one byte, two from 2\^(\d+), three from 2\^(\d+)\)": powers,
+    r"\(one byte, two from 2\^(\d+), three from 2\^(\d+)\)": find_powers,
     r"the ([\d,]+) records of `tests/data/logs/zk-28-mixed` \((\d+) bytes of value each\) lengths take ([\d.]+) bytes "
     r"a record instead of (\d+), all together ([\d.]+) instead of ([\d.]+) \(format 0\) and ([\d.]+)": measure_records,
     r"the run over (\d+) releases": releases,
     r"([\d,]+) of [\d,]+ arrays have at most 100 elements; .* one byte in all of these, in ([\d,]+) of ([\d,]+) "
-    r"strings, (\d+) of (\d+) byte fields and (\d+) of (\d+) record sets": lambda: (lengths()[0], *lengths()[3:]),
+    r"strings, (\d+) of (\d+) byte fields and (\d+) of (\d+) record sets": lambda: (
+        count_lengths()[0],
+        *count_lengths()[3:],
+    ),
 }
-#: Limits that other tests check (tests/wire, tests/protocol/spec), numbers in the documents, releases.
-BOUNDS = {"100", "95", "3.0", "300", "128", "15", "2047", "1023", "2048", "127", "1024", "126", "4.4", "10", "32", "64"}
+#: Limits that other tests check (tests/wire, tests/protocol/spec), numbers in the KIPs, and releases.
+LIMITS = {"100", "95", "3.0", "300", "128", "15", "2047", "1023", "2048", "127", "1024", "126", "4.4", "10", "32", "64"}
 
 
-@pytest.mark.parametrize("sentence", COUNTED)
-def test_what_the_page_counts_is_counted_again(sentence):
+@pytest.mark.parametrize("sentence", COUNTS)
+def test_counts_on_the_pages_are_recomputed(sentence):
     match = re.search(sentence, SENTENCES)
-    assert match is not None, "the sentence has changed: change it here as well"
-    assert match.groups() == tuple(f"{one:,}" if isinstance(one, int) else one for one in COUNTED[sentence]())
+    assert match is not None, "the sentence on the page has changed: change it here as well"
+    assert match.groups() == tuple(f"{one:,}" if isinstance(one, int) else one for one in COUNTS[sentence]())
 
 
-def test_every_number_of_ours_is_counted_or_a_bound():
-    counted_numbers = {number for sentence in COUNTED for number in re.search(sentence, SENTENCES).groups()} | BOUNDS
-    for paragraph in TEXT.split("\n\n"):
+def test_each_number_on_the_pages_is_recomputed_or_known():
+    counted_numbers = {number for sentence in COUNTS for number in re.search(sentence, SENTENCES).groups()} | LIMITS
+    for paragraph in PAGES_TEXT.split("\n\n"):
         _, separator, ours = paragraph.partition("kafkaframes: ")
         plain = re.sub(r"`[^`]*`|\[[^\]]*\]\([^)]*\)", "", " ".join(ours.split())) if separator else ""
         stated_numbers = re.findall(r"(?<![\w.`-])\d[\d,]*(?:\.\d+)?(?![\w-])", plain)

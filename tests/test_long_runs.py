@@ -45,7 +45,7 @@ def test_new_run_replaces_the_row_of_the_last_one(checkout: Path) -> None:
     assert rows["make fuzz"] == {"result": "18 scripts"}
 
 
-def test_uncommitted_code_is_refused(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncommitted_code_is_rejected(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = checkout / "docs" / "long_runs.json"
     (checkout / "code.py").write_text("2\n")
     assert main(["true"], checkout, results) == 1
@@ -53,7 +53,7 @@ def test_uncommitted_code_is_refused(checkout: Path, capsys: pytest.CaptureFixtu
     assert not results.exists()
 
 
-def test_counts_of_pytest_and_of_the_judges_are_the_result() -> None:
+def test_results_contain_the_counts_of_pytest_and_of_comparisons() -> None:
     lines = ["....", "in all: 12 agreed, 1 NOT ASKED", "=== 5 passed, 1 skipped in 47.39s ===", "no process is left"]
     assert summarize_output(lines) == "5 passed, 1 skipped; compared with other software: 12 agreed, 1 NOT ASKED"
 

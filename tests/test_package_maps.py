@@ -1,4 +1,4 @@
-"""``broker`` and ``spark`` have a simple structure: few top-level entries, few imports between them, no cycles."""
+"""The packages ``broker`` and ``spark`` have few top-level entries, few imports between these, and no import cycles."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ def list_entries(package: str) -> set[str]:
     return {path.stem for path in paths if path.name not in ("__init__.py", "__pycache__")}
 
 
-def list_arrows(package: str, entries: set[str]) -> Iterator[tuple[str, str]]:
+def list_imports_between(package: str, entries: set[str]) -> Iterator[tuple[str, str]]:
     """Yield (importing entry, imported entry) for the imports inside a package, those in functions included."""
     for path in (SOURCES / package).rglob("*.py"):
         entry = path.relative_to(SOURCES / package).parts[0].removesuffix(".py")
@@ -28,9 +28,9 @@ def list_arrows(package: str, entries: set[str]) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("package", ["broker", "spark"])
-def test_a_package_has_few_entries_and_few_arrows_between_them(package):
+def test_a_package_has_few_entries_and_few_imports_between_them(package):
     entries = list_entries(package)
-    arrows = set(list_arrows(package, entries))
+    arrows = set(list_imports_between(package, entries))
     assert len(entries) <= MAX_ENTRIES
-    assert len(entries) - 1 <= len(arrows) <= MAX_ARROWS  # fewer would mean that imports are not seen
+    assert len(entries) - 1 <= len(arrows) <= MAX_ARROWS  # fewer imports would mean that this test does not find them
     assert not {(importing, imported) for importing, imported in arrows if (imported, importing) in arrows}

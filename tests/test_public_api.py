@@ -11,27 +11,27 @@ from tools.public_api import PACKAGES, TARGET, api_lines
 import kafkaframes.client
 import kafkaframes.errors.exceptions
 
-# Everything in the API whose type is Any, with the reason. Types of JSON values are Any in every Python library.
+# The names in the API whose type is Any, with the reason. JSON values are Any in every Python library.
 _JSON = re.compile(r"\.(as_json|to_dict|to_json|from_json)$")
-_DAMAGE = "damage of logs, topics and captures: three classes without a common base"
-_FIELDS = "fields of any message"
-_SETTINGS = "settings of any job, as JSON values"
-_STORAGE = "storage options are those of fsspec"
-ANY = {
+_DAMAGE_REASON = "damage of logs, topics or captures; their three classes have no common base"
+_FIELDS_REASON = "fields of any message"
+_SETTINGS_REASON = "settings of any job, as JSON values"
+_STORAGE_REASON = "storage options are those of fsspec"
+ANY_TYPES = {
     "kafkaframes.build_records": "columns of many kinds: mappings, tables, data frames; records/rows.py checks them",
-    "kafkaframes.export_log": _STORAGE,
-    "kafkaframes.export_topics": "client settings have types of their own in client/options.py",
-    "kafkaframes.mirror_topics": "client settings have types of their own in client/options.py",
-    "kafkaframes.scan_log": _STORAGE,
-    "kafkaframes.scan_topic": "client settings have types of their own in client/options.py",
+    "kafkaframes.export_log": _STORAGE_REASON,
+    "kafkaframes.export_topics": "client settings are typed in client/options.py",
+    "kafkaframes.mirror_topics": "client settings are typed in client/options.py",
+    "kafkaframes.scan_log": _STORAGE_REASON,
+    "kafkaframes.scan_topic": "client settings are typed in client/options.py",
     "kafkaframes.table_log": "storage options are those of fsspec",
-    "kafkaframes.table_topics": "client settings have types of their own in client/options.py",
-    "kafkaframes.dump_log": _STORAGE,
-    "kafkaframes.grep_log": _STORAGE,
+    "kafkaframes.table_topics": "client settings are typed in client/options.py",
+    "kafkaframes.dump_log": _STORAGE_REASON,
+    "kafkaframes.grep_log": _STORAGE_REASON,
     "kafkaframes.jobs.LogDump.write_to": "any file that accepts bytes",
     "kafkaframes.jobs.RecordAnalysis.rows": "rows as JSON values",
     "kafkaframes.jobs.TagHeaderSizes.rows": "rows as JSON values",
-    "kafkaframes.protocol.encode_message": _FIELDS,
+    "kafkaframes.protocol.encode_message": _FIELDS_REASON,
     "kafkaframes.broker.Broker.append": "values of a record's fields; records/rows.py checks them",
     "kafkaframes.broker.Broker.on": "conditions are fields of any API's request",
     "kafkaframes.broker.Journal.assert_not_requested": "conditions are fields of any API's request",
@@ -40,25 +40,25 @@ ANY = {
     "kafkaframes.broker.JournalEntry": "requests and responses of any API",
     "kafkaframes.broker.Kerberos.credentials": "objects of gssapi, which has no types",
     "kafkaframes.broker.Rule.answer": "a response of any API, or its fields",
-    "kafkaframes.broker.ServedLogs": _STORAGE,
-    "kafkaframes.errors.DamagedChunkError": "the position, as the base class takes it",
+    "kafkaframes.broker.ServedLogs": _STORAGE_REASON,
+    "kafkaframes.errors.DamagedChunkError": "the position, whose type is that of the base class",
     "kafkaframes.errors.PartialFailureError": "keys are the items of any request",
     "kafkaframes.errors.PartialFailureError.errors": "keys are the items of any request",
-    "kafkaframes.jobs.CompactionReport": _SETTINGS,
-    "kafkaframes.jobs.JobReport": _SETTINGS,
+    "kafkaframes.jobs.CompactionReport": _SETTINGS_REASON,
+    "kafkaframes.jobs.JobReport": _SETTINGS_REASON,
     "kafkaframes.jobs.JobResult": "the report as JSON values",
     "kafkaframes.jobs.Outcome": "the state of a table, as JSON values",
-    "kafkaframes.jobs.RepairReport": _SETTINGS,
-    "kafkaframes.jobs.RestoreReport": _SETTINGS,
-    "kafkaframes.protocol.Message": _FIELDS,
-    "kafkaframes.protocol.Message.find": _FIELDS,
-    "kafkaframes.protocol.Message.find_all": _FIELDS,
-    "kafkaframes.protocol.Message.replace": _FIELDS,
-    "kafkaframes.scan.RecordBatches": _DAMAGE,
+    "kafkaframes.jobs.RepairReport": _SETTINGS_REASON,
+    "kafkaframes.jobs.RestoreReport": _SETTINGS_REASON,
+    "kafkaframes.protocol.Message": _FIELDS_REASON,
+    "kafkaframes.protocol.Message.find": _FIELDS_REASON,
+    "kafkaframes.protocol.Message.find_all": _FIELDS_REASON,
+    "kafkaframes.protocol.Message.replace": _FIELDS_REASON,
+    "kafkaframes.scan.RecordBatches": _DAMAGE_REASON,
     "kafkaframes.scan.RecordBatches.to_pandas": "options are those of pyarrow's to_pandas",
     "kafkaframes.scan.Scan.to_pandas": "options are those of pyarrow's to_pandas",
-    "kafkaframes.scan.ScanPlan": _DAMAGE,
-    "kafkaframes.scan.ScanSlice.read": _DAMAGE,
+    "kafkaframes.scan.ScanPlan": _DAMAGE_REASON,
+    "kafkaframes.scan.ScanSlice.read": _DAMAGE_REASON,
     "kafkaframes.spark.TopicListener": "settings of clients, as JSON values",
     "kafkaframes.spark.TopicListener.onQueryProgress": "events of Spark, which the class accepts without PySpark",
     "kafkaframes.spark.TopicListener.onQueryStarted": "events of Spark, which the class accepts without PySpark",
@@ -71,10 +71,10 @@ ANY = {
 }
 
 
-def test_any_is_a_type_only_for_a_reason():
+def test_each_any_type_has_a_reason():
     lines = [line for line in TARGET.read_text().splitlines() if re.search(r"\bAny\b", line)]
     names = {re.match(r"[\w.]+", line)[0] for line in lines}
-    assert {name for name in names if not _JSON.search(name)} == set(ANY)
+    assert {name for name in names if not _JSON.search(name)} == set(ANY_TYPES)
 
 
 def test_the_package_of_errors_exports_exceptions_only():
@@ -85,7 +85,7 @@ def test_the_package_of_errors_exports_exceptions_only():
     }
 
 
-def test_the_api_is_its_snapshot():
+def test_the_public_api_equals_its_snapshot():
     pytest.importorskip("pyspark")
     changes = list(difflib.unified_diff(TARGET.read_text().splitlines(), list(api_lines()), lineterm="", n=0))
     assert changes == [], "run python tools/public_api.py, and review the change"
@@ -93,19 +93,19 @@ def test_the_api_is_its_snapshot():
 
 # Classes in public annotations that no public package exports, with the reason. Parts of a report are values that users
 # reach through the report: several reports have a PartitionReport of their own.
-_PART = "a part of a report, which a field of the report contains"
-_INTERNAL = "internal state of the object; users do not create or read it"
+_PART_REASON = "a part of a report, which a field of the report contains"
+_INTERNAL_REASON = "internal state of the object; users do not create or read it"
 NOT_EXPORTED = {
-    "broker.faults.rules.RuleHistory": _INTERNAL,
-    "broker.network.server.Listener": _INTERNAL,
-    "broker.network.server.Server": _INTERNAL,
+    "broker.faults.rules.RuleHistory": _INTERNAL_REASON,
+    "broker.network.server.Listener": _INTERNAL_REASON,
+    "broker.network.server.Server": _INTERNAL_REASON,
     "broker.requests.api.DeferredResponse": "what hooks of the dispatcher return",
     "broker.requests.api.EncodedResponse": "what hooks of the dispatcher accept",
     "broker.requests.request.TypedRequest": "a request inside the broker, for conditions and answers of rules",
-    "broker.security.access.Authorizer": _INTERNAL,
-    "broker.security.kerberos.PrincipalRules": _INTERNAL,
-    "broker.security.options.Credentials": _INTERNAL,
-    "broker.settings.settings.BrokerSettings": _INTERNAL,
+    "broker.security.access.Authorizer": _INTERNAL_REASON,
+    "broker.security.kerberos.PrincipalRules": _INTERNAL_REASON,
+    "broker.security.options.Credentials": _INTERNAL_REASON,
+    "broker.settings.settings.BrokerSettings": _INTERNAL_REASON,
     "broker.state.state.BrokerState": "the broker's state, for Broker.call",
     "capture.recorder.RecorderSettings": "only record_traffic creates recordings",
     "client.metadata.TopicUpdate": "the result of Cluster.read_topics, which only the connections call",
@@ -113,75 +113,76 @@ NOT_EXPORTED = {
     "client.record_futures.ThreadResults": "only producers create futures",
     "client.settings.ClientSettings": "users pass settings by keyword or as properties",
     "client.settings.ConsumerSettings": "users pass settings by keyword or as properties",
-    "jobs.analyze.outcome.SizeComparison": _PART,
-    "jobs.analyze.proposals.ProposalSettings": _PART,
-    "jobs.analyze.records.RecordSizes": _PART,
-    "jobs.audit.audit.AuditVerdict": _PART,
-    "jobs.audit.audit.ClientAudit": _PART,
+    "jobs.analyze.outcome.SizeComparison": _PART_REASON,
+    "jobs.analyze.proposals.ProposalSettings": _PART_REASON,
+    "jobs.analyze.records.RecordSizes": _PART_REASON,
+    "jobs.audit.audit.AuditVerdict": _PART_REASON,
+    "jobs.audit.audit.ClientAudit": _PART_REASON,
     "jobs.checkpoint.CheckpointSource": "a part of a checkpoint",
-    "jobs.compact.compaction.CompactedPartition": _PART,
-    "jobs.convert.segment.ConvertedPartition": _PART,
+    "jobs.compact.compaction.CompactedPartition": _PART_REASON,
+    "jobs.convert.segment.ConvertedPartition": _PART_REASON,
     "jobs.dump.dump.DumpSettings": "only dump_log creates dumps",
-    "jobs.dump.summary.SegmentSummary": _PART,
-    "jobs.export.tally.ExportSummary": _PART,
-    "jobs.export.task.SegmentResult": _PART,
-    "jobs.mirror.settings.MirroredPartition": _PART,
-    "jobs.report.copies.CopyReport": _PART,
-    "jobs.report.measure.DamagedBatch": _PART,
-    "jobs.report.model.DirectoryReport": _PART,
-    "jobs.report.model.PartitionReport": _PART,
-    "jobs.report.model.ProducerReport": _PART,
-    "jobs.report.model.SizeReport": _PART,
-    "jobs.report.model.TimeReport": _PART,
-    "jobs.report.model.TopicReport": _PART,
-    "jobs.report.model.TransactionReport": _PART,
-    "jobs.report.model.UnreadFile": _PART,
-    "jobs.report.traffic.ApiTraffic": _PART,
-    "jobs.restore.groups.GroupsReport": _PART,
-    "jobs.restore.partition.RestoredPartition": _PART,
-    "protocol.messages.annotate.AnnotatedMessage": _INTERNAL,
+    "jobs.dump.summary.SegmentSummary": _PART_REASON,
+    "jobs.export.tally.ExportSummary": _PART_REASON,
+    "jobs.export.task.SegmentResult": _PART_REASON,
+    "jobs.mirror.settings.MirroredPartition": _PART_REASON,
+    "jobs.report.copies.CopyReport": _PART_REASON,
+    "jobs.report.measure.DamagedBatch": _PART_REASON,
+    "jobs.report.model.DirectoryReport": _PART_REASON,
+    "jobs.report.model.PartitionReport": _PART_REASON,
+    "jobs.report.model.ProducerReport": _PART_REASON,
+    "jobs.report.model.SizeReport": _PART_REASON,
+    "jobs.report.model.TimeReport": _PART_REASON,
+    "jobs.report.model.TopicReport": _PART_REASON,
+    "jobs.report.model.TransactionReport": _PART_REASON,
+    "jobs.report.model.UnreadFile": _PART_REASON,
+    "jobs.report.traffic.ApiTraffic": _PART_REASON,
+    "jobs.restore.groups.GroupsReport": _PART_REASON,
+    "jobs.restore.partition.RestoredPartition": _PART_REASON,
+    "protocol.messages.annotate.AnnotatedMessage": _INTERNAL_REASON,
     "protocol.messages.annotate.AnnotatedRange": "a field of an explanation",
-    "protocol.messages.codec.Codec": _INTERNAL,
+    "protocol.messages.codec.Codec": _INTERNAL_REASON,
     "protocol.spec.catalog.ledgers.TagCollision": "a part of a TagTable",
     "protocol.spec.changes.EvolutionRule": "a part of a SpecChange",
-    "protocol.spec.drafts.FieldLocation": _INTERNAL,
-    "protocol.spec.drafts.MessageDraft": _INTERNAL,
-    "protocol.spec.kip_636.RewriteResult": _PART,
+    "protocol.spec.drafts.FieldLocation": _INTERNAL_REASON,
+    "protocol.spec.drafts.MessageDraft": _INTERNAL_REASON,
+    "protocol.spec.kip_636.RewriteResult": _PART_REASON,
     "protocol.spec.model.FieldSpec": "a part of a MessageSpec",
     "protocol.spec.model.StructSpec": "a part of a MessageSpec",
-    "protocol.spec.releases.Release": _PART,
+    "protocol.spec.releases.Release": _PART_REASON,
     "protocol.spec.versions.Versions": "a part of a MessageSpec",
     "records.annotate.AnnotatedBytes": "a part of an explanation",
     "records.memory.Recycler": "for programs that read many fetches",
     "records.scan.BatchHeaders": "headers of batches, as arrays",
-    "scan.decoded.ValueDecoding": _INTERNAL,
-    "scan.log.resolve.ReadPlan": _PART,
-    "scan.slices.ScanProgress": _INTERNAL,
-    "scan.slices.ScanSource": _INTERNAL,
-    "scan.slices.SliceWork": _INTERNAL,
-    "scan.where.RowFilter": _INTERNAL,
-    "storage.copies.decisions.Decision": _PART,
-    "storage.log.notes.LogNotes": _PART,
-    "storage.log.transactions.TransactionState": _INTERNAL,
-    "wire.primitives.DeferredBytes": _INTERNAL,
+    "scan.decoded.ValueDecoding": _INTERNAL_REASON,
+    "scan.log.resolve.ReadPlan": _PART_REASON,
+    "scan.slices.ScanProgress": _INTERNAL_REASON,
+    "scan.slices.ScanSource": _INTERNAL_REASON,
+    "scan.slices.SliceWork": _INTERNAL_REASON,
+    "scan.where.RowFilter": _INTERNAL_REASON,
+    "storage.copies.decisions.Decision": _PART_REASON,
+    "storage.log.notes.LogNotes": _PART_REASON,
+    "storage.log.transactions.TransactionState": _INTERNAL_REASON,
+    "wire.primitives.DeferredBytes": _INTERNAL_REASON,
 }
 
 
 def test_the_classes_in_public_annotations_are_exported():
     pytest.importorskip("pyspark")
     exported_names = exported_values()
-    unlisted_classes = {kafkaframes.errors.ErrorCode, kafkaframes.errors.RecordRefusal}  # exported, but not by a star
+    # exported, but not by a star import
+    unlisted_classes = {kafkaframes.errors.ErrorCode, kafkaframes.errors.RecordRefusal}
     users = {}
     for value, name in exported_names.items():
         for member, kind in classes_in_annotations(value):
             if kind not in exported_names and kind not in unlisted_classes:
                 users.setdefault(f"{kind.__module__}.{kind.__name__}".removeprefix("kafkaframes."), f"{name}.{member}")
     assert {kind: user for kind, user in users.items() if kind not in NOT_EXPORTED} == {}, "export it from its package"
-    assert set(NOT_EXPORTED) - set(users) == set(), "these are no longer in an annotation, or are exported now"
+    assert set(NOT_EXPORTED) - set(users) == set(), "these classes are no longer in an annotation, or are exported now"
 
 
 def test_the_annotations_of_methods_that_return_classes_are_read():
-    """Without this, the test above would pass if it saw no annotations."""
+    """Otherwise the test above would pass if it found no annotations."""
     client = [kafkaframes.client.Producer, kafkaframes.client.Admin, kafkaframes.client.Cluster]
     kinds = {kind.__name__ for value in client for _, kind in classes_in_annotations(value)}
     assert {"RecordFuture", "Cluster", "Node", "GroupDescription", "ProducerIdentity", "TopicMetadata"} <= kinds

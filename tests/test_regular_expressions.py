@@ -1,8 +1,8 @@
-"""No regular expression of the package takes more than linear time on any text.
+"""Every regular expression of the package takes linear time on any text.
 
-The test finds every use of ``re`` in the sources, so that a new one is covered without being listed. A use whose
-expression is not a constant has to be listed in ``PATTERNS_OF_USERS`` or ``TABLES``. Expressions that clients send are
-RE2's (``coordination/groups/subscriptions.py``) and do not use ``re``.
+The test finds each use of ``re`` in the sources, so that new ones are tested without being listed. A use whose
+expression is not a constant must be listed in ``USER_PATTERNS`` or ``BUILT_PATTERNS``. Expressions that clients send
+are RE2's (``coordination/groups/subscriptions.py``) and do not use ``re``.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ ROOT = Path(__file__).parent.parent / "src"
 FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
 METHODS = FUNCTIONS - {"compile"}
 
-# Expressions that the user of a command or the operator of a broker gives. Their time is the user's own choice.
-PATTERNS_OF_USERS = {
-    "broker/state/config_changes.py": "client metrics: compiled to be checked, and never matched",
+# Expressions given by the user of a command or the operator of a broker, who is responsible for their time.
+USER_PATTERNS = {
+    "broker/state/config_changes.py": "client metrics patterns are compiled as a check, and never matched",
     "broker/security/kerberos.py": "sasl.kerberos.principal.to.local.rules",
     "client/consumer.py": "Consumer.subscribe(pattern=)",
     "jobs/dump/chunks.py": "--key-regex",
-    "scan/selection.py": "shell patterns of topics, which fnmatch translates into atomic groups",
+    "scan/selection.py": "shell patterns for topics, which fnmatch translates into atomic groups",
     "scan/java_pattern.py": "subscribePattern, translated from Java",
 }
-# Expressions that a function makes or a table holds: the file, and the expressions.
-TABLES: dict[str, Callable[[], list[str]]] = {
+# Expressions that a function builds or a table contains, by file.
+BUILT_PATTERNS: dict[str, Callable[[], list[str]]] = {
     "broker/network/http_server.py": lambda: [_pattern("/topics/{}/partitions/{}/records").pattern],
     "capture/redaction.py": lambda: list(UNREDACTED_TEXTS.values()),
 }
 
 
-class Use(NamedTuple):
-    """An expression in the sources, and the methods that are called on it."""
+class ExpressionUse(NamedTuple):
+    """An expression in the sources, and the methods with which it is used."""
 
     place: str
     pattern: re.Pattern[Any]
@@ -75,13 +75,16 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def files_with(expression: str) -> list[Path]:
-    """Return the sources in which a text occurs. Parsing all sources takes seconds, in each process of the suite."""
+    """Return the sources in which a text occurs.
+
+    Only these are parsed, because parsing all sources takes seconds in each process of the suite.
+    """
     pattern = re.compile(expression)
     return [path for path, text in texts().items() if pattern.search(text)]
 
 
 def methods_by_name(names: set[str]) -> dict[tuple[Path | None, str], set[str]]:
-    """Return the methods that are called on each name, in a file if the name is private, else in the package."""
+    """Return the methods that are called on each name: in its file if the name is private, otherwise in the package."""
     methods: dict[tuple[Path | None, str], set[str]] = {}
     for path in files_with(rf"\b(?:{'|'.join(sorted(names))})[\s)\\]*\.\s*(?:{'|'.join(sorted(METHODS))})\b"):
         for node in ast.walk(tree_of(path)):
@@ -94,7 +97,7 @@ def methods_by_name(names: set[str]) -> dict[tuple[Path | None, str], set[str]]:
 
 
 def names_of_assignments(nodes: list[ast.AST]) -> dict[ast.AST, str]:
-    """Return the name that a call's value is assigned to, by call; also in an assignment of several names."""
+    """Return the name to which each call's value is assigned, also in assignments of several names."""
     names_by_call: dict[ast.AST, str] = {}
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
@@ -106,7 +109,7 @@ def names_of_assignments(nodes: list[ast.AST]) -> dict[ast.AST, str]:
     return names_by_call
 
 
-def calls_of_re() -> Iterator[tuple[Path, ast.Call, str]]:
+def iterate_re_calls() -> Iterator[tuple[Path, ast.Call, str]]:
     """Yield each call of a function of ``re``: its file, the call, and the name that its value is assigned to."""
     for path in files_with(r"\bre\b"):
         nodes = list(ast.walk(tree_of(path)))
@@ -117,26 +120,26 @@ def calls_of_re() -> Iterator[tuple[Path, ast.Call, str]]:
                 yield path, node, names.get(node, "")
 
 
-def uses_of_re() -> Iterator[Use | str]:
-    """Yield each use of ``re``; as text, the place of one whose expression is not a constant."""
-    calls = list(calls_of_re())
+def iterate_re_uses() -> Iterator[ExpressionUse | str]:
+    """Yield each use of ``re``, or its place as text if its expression is not a constant."""
+    calls = list(iterate_re_calls())
     methods = methods_by_name({name for _, _, name in calls if name})
     for path, node, name in calls:
         assert isinstance(node.func, ast.Attribute)
         place = str(path.relative_to(ROOT / "kafkaframes"))
         scope = vars(importlib.import_module(module_name(path)))
         try:
-            expression, flags = (ast.unparse(one) for one in flags_of(node))
+            expression, flags = (ast.unparse(one) for one in expression_and_flags(node))
             pattern = re.compile(eval(expression, scope), eval(flags, scope))
         except NameError:
             yield place
             continue
         methods_of_name = methods.get((path if name.startswith("_") else None, name), set())
         own = {node.func.attr} if node.func.attr in METHODS else methods_of_name
-        yield Use(f"{place}:{node.lineno}", pattern, frozenset(own or {"match", "fullmatch", "search"}))
+        yield ExpressionUse(f"{place}:{node.lineno}", pattern, frozenset(own or {"match", "fullmatch", "search"}))
 
 
-def flags_of(node: ast.Call) -> tuple[ast.expr, ast.expr]:
+def expression_and_flags(node: ast.Call) -> tuple[ast.expr, ast.expr]:
     """Return a call's expression and its flags."""
     assert isinstance(node.func, ast.Attribute)
     position = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(node.func.attr, 2)
@@ -145,8 +148,8 @@ def flags_of(node: ast.Call) -> tuple[ast.expr, ast.expr]:
     return node.args[0], flag_arguments[0]
 
 
-def run(pattern: re.Pattern[Any], method: str) -> Callable[[Any], object]:
-    """Return what a use does with a text."""
+def use_pattern(pattern: re.Pattern[Any], method: str) -> Callable[[Any], object]:
+    """Return a function that applies a method of a pattern to a text."""
     if method in ("sub", "subn"):
         return lambda text: getattr(pattern, method)(text[:0], text)
     if method == "finditer":
@@ -154,11 +157,11 @@ def run(pattern: re.Pattern[Any], method: str) -> Callable[[Any], object]:
     return getattr(pattern, method)
 
 
-def slow_texts(use: Use) -> Iterator[str]:
+def slow_texts(use: ExpressionUse) -> Iterator[str]:
     encode = (lambda text: text.encode()) if isinstance(use.pattern.pattern, bytes) else str
     for start, text, end in pumping_texts(use.pattern):
         for method in sorted(use.methods):
-            call = run(use.pattern, method)
+            call = use_pattern(use.pattern, method)
 
             def text_of(size: int, start: str = start, text: str = text, end: str = end) -> Any:
                 return encode(start + text * (size // len(text)) + end)
@@ -168,15 +171,15 @@ def slow_texts(use: Use) -> Iterator[str]:
                 return
 
 
-USES = list(uses_of_re())
+USES = list(iterate_re_uses())
 
 
-def test_every_expression_is_a_constant_a_table_or_the_users():
-    others = {one for one in USES if isinstance(one, str)}
-    assert others == PATTERNS_OF_USERS.keys() | TABLES.keys()
+def test_each_expression_is_a_constant_built_or_given_by_users():
+    places = {expression_use for expression_use in USES if isinstance(expression_use, str)}
+    assert places == USER_PATTERNS.keys() | BUILT_PATTERNS.keys()
 
 
-def test_re_is_only_used_by_its_name():
+def test_re_is_used_only_under_its_name():
     for path in files_with(r"\bre\b"):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom):
@@ -185,10 +188,10 @@ def test_re_is_only_used_by_its_name():
                 assert not any(name.name == "re" and name.asname for name in node.names), path
 
 
-CASES = [one for one in USES if isinstance(one, Use)]
+CASES = [one for one in USES if isinstance(one, ExpressionUse)]
 CASES += [
-    Use(f"{place}:{number}", re.compile(text), frozenset({"fullmatch"}))
-    for place, texts in TABLES.items()
+    ExpressionUse(f"{place}:{number}", re.compile(text), frozenset({"fullmatch"}))
+    for place, texts in BUILT_PATTERNS.items()
     for number, text in enumerate(texts())
 ]
 
@@ -210,4 +213,4 @@ def test_an_expression_takes_linear_time(use):
     ],
 )
 def test_slow_expressions_are_found(text, method):
-    assert next(slow_texts(Use("", re.compile(text), frozenset({method}))), None) is not None
+    assert next(slow_texts(ExpressionUse("", re.compile(text), frozenset({method}))), None) is not None

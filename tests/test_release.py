@@ -1,4 +1,4 @@
-"""``tools/release.py`` in a repository of its own, with short commands instead of the build."""
+"""``tools/release.py`` in a temporary repository, with short commands instead of the build."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ import kafkaframes
 
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "# Changelog\n\n## Unreleased\n\n### Added\n\n- A feature.\n"
-FAST = ("--lock-command", "true", "--build-command", "true", "--check-command", "true", "--date", "2027-01-31")
+FAST_OPTIONS = ("--lock-command", "true", "--build-command", "true", "--check-command", "true", "--date", "2027-01-31")
 
 
-class Checkout:
+class ReleaseCheckout:
     def __init__(self, top: Path) -> None:
         self.top = top
         for path in (*VERSION_FILES, "tools/release.py"):
@@ -54,10 +54,10 @@ class Checkout:
         self.git("commit", "--quiet", "--message", "A change")
 
     def release(self, version: str, *options: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "tools/release.py", version, *FAST, *options]
+        command = [sys.executable, "tools/release.py", version, *FAST_OPTIONS, *options]
         return subprocess.run(command, cwd=self.top, capture_output=True, text=True, check=False, timeout=60)
 
-    def refuse(self, version: str, message: str, *options: str) -> None:
+    def assert_rejected(self, version: str, message: str, *options: str) -> None:
         before = self.git("status", "--porcelain"), self.git("rev-parse", "HEAD"), self.git("tag")
         result = self.release(version, *options)
         assert result.returncode == 1
@@ -66,11 +66,11 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
-    return Checkout(tmp_path)
+def checkout(tmp_path: Path) -> ReleaseCheckout:
+    return ReleaseCheckout(tmp_path)
 
 
-def test_a_release_is_dated_committed_and_tagged(checkout: Checkout) -> None:
+def test_a_release_is_dated_committed_and_tagged(checkout: ReleaseCheckout) -> None:
     result = checkout.release(
         "2.0.0", "--lock-command", f"echo newer > {LOCK_FILE}", "--build-command", "grep 2.0.0 tools/conda/recipe.yaml"
     )
@@ -85,28 +85,28 @@ def test_a_release_is_dated_committed_and_tagged(checkout: Checkout) -> None:
     assert checkout.git("show", f"HEAD:{LOCK_FILE}") == "newer"
 
 
-def test_a_dirty_tree_and_another_branch_are_refused(checkout: Checkout) -> None:
+def test_a_dirty_tree_and_another_branch_are_rejected(checkout: ReleaseCheckout) -> None:
     checkout.write("notes.txt", "untracked")
-    checkout.refuse("2.0.0", "uncommitted changes: notes.txt")
+    checkout.assert_rejected("2.0.0", "uncommitted changes: notes.txt")
     (checkout.top / "notes.txt").unlink()
     checkout.git("switch", "--quiet", "--create", "feature")
-    checkout.refuse("2.0.0", "releases are made from 'main'")
+    checkout.assert_rejected("2.0.0", "releases are made from 'main'")
     checkout.git("switch", "--quiet", "main")
-    checkout.refuse("2.0", "expected three numbers")
+    checkout.assert_rejected("2.0", "expected three numbers")
 
 
 @pytest.mark.parametrize("version", ["", "v2.0.0", "2.0", "2.0.0rc1", "2.0.0.dev1", "02.0.0", "2.0.0 "])
-def test_a_version_is_three_numbers(version: str) -> None:
+def test_a_version_must_be_three_numbers(version: str) -> None:
     with pytest.raises(ReleaseError, match="expected three numbers"):
         parse_version(version)
 
 
-def test_a_version_follows_the_last_tag(checkout: Checkout) -> None:
+def test_a_version_must_follow_the_last_tag(checkout: ReleaseCheckout) -> None:
     for tag in ("v1.9.0", "v1.10.0", "vendor-2"):
         checkout.git("tag", tag)
-    checkout.refuse("1.10.0", "the tag v1.10.0 exists")
-    checkout.refuse("1.9.1", "does not follow 1.10.0; expected one of 1.10.1, 1.11.0, 2.0.0")
-    checkout.refuse("1.12.0", "does not follow 1.10.0")
+    checkout.assert_rejected("1.10.0", "the tag v1.10.0 exists")
+    checkout.assert_rejected("1.9.1", "does not follow 1.10.0; expected one of 1.10.1, 1.11.0, 2.0.0")
+    checkout.assert_rejected("1.12.0", "does not follow 1.10.0")
     assert checkout.release("1.11.0").returncode == 0
 
 
@@ -120,13 +120,13 @@ def test_a_version_follows_the_last_tag(checkout: Checkout) -> None:
         ("2.0.1", UNRELEASED, "2.0.1 is a patch version"),
     ],
 )
-def test_a_version_fits_its_changes(version: str, changelog: str, message: str) -> None:
+def test_a_version_must_fit_its_changes(version: str, changelog: str, message: str) -> None:
     with pytest.raises(ReleaseError, match=message):
         date_changelog(changelog, version, datetime.date(2027, 1, 31))
 
 
-def test_a_step_that_fails_leaves_everything_as_before(checkout: Checkout) -> None:
-    checkout.refuse(
+def test_a_failed_step_leaves_the_repository_unchanged(checkout: ReleaseCheckout) -> None:
+    checkout.assert_rejected(
         "2.0.0", "ended with status 3", "--lock-command", f"echo newer > {LOCK_FILE}", "--check-command", "exit 3"
     )
 
@@ -136,7 +136,7 @@ def test_next_versions() -> None:
 
 
 def test_the_changelog_can_be_released() -> None:
-    """Its newest section is that of this version or of unreleased changes, with the headings of Keep a Changelog."""
+    """The newest section is that of this version or of unreleased changes, with the headings of Keep a Changelog."""
     text = (ROOT / CHANGELOG).read_text("utf-8")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE)[0] == "Unreleased"
     assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= set(SECTIONS)

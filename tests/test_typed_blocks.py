@@ -15,8 +15,8 @@ def test_mypy_accepts_the_blocks_of_the_documents(tmp_path):
     assert describe_errors(output, places) == []
 
 
-def test_mypy_sees_an_error_in_a_block(tmp_path):
-    """Without this, the test above would pass if mypy skipped the blocks."""
+def test_mypy_reports_an_error_in_a_block(tmp_path):
+    """Otherwise the test above would pass if mypy skipped the blocks."""
     (tmp_path / "wrong_block.py").write_text('from kafkaframes.client import Producer\n\nProducer("b", acks=[])\n')
     output = run_mypy_on([tmp_path / "wrong_block.py"])
     assert any("wrong_block.py:3: error: " in line for line in output), output

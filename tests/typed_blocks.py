@@ -1,7 +1,8 @@
-"""The Python blocks of the documents as modules, for type checkers.
+"""Write the Python blocks of the documentation as modules for type checkers.
 
-A block may use names of earlier blocks of its page. Its module imports them from theirs, so that two blocks may use a
-name for different things. Names that a page expects from its reader (a Spark session) are in ``PRELUDE``.
+A block may use names of earlier blocks of its page. The module of a block imports such names from the modules of the
+earlier blocks, so that two blocks can define the same name. Names that a page expects from its reader, such as a Spark
+session, are in ``PRELUDE``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import doctest
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.doc_blocks import PAGES, ROOT, python_blocks
+from tests.doc_blocks import DOC_PAGES, ROOT, python_blocks
 
 PRELUDE = {
     "spark": "from pyspark.sql import SparkSession\n\nspark: SparkSession\n",
@@ -25,32 +26,33 @@ PRELUDE = {
 
 
 def write_modules(folder: Path) -> dict[str, str]:
-    """Write a module for each block of each page, and return the place of the block by the name of its module."""
+    """Write a module for each block of each page; return each block's place by the name of its module."""
     places = {}
     for name, text in PRELUDE.items():
         (folder / f"reader_{name}.py").write_text(text)
-    for page in PAGES:
+    for page in DOC_PAGES:
         stem = "_".join(page.relative_to(ROOT).with_suffix("").parts).replace("-", "_")
-        imports = {name: f"from reader_{name} import {name}\n" for name in PRELUDE}  # how a later block gets a name
+        # the import with which a later block gets the name
+        imports = {name: f"from reader_{name} import {name}\n" for name in PRELUDE}
         for number, block in enumerate(python_blocks(page), 1):
-            source = _statements_of(block)
+            source = _statements(block)
             tree = ast.parse(source)
-            bound, missing = _names_of(tree)
+            bound, missing = _find_names(tree)
             module = f"{stem}_{number}"
             needed = "".join(imports[name] for name in sorted(missing) if name in imports)
             (folder / f"{module}.py").write_text(needed + source)
             places[module] = f"{page.relative_to(ROOT)}, Python block {number}"
-            imports |= {name: f"from {module} import {name}\n" for name in bound} | _imports_of(tree)
+            imports |= {name: f"from {module} import {name}\n" for name in bound} | _import_statements(tree)
     return places
 
 
-def _statements_of(block: str) -> str:
+def _statements(block: str) -> str:
     if not block.startswith(">>>"):
         return block
     return "".join(example.source for example in doctest.DocTestParser().get_examples(block))
 
 
-def _imports_of(tree: ast.Module) -> dict[str, str]:
+def _import_statements(tree: ast.Module) -> dict[str, str]:
     """Return the statement that imports a name, by name."""
     statements = {}
     for node in ast.walk(tree):
@@ -60,7 +62,7 @@ def _imports_of(tree: ast.Module) -> dict[str, str]:
     return statements
 
 
-def _names_of(tree: ast.Module) -> tuple[set[str], set[str]]:
+def _find_names(tree: ast.Module) -> tuple[set[str], set[str]]:
     """Return the names that a module binds outside of functions and classes, and those that it uses without binding."""
     bound, used = set(), set()
     for node in ast.walk(tree):

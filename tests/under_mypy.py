@@ -1,4 +1,4 @@
-"""Mypy's errors for a few lines of Python that use this package."""
+"""Run mypy on a few lines of Python that use this package."""
 
 import subprocess
 import sys
@@ -8,12 +8,12 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 def run_mypy(path: Path) -> list[str]:
-    """Return what mypy reports for a module, each with its line; with the settings and the cache of `make check`."""
+    """Return mypy's messages for a module, each with its line, with the settings and the cache of `make check`."""
     return [line.rpartition(f"{path.name}:")[2] for line in run_mypy_on([path]) if f"{path.name}:" in line]
 
 
 def set_mypy_option(paths: list[Path], option: str) -> None:
-    """Set an option of mypy for these modules only. A flag of the command would invalidate the cache of the others."""
+    """Set a mypy option for these modules only. A command-line flag would invalidate the cache of other modules."""
     for path in paths:
         path.write_text(f"{path.read_text()}\n# mypy: {option}\n")
 

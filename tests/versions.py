@@ -1,4 +1,4 @@
-"""Laws that hold at every version: one test for a message or an API, which walks its versions."""
+"""Tests of a message or an API that run at all of its versions within one test."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -6,9 +6,10 @@ from functools import wraps
 
 
 def at_every_version(of: str, versions: Callable[..., Iterable[int]]):
-    """Have a test that takes ``version`` run at all ``versions`` of its argument ``of``; a failure names the version.
+    """Return a decorator that runs a test with ``version`` at all ``versions`` of its argument ``of``; a failure names
+    the version.
 
-    A test for each version costs 2 ms more in each process of the suite: to collect it, to hand it out, to report it.
+    A separate test per version costs 2 ms more in each process of the suite, to collect, distribute and report it.
     """
 
     def decorated(test):

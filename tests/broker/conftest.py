@@ -1,4 +1,4 @@
-"""A broker without sockets, asked frame by frame as a connection asks it."""
+"""A broker without sockets: tests pass request frames to its dispatcher as a connection does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Asker:
         self.last_request = None
 
     def send(self, name, version, **fields):
-        """Return the frame's answer as the shell gets it: bytes, a Later, or None."""
+        """Return the dispatcher's answer to a request frame: bytes, a deferred answer, or None."""
         client_id = fields.pop("client_id", "test")
         body = fields.pop("body", None) or message(f"{name}Request")(**fields)
         frame = encode_request(body, version, correlation_id=7, client_id=client_id)

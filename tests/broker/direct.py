@@ -1,4 +1,4 @@
-"""A broker without sockets: requests are frames, as a client would send them, handed to the dispatcher."""
+"""A broker without sockets: request frames are passed to its dispatcher as a client would send them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaframes.broker.state.clock import Clock
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 
-BEGAN_MS = 1_700_000_000_000
+START_MS = 1_700_000_000_000
 
 
 class PendingAnswer:
@@ -32,7 +32,7 @@ class PendingAnswer:
 
 
 def send_over_wire(dispatcher: Dispatcher, request: Any, connection: ClientConnection, answer: Any) -> Any:
-    """Return an answer after a journey over the wire."""
+    """Dispatch a request in wire format; return its answer decoded from wire format."""
     connection.receive_data(b"".join(bytes(part) for part in dispatcher.encode(request, answer)))
     frame = connection.next_response()
     assert frame is not None
@@ -40,21 +40,21 @@ def send_over_wire(dispatcher: Dispatcher, request: Any, connection: ClientConne
 
 
 class DirectBroker:
-    """One broker in this thread, with a stopped clock."""
+    """A broker in the calling thread, with a stopped clock."""
 
     def __init__(self, data_dir: str | None = None, **config: Any) -> None:
         self.data_dir, self.config = data_dir, {key.replace("_", "."): str(value) for key, value in config.items()}
-        self.clock = Clock(source=lambda: BEGAN_MS, is_frozen=True)
+        self.clock = Clock(source=lambda: START_MS, is_frozen=True)
         self.open()
 
     def open(self) -> None:
-        """Open the data directory, again after ``kill``."""
+        """Open the data directory, for the first time or after ``kill``."""
         self.session = Session(peer="127.0.0.1:5000")
         self.state = open_broker(data_dir=self.data_dir, settings=BrokerSettings(dict(self.config)), clock=self.clock)
         self.dispatcher = Dispatcher(self.state)
 
     def kill(self) -> None:
-        """Drop everything that is not in the data directory, and open it again."""
+        """Drop all state that is not in the data directory, and open the directory again."""
         self.state.logs.abandon()
         self.open()
 
@@ -65,7 +65,7 @@ class DirectBroker:
         self.session = Session(peer="127.0.0.1:5000")
 
     def send(self, api: str, version: int, *, client_id: str = "test", **fields: Any) -> PendingAnswer | Any:
-        """Send a request; return the answer's body, or what waits for it."""
+        """Send a request; return the answer's body, or a ``PendingAnswer`` until it is complete."""
         connection = ClientConnection(client_id=client_id)
         connection.send_request(message(f"{api}Request")(**fields), version)
         frame = connection.data_to_send()[4:]
@@ -79,6 +79,6 @@ class DirectBroker:
 
 
 def versions(api: str) -> list[int]:
-    """Return every version of an API that is served."""
-    low, high = next(one.range for one in collect_apis().values() if one.name == api)
+    """Return all served versions of an API."""
+    low, high = next(api_info.range for api_info in collect_apis().values() if api_info.name == api)
     return list(range(low, high + 1))

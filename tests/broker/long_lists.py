@@ -1,4 +1,4 @@
-"""Requests with lists of any length: for every API, each of its lists, at its latest version."""
+"""Requests with a list of any length: for each API, at its latest version, and each list in its request."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kafkaframes.protocol.messages import Message, message
 Path = tuple[str, ...]
 
 
-def lists_of(struct: Any, version: int) -> Iterator[Path]:
-    """Yield the path of every list in a message or struct, by attributes."""
+def list_paths(struct: Any, version: int) -> Iterator[Path]:
+    """Yield the path of attribute names to each list in a message or struct."""
     for info in struct._fields:
         if info.spec.versions.contains(version) and str(info.spec.type).startswith("[]"):
             yield (info.attribute,)
             if info.struct is not None:
-                yield from ((info.attribute, *inner) for inner in lists_of(info.struct, version))
+                yield from ((info.attribute, *inner) for inner in list_paths(info.struct, version))
 
 
 def with_long_list(struct: Any, version: int, path: Path, count: int, *, number: int = 0) -> Any:
@@ -35,8 +35,8 @@ def with_long_list(struct: Any, version: int, path: Path, count: int, *, number:
     if path:
         name, *inner = path
         info = next(field for field in struct._fields if field.attribute == name)
-        times = 1 if inner else count
-        values[name] = [_element(info, version, tuple(inner), number, count) for number in range(times)]
+        count_here = 1 if inner else count
+        values[name] = [_element(info, version, tuple(inner), number, count) for number in range(count_here)]
     return struct(**values)
 
 
@@ -55,22 +55,22 @@ def with_long_texts(struct: Any, version: int, text: str) -> Any:
         if not info.spec.versions.contains(version):
             continue
         kind = str(info.spec.type)
-        of_element: Any = text if kind.endswith("string") else None
+        element_kind: Any = text if kind.endswith("string") else None
         if info.struct is not None:
-            of_element = with_long_texts(info.struct, version, text)
-        if of_element is not None:
-            values[info.attribute] = [of_element] if kind.startswith("[]") else of_element
+            element_kind = with_long_texts(info.struct, version, text)
+        if element_kind is not None:
+            values[info.attribute] = [element_kind] if kind.startswith("[]") else element_kind
     return struct(**values)
 
 
 CASES = [
     (api.name, api.range[1], path)
     for api in collect_apis().values()
-    for path in lists_of(message(f"{api.name}Request"), api.range[1])
+    for path in list_paths(message(f"{api.name}Request"), api.range[1])
 ]
 
 
-def request_of(name: str, version: int, path: Path, count: int) -> Message:
-    """Return an API's request with a long list."""
+def build_request(name: str, version: int, path: Path, count: int) -> Message:
+    """Return a request of an API with ``count`` elements in the list at ``path``."""
     request: Message = with_long_list(message(f"{name}Request"), version, path, count)
     return request

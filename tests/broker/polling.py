@@ -1,4 +1,4 @@
-"""Reading with other clients, in short waits up to one long limit, so that no test depends on the machine's speed."""
+"""Poll other clients in short waits up to one long limit, so that no test depends on the machine's speed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SECONDS = 60.0  # only against hanging
+SECONDS = 60.0  # long enough that only a hang exceeds it
 
 
 def poll_with_kafka_python(make: Callable[[], Any], count: int) -> tuple[Any, list[Any]]:
-    """Return a ``kafka.KafkaConsumer`` that ``make`` has made, and so many of its records, or more.
+    """Return a ``kafka.KafkaConsumer`` created by ``make``, and ``count`` or more of its records.
 
     On a busy machine, version 3.0 may miss a response and then wait until the end of a poll. As a group leader, it may
     also assign partitions that it does not know yet, and keep an empty assignment. The consumer therefore polls in
@@ -25,7 +25,7 @@ def poll_with_kafka_python(make: Callable[[], Any], count: int) -> tuple[Any, li
         if len(records_read) >= count:
             return consumer, records_read
         consumer.close()
-    raise AssertionError(f"{len(records_read)} of {count} records came")
+    raise AssertionError(f"received {len(records_read)} of {count} records")
 
 
 def poll_with_librdkafka(consumer: Any) -> Any:

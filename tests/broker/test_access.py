@@ -24,7 +24,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
 
 ADMIN, ALICE = "User:admin", "User:alice"
-NOTHING_NEEDED = {
+APIS_WITHOUT_RIGHTS = {
     "ApiVersions",
     "DescribeCluster",
     "ExpireDelegationToken",  # the holder of a token may expire it
@@ -34,7 +34,7 @@ NOTHING_NEEDED = {
     "SaslAuthenticate",
     "SaslHandshake",
 }
-WHOLE = [
+WHOLE_REQUEST_APIS = [
     pytest.param(api, version, id=f"{api.name}-{version}")
     for api in collect_apis().values()
     for version in range(api.range[0], api.range[1] + 1)
@@ -44,13 +44,13 @@ WHOLE = [
 ]
 
 
-def rule(operation, resource, name, *, permission=ALLOW, pattern=LITERAL, principal=ALICE, host="*"):
+def acl_rule(operation, resource, name, *, permission=ALLOW, pattern=LITERAL, principal=ALICE, host="*"):
     number = 2 if operation == "ALL" else OPERATIONS[operation]
     return Acl(RESOURCE_TYPES[resource], name, pattern, principal, host, number, permission)
 
 
 class AliceAndAdmin:
-    """A broker with rules, its administrator, and a client with the rights in the rules."""
+    """A broker with ACL rules, an administrator's client, and a client of alice, to whom the rules apply."""
 
     def __init__(self, make_asker, *rules, **more):
         self.access = AclAuthorizer(rules, super_users=[ADMIN])
@@ -64,42 +64,42 @@ def pair(make_asker):
     return lambda *rules, **more: AliceAndAdmin(make_asker, *rules, **more)
 
 
-def test_every_api_declares_its_rights():
+def test_every_api_declares_its_required_permissions():
     apis = collect_apis().values()
-    assert {api.name for api in apis if not api.rights} == NOTHING_NEEDED
+    assert {api.name for api in apis if not api.rights} == APIS_WITHOUT_RIGHTS
     for right in (right for api in apis for right in api.rights):
         assert right.operation in OPERATIONS_BY_RESOURCE_TYPE[right.resource]
         assert right.error.name.endswith("_AUTHORIZATION_FAILED")
         assert not (right.field and right.each)
 
 
-@pytest.mark.parametrize(("api", "version"), WHOLE)
+@pytest.mark.parametrize(("api", "version"), WHOLE_REQUEST_APIS)
 def test_a_request_without_the_right_does_not_reach_its_handler(pair, api, version):
     def handle(request, broker):
         raise AssertionError("the handler was called")
 
-    both = pair()
-    both.alice.dispatcher.apis = {api.key: replace(api, handle=handle)}
-    fields = {one.field: "x" for one in api.list_permissions(version, whole=True) if one.field}
+    two_clients = pair()
+    two_clients.alice.dispatcher.apis = {api.key: replace(api, handle=handle)}
+    fields = {permission.field: "x" for permission in api.list_permissions(version, whole=True) if permission.field}
     body = message(f"{api.name}Request")(**fields)
     if api.name == "OffsetCommit":
         body.topics = [message("OffsetCommitRequest").OffsetCommitRequestTopic(name="t")]
-    assert both.alice.ask(api.name, version, body=body) is not None
+    assert two_clients.alice.ask(api.name, version, body=body) is not None
 
 
-def test_describe_topic_partitions_lists_what_may_be_described(pair):
-    both = pair(rule("DESCRIBE", "TOPIC", "open"))
-    both.admin.state.create_topic("open", 1)
-    both.admin.state.create_topic("secret", 1)
-    assert [row.name for row in both.alice.ask("DescribeTopicPartitions", 0).topics] == ["open"]
-    assert len(both.admin.ask("DescribeTopicPartitions", 0).topics) == 2
+def test_describe_topic_partitions_lists_only_describable_topics(pair):
+    two_clients = pair(acl_rule("DESCRIBE", "TOPIC", "open"))
+    two_clients.admin.state.create_topic("open", 1)
+    two_clients.admin.state.create_topic("secret", 1)
+    assert [row.name for row in two_clients.alice.ask("DescribeTopicPartitions", 0).topics] == ["open"]
+    assert len(two_clients.admin.ask("DescribeTopicPartitions", 0).topics) == 2
 
 
-def test_deleting_tells_an_unknown_topic_only_to_those_who_may_describe_it(pair):
-    both = pair(rule("DESCRIBE", "TOPIC", "seen", pattern=PREFIXED))
+def test_delete_topics_reveals_an_unknown_topic_only_with_describe_permission(pair):
+    two_clients = pair(acl_rule("DESCRIBE", "TOPIC", "seen", pattern=PREFIXED))
     for name in ("seen-1", "secret"):
-        both.admin.state.create_topic(name, 1)
-    rows = both.alice.ask("DeleteTopics", 5, topic_names=["seen-1", "seen-2", "secret", "gone"]).responses
+        two_clients.admin.state.create_topic(name, 1)
+    rows = two_clients.alice.ask("DeleteTopics", 5, topic_names=["seen-1", "seen-2", "secret", "gone"]).responses
     codes = {row.name: row.error_code for row in rows}
     denied_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert codes == {
@@ -109,13 +109,15 @@ def test_deleting_tells_an_unknown_topic_only_to_those_who_may_describe_it(pair)
         "gone": denied_code,
     }
     state = message("DeleteTopicsRequest").DeleteTopicState
-    ids = [both.admin.state.topics[name].topic_id for name in ("seen-1", "secret")]
-    rows = both.alice.ask("DeleteTopics", 6, topics=[state(name=None, topic_id=one) for one in ids]).responses
+    ids = [two_clients.admin.state.topics[name].topic_id for name in ("seen-1", "secret")]
+    rows = two_clients.alice.ask(
+        "DeleteTopics", 6, topics=[state(name=None, topic_id=topic_id) for topic_id in ids]
+    ).responses
     assert [(row.name, row.error_code) for row in rows] == [("seen-1", denied_code), (None, denied_code)]
 
 
 class TestPatterns:
-    """Subscriptions by regular expression show a member what it may describe, and nothing else."""
+    """Subscriptions by regular expression assign only topics that the member may describe."""
 
     def beat(self, asker, member, **fields):
         fields = {"rebalance_timeout_ms": 5000, "topic_partitions": []} | fields
@@ -125,48 +127,48 @@ class TestPatterns:
         return {row.topic_id for row in answer.assignment.topic_partitions}
 
     @pytest.fixture
-    def both(self, pair):
-        both = pair(rule("READ", "GROUP", "g"), rule("DESCRIBE", "TOPIC", "a-open"))
+    def two_clients(self, pair):
+        two_clients = pair(acl_rule("READ", "GROUP", "g"), acl_rule("DESCRIBE", "TOPIC", "a-open"))
         for name in ("a-open", "a-secret"):
-            both.admin.state.create_topic(name, 1)
-        both.admin.state.groups.consumer.patterns.run_in_thread = lambda work, finish: (work(), finish())
-        return both
+            two_clients.admin.state.create_topic(name, 1)
+        two_clients.admin.state.groups.consumer.patterns.run_in_thread = lambda work, finish: (work(), finish())
+        return two_clients
 
-    def test_what_may_not_be_described_is_not_assigned(self, both):
-        answer = self.beat(both.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*")
-        assert self.ids(answer) == {both.admin.state.topics["a-open"].topic_id}
+    def test_a_topic_without_describe_permission_is_not_assigned(self, two_clients):
+        answer = self.beat(two_clients.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*")
+        assert self.ids(answer) == {two_clients.admin.state.topics["a-open"].topic_id}
 
-    def test_members_of_one_pattern_see_each_their_own(self, both):
-        admin = self.beat(both.admin, "root", member_epoch=0, subscribed_topic_regex="a-.*")
+    def test_members_with_the_same_pattern_are_assigned_their_own_describable_topics(self, two_clients):
+        admin = self.beat(two_clients.admin, "root", member_epoch=0, subscribed_topic_regex="a-.*")
         assert len(self.ids(admin)) == 2
-        epoch = self.beat(both.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*").member_epoch
+        epoch = self.beat(two_clients.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*").member_epoch
         for _ in range(4):
-            topics = both.admin.state.topics
+            topics = two_clients.admin.state.topics
             owned_partitions = [{"topic_id": topics[name].topic_id, "partitions": [0]} for name in ("a-secret",)]
             rows = [
                 message("ConsumerGroupHeartbeatRequest").TopicPartitions(**partition) for partition in owned_partitions
             ]
-            admin = self.beat(both.admin, "root", member_epoch=admin.member_epoch, topic_partitions=rows)
-            answer = self.beat(both.alice, "m", member_epoch=epoch, subscribed_topic_regex="a-.*")
+            admin = self.beat(two_clients.admin, "root", member_epoch=admin.member_epoch, topic_partitions=rows)
+            answer = self.beat(two_clients.alice, "m", member_epoch=epoch, subscribed_topic_regex="a-.*")
             epoch = answer.member_epoch
             assert self.ids(answer) <= {topics["a-open"].topic_id}
-        group = both.admin.state.groups.groups["g"]
+        group = two_clients.admin.state.groups.groups["g"]
         target_topics = {key: {topic for topic, _ in target} for key, target in group.targets.items()}
         assert topics["a-secret"].topic_id not in target_topics["m"]
         assert topics["a-secret"].topic_id in target_topics["root"]
 
-    def test_a_topic_that_may_be_described_no_longer_is_taken_away(self, both):
-        epoch = self.beat(both.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*").member_epoch
-        both.access.add(rule("DESCRIBE", "TOPIC", "a-open", permission=DENY))
-        answer = self.beat(both.alice, "m", member_epoch=epoch, subscribed_topic_regex="a-.*")
+    def test_a_topic_is_revoked_after_describe_permission_is_removed(self, two_clients):
+        epoch = self.beat(two_clients.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*").member_epoch
+        two_clients.access.add(acl_rule("DESCRIBE", "TOPIC", "a-open", permission=DENY))
+        answer = self.beat(two_clients.alice, "m", member_epoch=epoch, subscribed_topic_regex="a-.*")
         assert self.ids(answer) == set()
 
 
-def test_members_of_groups_are_hidden_from_those_who_may_not_describe_their_topics(pair):
-    both = pair(rule("DESCRIBE", "GROUP", "*"))
-    both.admin.state.create_topic("secret", 1)
+def test_group_members_are_hidden_without_describe_permission_for_their_topics(pair):
+    two_clients = pair(acl_rule("DESCRIBE", "GROUP", "*"))
+    two_clients.admin.state.create_topic("secret", 1)
     fields = {"rebalance_timeout_ms": 5000, "topic_partitions": []}
-    both.admin.ask(
+    two_clients.admin.ask(
         "ConsumerGroupHeartbeat",
         1,
         group_id="g",
@@ -174,32 +176,36 @@ def test_members_of_groups_are_hidden_from_those_who_may_not_describe_their_topi
         subscribed_topic_names=["secret"],
         **fields,
     )
-    both.admin.ask("ShareGroupHeartbeat", 1, group_id="s", member_id=str(uuid4()), subscribed_topic_names=["secret"])
+    two_clients.admin.ask(
+        "ShareGroupHeartbeat", 1, group_id="s", member_id=str(uuid4()), subscribed_topic_names=["secret"]
+    )
     for api, group in (("ConsumerGroupDescribe", "g"), ("ShareGroupDescribe", "s")):
         version = collect_apis()[message(f"{api}Request").spec.api_key].range[1]
-        (row,) = both.alice.ask(api, version, group_ids=[group]).groups
+        (row,) = two_clients.alice.ask(api, version, group_ids=[group]).groups
         assert (row.error_code, row.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
-        (row,) = both.admin.ask(api, version, group_ids=[group]).groups
+        (row,) = two_clients.admin.ask(api, version, group_ids=[group]).groups
         assert len(row.members) == 1
 
 
 def test_groups_before_kafka_4_hide_no_topics_and_have_no_settings(pair):
-    both = pair(rule("READ", "GROUP", "*"), rule("ALTER_CONFIGS", "GROUP", "*"))
-    both.admin.state.create_topic("secret", 1)
-    both.alice.dispatcher.apis = select_release_apis("3.9", both.admin.state.settings).apis
+    two_clients = pair(acl_rule("READ", "GROUP", "*"), acl_rule("ALTER_CONFIGS", "GROUP", "*"))
+    two_clients.admin.state.create_topic("secret", 1)
+    two_clients.alice.dispatcher.apis = select_release_apis("3.9", two_clients.admin.state.settings).apis
     fields = {"rebalance_timeout_ms": 5000, "topic_partitions": [], "subscribed_topic_names": ["secret"]}
-    assert both.alice.ask("ConsumerGroupHeartbeat", 0, group_id="g", **fields).error_code == 0
-    (row,) = both.alice.ask("ConsumerGroupDescribe", 0, group_ids=["g"], include_authorized_operations=True).groups
+    assert two_clients.alice.ask("ConsumerGroupHeartbeat", 0, group_id="g", **fields).error_code == 0
+    (row,) = two_clients.alice.ask(
+        "ConsumerGroupDescribe", 0, group_ids=["g"], include_authorized_operations=True
+    ).groups
     assert (row.error_code, row.authorized_operations) == (0, operation_bits(("READ", "DESCRIBE")))
     for api in ("DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs"):
         resource = getattr(message(f"{api}Request"), f"{api.removeprefix('Incremental')}Resource")
-        answer = both.alice.ask(api, 0, resources=[resource(resource_type=32, resource_name="g")])
+        answer = two_clients.alice.ask(api, 0, resources=[resource(resource_type=32, resource_name="g")])
         (row,) = answer.results if api == "DescribeConfigs" else answer.responses
         assert row.error_code == ErrorCode.INVALID_REQUEST
 
 
-class Direct(FrameClient):
-    """A client of the interop's script, without sockets."""
+class DirectSession(FrameClient):
+    """A client without sockets, with the interface that ``tests/interop/access_script.py`` expects."""
 
     def __init__(self, asker):
         super().__init__(0)
@@ -209,7 +215,7 @@ class Direct(FrameClient):
         return self.asker.ask(name, version, body=body)
 
 
-FIRST_OFFSET = 0x5EC0DE5EC0DE0000  # of a record of the hidden topic; no other number of 8 bytes looks like it
+FIRST_OFFSET = 0x5EC0DE5EC0DE0000  # offset of a record in the hidden topic; no other 8-byte number has this value
 ALL_CASES = [
     (api, version, number)
     for api in collect_apis().values()
@@ -218,34 +224,37 @@ ALL_CASES = [
     for number, one in enumerate(CASES[api.name])
     if version >= one.first
 ]
-# Operations that show a topic's id, or offsets; all but those for its settings.
-SHOWING = tuple(
+# Operations that reveal a topic's id or offsets: all except those for its settings.
+REVEALING_OPERATIONS = tuple(
     one for one in OPERATIONS_BY_RESOURCE_TYPE["TOPIC"] if one not in ("CREATE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
 )
-HIDING = {
+RULES_WITHOUT_ACCESS = {
     "nobody": (),
     "the other topic": (
-        *(rule("ALL", resource, "*") for resource in ("GROUP", "TRANSACTIONAL_ID")),
-        rule("ALL", "TOPIC", "open"),
+        *(acl_rule("ALL", resource, "*") for resource in ("GROUP", "TRANSACTIONAL_ID")),
+        acl_rule("ALL", "TOPIC", "open"),
     ),
-    "all but the topic": (
-        *(rule("ALL", resource, "*") for resource in ("GROUP", "TRANSACTIONAL_ID", "TOPIC")),
-        rule("ALL", "TOPIC", "secret", permission=DENY),
+    "all resources except the topic": (
+        *(acl_rule("ALL", resource, "*") for resource in ("GROUP", "TRANSACTIONAL_ID", "TOPIC")),
+        acl_rule("ALL", "TOPIC", "secret", permission=DENY),
     ),
-    "only its settings": (rule("DESCRIBE_CONFIGS", "TOPIC", "*"), rule("ALL", "GROUP", "*")),
+    "only its settings": (acl_rule("DESCRIBE_CONFIGS", "TOPIC", "*"), acl_rule("ALL", "GROUP", "*")),
 }
 ANY_RULE = (
     st.builds(
-        rule,
+        acl_rule,
         st.sampled_from(("ALL", *OPERATIONS_BY_RESOURCE_TYPE["TOPIC"])),
         st.just("TOPIC"),
         st.sampled_from(("open", "secret", "*")),
         permission=st.sampled_from((ALLOW, DENY)),
     )
     | st.builds(
-        rule, st.sampled_from(("ALL", "READ", "DESCRIBE", "DELETE")), st.just("GROUP"), st.sampled_from(("*", "g-new"))
+        acl_rule,
+        st.sampled_from(("ALL", "READ", "DESCRIBE", "DELETE")),
+        st.just("GROUP"),
+        st.sampled_from(("*", "g-new")),
     )
-    | st.builds(rule, st.sampled_from(("ALL", "WRITE", "DESCRIBE")), st.just("TRANSACTIONAL_ID"), st.just("*"))
+    | st.builds(acl_rule, st.sampled_from(("ALL", "WRITE", "DESCRIBE")), st.just("TRANSACTIONAL_ID"), st.just("*"))
 )
 
 
@@ -254,7 +263,7 @@ def cluster():
     state = open_broker(settings=BrokerSettings({}))
     state.access = AclAuthorizer(super_users=[ADMIN])
     admin = Asker(state, Session(number=1, principal=ADMIN, peer="127.0.0.1:1"))
-    cluster = AccessCluster(Direct(admin), {})
+    cluster = AccessCluster(DirectSession(admin), {})
     cluster.make()
     state.configure_topic(state.topics["secret"], {"kafkaframes.on.noncontiguous": "keep"})
     assert admin.produce(build_records({"value": [b"x"]}, base_offset=FIRST_OFFSET), topic="secret").error_code == 0
@@ -262,10 +271,10 @@ def cluster():
     state.logs.abandon()
 
 
-class TestWhatAnswersShow:
-    """No name, id or offset of a topic is in an answer to a client without a right that reveals it.
+class TestHiddenTopics:
+    """An answer does not contain a topic's name, id or offsets unless the client has a permission that reveals them.
 
-    Rights to the cluster reveal topics (DescribeLogDirs, ListConfigResources); no client here has them.
+    Cluster permissions reveal topics (DescribeLogDirs, ListConfigResources). Clients in these tests do not have them.
     """
 
     def check(self, cluster, rules, api, version, number):
@@ -275,7 +284,7 @@ class TestWhatAnswersShow:
                 state.create_topic(name, 2)
         state.access = AclAuthorizer(rules, super_users=[ADMIN])
         session = Session(number=2, principal=ALICE, peer="127.0.0.1:2")
-        if any(state.access.allows(session, one, "TOPIC", "secret") for one in SHOWING):
+        if any(state.access.allows(session, needle_api, "TOPIC", "secret") for needle_api in REVEALING_OPERATIONS):
             return
         alice = Asker(state, session)
         if api.name == "DeleteTopics":
@@ -287,7 +296,9 @@ class TestWhatAnswersShow:
             return
         raw = b"" if answer is None else answer.encode(version)
         for needle in self.needles(state):
-            assert needle not in raw or needle in alice.last_request.data, f"{api.name} {version} shows {needle!r}"
+            assert needle not in raw or needle in alice.last_request.data, (
+                f"the answer of {api.name} {version} reveals {needle!r}"
+            )
 
     def needles(self, state):
         yield b"secret"
@@ -295,9 +306,9 @@ class TestWhatAnswersShow:
         for offset in (FIRST_OFFSET, FIRST_OFFSET + 1):
             yield offset.to_bytes(8, "big")
 
-    @pytest.mark.parametrize("rules", HIDING.values(), ids=HIDING)
+    @pytest.mark.parametrize("rules", RULES_WITHOUT_ACCESS.values(), ids=RULES_WITHOUT_ACCESS)
     @pytest.mark.parametrize("name", sorted({api.name for api, _, _ in ALL_CASES}))
-    def test_nothing_of_a_hidden_topic(self, cluster, rules, name):
+    def test_answers_do_not_reveal_a_hidden_topic(self, cluster, rules, name):
         for api, version, number in ALL_CASES:
             if api.name == name:
                 self.check(cluster, rules, api, version, number)
@@ -307,7 +318,7 @@ class TestWhatAnswersShow:
     def test_nothing_whatever_the_rules_are(self, cluster, rules, case):
         self.check(cluster, rules, *case)
 
-    def test_the_search_finds_what_is_shown(self, cluster):
+    def test_the_search_finds_a_topic_that_is_not_hidden(self, cluster):
         answer = cluster.admin.asker.ask("Metadata", 12, topics=None).encode(12)
         name, topic_id, *_ = self.needles(cluster.admin.asker.state)
         assert name in answer

@@ -1,4 +1,4 @@
-"""Topics, partitions, settings and other requests of administrators."""
+"""Requests of admin clients: topics, partitions, configs, record deletion and quotas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def create(asker, name, version=7, **fields):
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_a_topic_is_made_with_its_partitions(asker, version):
+def test_create_topics_creates_the_topic_with_its_partitions(asker, version):
     assert create(asker, "orders", version, num_partitions=3).error_code == 0
     assert len(asker.state.topics["orders"].partitions) == 3
     assert create(asker, "orders", version).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -39,19 +39,19 @@ def test_a_topic_is_made_with_its_partitions(asker, version):
         ("a", {"configs": {"retention.ms": "soon"}}, "INVALID_CONFIG"),
     ],
 )
-def test_what_kafka_refuses_makes_no_topic(asker, name, fields, code):
+def test_a_rejected_create_topics_request_creates_no_topic(asker, name, fields, code):
     assert create(asker, name, **fields).error_code == ErrorCode[code]
     assert not asker.state.topics
 
 
-def test_validate_only_makes_nothing_but_tells_everything(asker):
+def test_validate_only_returns_the_full_answer_without_creating_the_topic(asker):
     row = create(asker, "orders", num_partitions=4, validate_only=True)
     assert (row.error_code, row.num_partitions) == (0, 4)
     assert not asker.state.topics
     assert {config.name: config.value for config in row.configs}["cleanup.policy"] == "delete"
 
 
-def test_names_that_differ_only_in_dots_collide(asker):
+def test_topic_names_that_differ_only_in_dots_collide(asker):
     create(asker, "a.b")
     assert create(asker, "a_b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -62,7 +62,7 @@ def test_topics_of_one_request_do_not_collide_as_in_kafka(asker):
     assert [topic.error_code for topic in asker.ask("CreateTopics", 7, topics=rows).topics] == [0, 0]
 
 
-def test_a_deleted_topic_is_made_anew_under_another_id(asker):
+def test_a_recreated_topic_has_a_new_id(asker):
     first = create(asker, "orders").topic_id
     types = asker.types("DeleteTopics")
     row = asker.ask("DeleteTopics", 6, topics=[types.DeleteTopicState(topic_id=first)]).responses[0]
@@ -76,7 +76,7 @@ def test_a_deleted_topic_is_made_anew_under_another_id(asker):
     )
 
 
-def test_partitions_are_added_and_never_taken_away(asker):
+def test_partitions_can_be_added_but_not_removed(asker):
     asker.create(partitions=2)
     types = asker.types("CreatePartitions")
 
@@ -97,12 +97,14 @@ def configs_of(asker, kind, name, version=4):
 
 def alter(asker, name, *operations, kind=2):
     types = asker.types("IncrementalAlterConfigs")
-    rows = [types.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in operations]
+    rows = [
+        types.AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in operations
+    ]
     resource = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
     return asker.ask("IncrementalAlterConfigs", 1, resources=[resource]).responses[0].error_code
 
 
-def test_settings_are_described_changed_and_take_effect(asker):
+def test_changed_settings_are_described_and_take_effect(asker):
     asker.create()
     assert alter(asker, "orders", ("max.message.bytes", 0, "100"), ("cleanup.policy", 2, "compact")) == 0
     _, configs = configs_of(asker, 2, "orders")
@@ -126,7 +128,7 @@ def test_a_setting_of_the_broker_is_the_default_of_topics(asker):
     assert alter(asker, "", ("num.partitions", 0, "9"), kind=4) == ErrorCode.INVALID_REQUEST
 
 
-def test_settings_have_the_types_of_kafka(asker):
+def test_settings_have_kafkas_types(asker):
     boolean, string, whole, short, long, double, several = range(1, 8)
     asker.create()
     _, configs = configs_of(asker, 2, "orders")
@@ -138,7 +140,7 @@ def test_settings_have_the_types_of_kafka(asker):
     assert {name: configs[name].config_type for name in types} == types
 
 
-def test_every_setting_says_what_it_is_for(asker):
+def test_every_setting_has_a_documentation_text(asker):
     asker.create()
     types = asker.types("DescribeConfigs")
     for kind, name in ((2, "orders"), (4, "1"), (16, "metrics"), (32, "group")):
@@ -149,7 +151,7 @@ def test_every_setting_says_what_it_is_for(asker):
         assert {row.documentation for row in result.configs} <= {None}
 
 
-def test_a_broker_tells_how_it_was_started(asker):
+def test_a_brokers_configs_include_its_start_settings(asker):
     _, configs = configs_of(asker, 4, "1")
     for name in ("advertised.listeners", "listeners", "log.dirs", "node.id", "broker.id", "process.roles"):
         assert (configs[name].config_source, configs[name].read_only) == (4, True), name
@@ -160,7 +162,7 @@ def test_a_broker_tells_how_it_was_started(asker):
     assert (row.name, row.value, row.config_source) == ("log.retention.ms", "1234", 3)
 
 
-def test_everything_that_was_set_is_there_after_a_crash(make_asker, tmp_path):
+def test_topics_and_configs_survive_a_crash(make_asker, tmp_path):
     asker = make_asker(data_dir=str(tmp_path))
     topic = asker.create(partitions=2, retention_ms="77")
     alter(asker, "", ("log.roll.ms", 0, "4321"), kind=4)
@@ -173,7 +175,7 @@ def test_everything_that_was_set_is_there_after_a_crash(make_asker, tmp_path):
     assert again.state.cluster_id == asker.state.cluster_id
 
 
-def test_a_topic_without_directories_is_there_after_a_crash(make_asker, tmp_path):
+def test_a_topic_without_partition_directories_survives_a_crash(make_asker, tmp_path):
     asker = make_asker(data_dir=str(tmp_path))
     asker.create(partitions=3)
     asker.state.logs.abandon()
@@ -195,7 +197,7 @@ def test_deleted_records_stay_deleted_after_a_crash(make_asker, tmp_path):
     assert again.fetch(2).log_start_offset == 2
 
 
-def test_quotas_are_kept_and_told(asker):
+def test_quotas_are_stored_and_described(asker):
     types = asker.types("AlterClientQuotas")
     entity = types.EntityData(entity_type="user", entity_name="alice")
     entry = types.EntryData(entity=[entity], ops=[types.OpData(key="producer_byte_rate", value=1024.0)])

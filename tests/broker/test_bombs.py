@@ -16,14 +16,14 @@ from kafkaframes.records.append import entry
 from kafkaframes.wire.checksum import crc32c
 
 PARTITIONS, CONTENT = 20, 2 << 20
-OPENED = 4  # of them, before the budget is spent
+BATCHES_BEFORE_LIMIT = 4  # number of bombs that are decompressed before the budget is exhausted
 TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.fixture
 def counted_batches(monkeypatch):
-    """A small budget, and a list with an entry for each batch that was opened with care."""
-    monkeypatch.setattr(limits, "MAX_CONTENT_BYTES", OPENED * CONTENT)
+    """Set a small budget; return a list that gets an entry for each batch that the bounded decompression opens."""
+    monkeypatch.setattr(limits, "MAX_CONTENT_BYTES", BATCHES_BEFORE_LIMIT * CONTENT)
     monkeypatch.setattr(limits, "REQUEST_RATIO", 1)
     batches, decompress = [], entry.decompress
 
@@ -48,7 +48,7 @@ def codes_of(answer) -> list[int]:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_what_a_request_opens_in_all_is_bounded_and_others_have_turns(codec, counted_batches):
+def test_the_decompressed_bytes_of_a_request_are_bounded_and_other_requests_run_in_between(codec, counted_batches):
     broker, due = DirectBroker(), []
     broker.state.create_topic("t", PARTITIONS)
     broker.state.changes.next_turn = due.append
@@ -58,25 +58,25 @@ def test_what_a_request_opens_in_all_is_bounded_and_others_have_turns(codec, cou
         assert answer.body is None
         due.pop(0)()
         turns += 1
-    assert codes_of(answer.body) == [0] * OPENED + [TOO_LARGE] * (PARTITIONS - OPENED)
-    assert len(counted_batches) == OPENED
+    assert codes_of(answer.body) == [0] * BATCHES_BEFORE_LIMIT + [TOO_LARGE] * (PARTITIONS - BATCHES_BEFORE_LIMIT)
+    assert len(counted_batches) == BATCHES_BEFORE_LIMIT
     assert turns >= 1
     broker.state.logs.abandon()
 
 
 @pytest.mark.parametrize("journal", [True, False], ids=["journal", "short"])
 @pytest.mark.parametrize("acks", [1, 0])
-def test_the_short_way_has_the_same_bound(journal, acks, counted_batches):
+def test_the_fast_path_has_the_same_decompression_limit(journal, acks, counted_batches):
     with Broker(journal=journal) as broker, connect(broker.port) as peer:
         broker.create_topic("t", PARTITIONS)
         peer.sendall(frame("Produce", 7, **bombs("zstd", acks)))
         if acks:
             answer, _ = message("ProduceResponse").decode_prefix(read(peer), 7)
-            assert codes_of(answer) == [0] * OPENED + [TOO_LARGE] * (PARTITIONS - OPENED)
+            assert codes_of(answer) == [0] * BATCHES_BEFORE_LIMIT + [TOO_LARGE] * (PARTITIONS - BATCHES_BEFORE_LIMIT)
         else:
             assert peer.recv(1) == b""
-        assert len(counted_batches) == OPENED
-        assert sum(len(broker.records("t", number)) for number in range(PARTITIONS)) == OPENED
+        assert len(counted_batches) == BATCHES_BEFORE_LIMIT
+        assert sum(len(broker.records("t", number)) for number in range(PARTITIONS)) == BATCHES_BEFORE_LIMIT
 
 
 @pytest.fixture
@@ -93,25 +93,27 @@ def held_decompression(monkeypatch):
 
 
 @pytest.mark.parametrize("journal", [True, False], ids=["journal", "short"])
-def test_others_are_answered_while_a_batch_is_opened_and_its_connection_keeps_its_order(journal, held_decompression):
+def test_other_connections_are_answered_during_decompression_and_the_order_of_answers_is_kept(
+    journal, held_decompression
+):
     bomb, small = batch(1, 8 << 20, codec="gzip"), batch(1, 10)
     with Broker(journal=journal) as broker, connect(broker.port) as peer, connect(broker.port) as other:
         broker.create_topic("t")
         peer.sendall(b"".join(frame("Produce", 7, **produce(raw)) for raw in (small, bomb, small)))
-        assert offset_of(read(peer)) == 0
+        assert answer_offset(read(peer)) == 0
         assert call(other, "Metadata", 9, topics=[])
         other.sendall(frame("Produce", 7, **produce(small)))
-        assert offset_of(read(other)) == 1
+        assert answer_offset(read(other)) == 1
         held_decompression.set()
-        assert [offset_of(read(peer)) for _ in range(2)] == [2, 3]
-        assert [len(one.value) for one in broker.records("t")] == [10, 10, 8 << 20, 10]
+        assert [answer_offset(read(peer)) for _ in range(2)] == [2, 3]
+        assert [len(record.value) for record in broker.records("t")] == [10, 10, 8 << 20, 10]
 
 
-def test_a_topic_that_is_deleted_while_its_batch_is_opened_takes_nothing(held_decompression):
+def test_a_topic_deleted_during_decompression_appends_nothing(held_decompression):
     with Broker(journal=False) as broker, connect(broker.port) as peer, connect(broker.port) as ending_peer:
         broker.create_topic("t")
-        for one in (peer, ending_peer):
-            one.sendall(frame("Produce", 7, **produce(batch(1, 8 << 20, codec="gzip"))))
+        for open_peer in (peer, ending_peer):
+            open_peer.sendall(frame("Produce", 7, **produce(batch(1, 8 << 20, codec="gzip"))))
         broker.wait_for(lambda: broker.call(lambda state: len(waiting_connections(broker)) == 2))
         ending_peer.close()
         with connect(broker.port) as other:
@@ -126,14 +128,14 @@ def waiting_connections(broker: Broker) -> list[object]:
     return [connection for connection in broker._server.connections if connection.is_waiting]
 
 
-def offset_of(answer: bytes) -> int:
+def answer_offset(answer: bytes) -> int:
     row = message("ProduceResponse").decode_prefix(answer, 7)[0].responses[0].partition_responses[0]
     return row.base_offset if row.error_code == 0 else -row.error_code
 
 
-def test_what_is_damaged_is_refused_as_where_nobody_waits(monkeypatch):
+def test_a_corrupt_batch_is_rejected_with_the_same_error_in_both_decompression_paths(monkeypatch):
     bomb = bytearray(batch(1, 8 << 20, codec="gzip"))
-    bomb[-6] ^= 1  # of the stream's own checksum
+    bomb[-6] ^= 1  # a byte of the stream's own checksum
     bomb[17:21] = crc32c(bytes(bomb[21:])).to_bytes(4, "big")
     direct = DirectBroker()
     direct.state.create_topic("t", 1)
@@ -146,6 +148,6 @@ def test_what_is_damaged_is_refused_as_where_nobody_waits(monkeypatch):
     direct.state.logs.abandon()
 
 
-def test_a_large_request_may_have_more_in_proportion():
+def test_the_decompression_limit_grows_with_the_request_size():
     assert limits.ContentBudget(100 << 20).max_bytes == 1600 << 20
     assert limits.ContentBudget(98 << 10).max_bytes == 256 << 20

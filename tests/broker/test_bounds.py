@@ -28,7 +28,7 @@ def fill_topic(broker: Broker, megabytes: int) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"journal": False}], ids=["journal", "short"])
-def test_an_answer_holds_a_megabyte_of_records_and_the_next_fetch_brings_the_rest(options):
+def test_a_fetch_answer_is_limited_to_one_megabyte_and_the_next_fetch_returns_the_rest(options):
     with Broker(**options) as broker, socket.create_connection(("127.0.0.1", broker.port)) as peer:
         fill_topic(broker, 4)
         peer.sendall(frame("Fetch", 11, **fetch(["t"])))
@@ -37,16 +37,16 @@ def test_an_answer_holds_a_megabyte_of_records_and_the_next_fetch_brings_the_res
         assert 300 << 10 < size < MAX_FETCH_MEMORY_BYTES + 1000
 
 
-def test_who_reads_no_answers_is_closed_when_too_much_waits_and_others_are_served(monkeypatch):
+def test_a_client_that_does_not_read_its_answers_is_closed_while_other_clients_are_served(monkeypatch):
     monkeypatch.setattr(server, "_MAX_UNSENT_BYTES", 1 << 20)
     with Broker(journal=False) as broker, ExitStack() as open_ones:
         fill_topic(broker, 1)
         silent = [socket.socket() for _ in range(6)]
-        for one in silent:
-            open_ones.enter_context(one)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.connect(("127.0.0.1", broker.port))
-            one.sendall(frame("Fetch", 11, **fetch(["t"])) * 20)
+        for silent_peer in silent:
+            open_ones.enter_context(silent_peer)
+            silent_peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            silent_peer.connect(("127.0.0.1", broker.port))
+            silent_peer.sendall(frame("Fetch", 11, **fetch(["t"])) * 20)
         unsent = lambda state: sum(connection.unsent_bytes for connection in broker._server.connections)  # noqa: E731
         wait_for(lambda: len(broker._server.connections) < len(silent))
         wait_for(lambda: broker.call(unsent) <= 1 << 20)
@@ -55,7 +55,7 @@ def test_who_reads_no_answers_is_closed_when_too_much_waits_and_others_are_serve
             assert other.recv(4)
 
 
-def test_a_buffer_gives_back_what_only_a_large_frame_needed():
+def test_a_buffer_releases_the_memory_of_a_large_frame():
     buffer = FrameBuffer()
     large = bytes(1 << 20)
     buffer.receive_data(len(large).to_bytes(4, "big") + large[:-1])
@@ -73,8 +73,8 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def narrow_broker():
-    """A broker that takes requests of 8 MiB, and of unfinished ones 16 MiB."""
+def limited_broker():
+    """A broker that accepts requests of up to 8 MiB, and up to 16 MiB of unfinished requests in total."""
     config = {"socket.request.max.bytes": 8 * MIB, "queued.max.request.bytes": 16 * MIB}
     with Broker(config=config, journal=False) as broker:
         yield broker
@@ -87,8 +87,8 @@ def begin_frame(broker, size_bytes, sent_bytes):
     address = "{}:{}".format(*peer.getsockname())
 
     def is_read():
-        mine = [one for one in broker.connections() if one.session.peer == address]
-        return not mine or mine[0]._frames.waiting_bytes == 4 + sent_bytes
+        own_connections = [connection for connection in broker.connections() if connection.session.peer == address]
+        return not own_connections or own_connections[0]._frames.waiting_bytes == 4 + sent_bytes
 
     broker.wait_for(is_read)
     return peer
@@ -104,59 +104,59 @@ def is_open(peer):
         return False
 
 
-def test_the_frame_that_is_unfinished_for_longest_makes_room(narrow_broker):
+def test_the_connection_with_the_oldest_unfinished_frame_is_closed_first(limited_broker):
     """KIP-72: 20 unfinished frames of 90 MB took 2.7 GB."""
-    peers = [begin_frame(narrow_broker, 6 * MIB, 5 * MIB) for _ in range(2)]
-    small = [begin_frame(narrow_broker, MIB - 100_000, MIB - 200_000) for _ in range(30)]
+    peers = [begin_frame(limited_broker, 6 * MIB, 5 * MIB) for _ in range(2)]
+    small = [begin_frame(limited_broker, MIB - 100_000, MIB - 200_000) for _ in range(30)]
     assert all(map(is_open, [*peers, *small]))
-    peers += [begin_frame(narrow_broker, 6 * MIB, 5 * MIB) for _ in range(2)]
-    narrow_broker.wait_for(lambda: len(narrow_broker.connections()) == 32)
+    peers += [begin_frame(limited_broker, 6 * MIB, 5 * MIB) for _ in range(2)]
+    limited_broker.wait_for(lambda: len(limited_broker.connections()) == 32)
     assert list(map(is_open, peers)) == [False, False, True, True]
     assert all(map(is_open, small))
     for peer in [*peers, *small]:
         peer.close()
-    server = narrow_broker._server
-    narrow_broker.wait_for(lambda: (server._frame_memory, server._frame_memory_bytes) == ({}, 0))
+    server = limited_broker._server
+    limited_broker.wait_for(lambda: (server._frame_memory, server._frame_memory_bytes) == ({}, 0))
 
 
-def test_memory_of_finished_frames_is_returned_before_a_connection_is_closed(narrow_broker):
+def test_memory_of_finished_frames_is_released_before_a_connection_is_closed(limited_broker):
     types = message("ApiVersionsRequest")
     padding = types(client_software_name="a" * 20_000, client_software_version="1").encode(3)
     frame = encode_request(types(client_software_name="a", client_software_version="1"), 3)
     frame += bytes(6 * MIB - len(frame)) + padding  # the data after the request is not read
     peers = []
     for _ in range(4):
-        peer = socket.create_connection(("127.0.0.1", narrow_broker.port), 60)
+        peer = socket.create_connection(("127.0.0.1", limited_broker.port), 60)
         peer.sendall(len(frame).to_bytes(4, "big") + frame)
         assert peer.recv(4)
         peers.append(peer)
-    assert len(narrow_broker.connections()) == 4
+    assert len(limited_broker.connections()) == 4
     for peer in peers:
         peer.close()
 
 
-def test_a_frame_that_follows_others_at_once_has_its_own_time(narrow_broker):
-    """A connection that always has the beginning of a frame in its buffer is not one that does not finish a frame."""
+def test_the_age_of_an_unfinished_frame_starts_at_its_own_first_byte(limited_broker):
+    """A connection that keeps sending frames always has an unfinished one in its buffer, but finishes each in time."""
     frame = encode_request(message("ApiVersionsRequest")(client_software_name="a", client_software_version="1"), 3)
     sized_frame = len(frame).to_bytes(4, "big") + frame
-    with socket.create_connection(("127.0.0.1", narrow_broker.port), 60) as peer:
+    with socket.create_connection(("127.0.0.1", limited_broker.port), 60) as peer:
         peer.sendall(sized_frame[:9])
-        narrow_broker.wait_for(lambda: any(one.frame_began for one in narrow_broker.connections()))
-        (connection,) = narrow_broker.connections()
+        limited_broker.wait_for(lambda: any(one.frame_began for one in limited_broker.connections()))
+        (connection,) = limited_broker.connections()
         began = connection.frame_began
         peer.sendall(sized_frame[9:] + sized_frame[:9])
         assert peer.recv(4)
-        narrow_broker.wait_for(lambda: connection._frames.waiting_bytes == 9)
-        assert narrow_broker.call(lambda _: connection.frame_began) > began
+        limited_broker.wait_for(lambda: connection._frames.waiting_bytes == 9)
+        assert limited_broker.call(lambda _: connection.frame_began) > began
 
 
-def test_the_bound_is_at_least_one_request():
+def test_the_limit_for_unfinished_requests_must_allow_one_request():
     with pytest.raises(OptionError, match=r"is 100; expected socket\.request\.max\.bytes or more"):
         Broker(config={"queued.max.request.bytes": 100}).start()
 
 
 @pytest.mark.parametrize("size_bytes", [90 << 20, (5 << 20) + 17])
-def test_a_large_frame_takes_little_more_than_its_size(size_bytes):
+def test_a_large_frame_uses_little_more_memory_than_its_size(size_bytes):
     buffer = FrameBuffer()
     buffer.receive_data(size_bytes.to_bytes(4, "big") + bytes(size_bytes - 1))
     assert buffer.capacity_bytes <= size_bytes + (256 << 10)
@@ -168,13 +168,13 @@ def journal():
 
 
 def note_request(journal: Journal, api: str, body, answer) -> Request:
-    request = Request(next(one for one in collect_apis().values() if one.name == api), 9, decoded=body)
+    request = Request(next(api_info for api_info in collect_apis().values() if api_info.name == api), 9, decoded=body)
     journal.before(request)
     journal.after(request, answer)
     return request
 
 
-def test_an_entry_counts_what_its_bodies_take(journal):
+def test_a_journal_entry_counts_the_memory_of_its_bodies(journal):
     types = message("MetadataResponse")
     topics = [types.MetadataResponseTopic(name=f"topic-{number}") for number in range(10_000)]
     request = note_request(journal, "Metadata", message("MetadataRequest")(), types(topics=topics))
@@ -186,7 +186,7 @@ def test_an_entry_counts_what_its_bodies_take(journal):
     assert kept_entries[-1] is list(journal)[-1]
 
 
-def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journal):
+def test_an_answer_added_after_its_request_was_evicted_is_counted_again(journal):
     types = message("ProduceRequest")
     large = types(**produce(bytes(40 << 20)))
     api = next(api for api in collect_apis().values() if api.name == "Produce")
@@ -201,7 +201,7 @@ def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journ
     assert journal._bytes == next(iter(journal)).size_bytes
 
 
-def test_a_request_that_is_abandoned_leaves_nothing_behind(journal):
+def test_an_abandoned_request_frees_its_journal_entry(journal):
     api = next(api for api in collect_apis().values() if api.name == "Metadata")
     for _ in range(20_000):
         journal.before(Request(api, 9, decoded=message("MetadataRequest")()))

@@ -24,8 +24,8 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.wire.primitives import uuid_to_text
 
 
-class Turns:
-    """The calls that an event loop would run next."""
+class PendingCalls:
+    """Calls that a broker has scheduled on its event loop; tests run them one at a time."""
 
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []
@@ -41,7 +41,7 @@ class Turns:
 
 @pytest.fixture
 def turns():
-    return Turns()
+    return PendingCalls()
 
 
 @pytest.fixture
@@ -66,25 +66,25 @@ def partition_counts(broker: DirectBroker) -> dict[str, int]:
     return {topic.name: len(topic.partitions) for topic in broker.send("Metadata", 9, topics=None).topics}
 
 
-def codes(answer: Any) -> list[int]:
+def error_codes_of(answer: Any) -> list[int]:
     body = answer.body if isinstance(answer, PendingAnswer) else answer
-    return [one.error_code for one in (body.topics if hasattr(body, "topics") else body.results)]
+    return [result.error_code for result in (body.topics if hasattr(body, "topics") else body.results)]
 
 
-def test_a_topic_is_seen_when_all_its_partitions_are_there(broker, turns):
+def test_a_topic_is_visible_only_when_all_its_partitions_exist(broker, turns):
     answer = create(broker, ("orders", 4), **{"retention.ms": "1234"})
     while turns.due:
         assert answer.body is None
         assert partition_counts(broker) == {}
         turns.take()
-    assert codes(answer) == [0]
+    assert error_codes_of(answer) == [0]
     assert partition_counts(broker) == {"orders": 4}
-    assert {one.log.settings.retention_ms for one in broker.state.partitions()} == {1234}
+    assert {partition.log.settings.retention_ms for partition in broker.state.partitions()} == {1234}
     broker.kill()
     assert partition_counts(broker) == {"orders": 4}
 
 
-def test_changes_are_made_in_the_order_in_which_they_were_asked_for(broker, turns):
+def test_topic_changes_run_in_the_order_of_their_requests(broker, turns):
     types = message("CreatePartitionsRequest")
     rows = [types.CreatePartitionsTopic(name="orders", count=4, assignments=None)]
     creation = create(broker, ("orders", 2))
@@ -93,26 +93,30 @@ def test_changes_are_made_in_the_order_in_which_they_were_asked_for(broker, turn
     deletion = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
     anew = create(broker, ("orders", 3))
     turns.take_all()
-    assert (codes(creation), codes(again), codes(more)) == ([0], [ErrorCode.TOPIC_ALREADY_EXISTS], [0])
+    assert (error_codes_of(creation), error_codes_of(again), error_codes_of(more)) == (
+        [0],
+        [ErrorCode.TOPIC_ALREADY_EXISTS],
+        [0],
+    )
     assert [response.error_code for response in deletion.body.responses] == [0]
-    assert codes(anew) == [0]
+    assert error_codes_of(anew) == [0]
     assert partition_counts(broker) == {"orders": 3}
 
 
-def test_a_topic_that_is_being_changed_is_not_made_by_others(broker, turns):
+def test_a_topic_under_creation_is_not_created_by_another_request(broker, turns):
     answer = create(broker, ("orders", 3))
     types = message("MetadataRequest")
     rows = [types.MetadataRequestTopic(name="orders")]
-    waits = broker.send("Metadata", 9, topics=rows, allow_auto_topic_creation=True)
-    assert waits.body is None
+    pending_answer = broker.send("Metadata", 9, topics=rows, allow_auto_topic_creation=True)
+    assert pending_answer.body is None
     with pytest.raises(OptionError, match="is being changed"):
         broker.state.create_topic("orders", 1)
     turns.take_all()
-    assert codes(answer) == [0]
-    assert (codes(waits), len(waits.body.topics[0].partitions)) == ([0], 3)
+    assert error_codes_of(answer) == [0]
+    assert (error_codes_of(pending_answer), len(pending_answer.body.topics[0].partitions)) == ([0], 3)
 
 
-def writes_of_metadata(monkeypatch) -> list[int]:
+def metadata_write_counts(monkeypatch) -> list[int]:
     counts: list[int] = []
 
     def count(disk, directory, metadata):
@@ -123,8 +127,8 @@ def writes_of_metadata(monkeypatch) -> list[int]:
     return counts
 
 
-def test_topics_that_metadata_makes_are_made_in_turns_and_written_at_once(broker, turns, monkeypatch):
-    write_counts = writes_of_metadata(monkeypatch)
+def test_topics_auto_created_by_metadata_are_created_in_steps_and_stored_with_one_write(broker, turns, monkeypatch):
+    write_counts = metadata_write_counts(monkeypatch)
     types = message("MetadataRequest")
     names = [f"t-{number}" for number in range(50)]
     rows = [types.MetadataRequestTopic(name=name) for name in [*names, *names, "a b"]]
@@ -134,24 +138,24 @@ def test_topics_that_metadata_makes_are_made_in_turns_and_written_at_once(broker
         assert (answer.body, partition_counts(broker)) == (None, {})
         turns.take()
         taken_turns += 1
-    assert codes(answer) == [0] * 50 + [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert error_codes_of(answer) == [0] * 50 + [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert taken_turns >= 50
     assert write_counts == [50]
     broker.kill()
     assert partition_counts(broker) == dict.fromkeys(names, 1)
 
 
-def test_a_request_of_many_topics_writes_the_metadata_once(broker, turns, monkeypatch):
-    write_counts = writes_of_metadata(monkeypatch)
+def test_a_request_for_many_topics_writes_the_metadata_once(broker, turns, monkeypatch):
+    write_counts = metadata_write_counts(monkeypatch)
     names = [f"t-{number}" for number in range(30)]
     creation = create(broker, *((name, 2) for name in names), ("t_0", 1), ("x.y", 1), ("x y", 1))
     turns.take_all()
-    assert codes(creation) == [0] * 32 + [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert error_codes_of(creation) == [0] * 32 + [ErrorCode.INVALID_TOPIC_EXCEPTION]
     types = message("CreatePartitionsRequest")
     rows = [types.CreatePartitionsTopic(name=name, count=3, assignments=None) for name in names]
     more = broker.send("CreatePartitions", 3, topics=rows, timeout_ms=1000, validate_only=False)
     turns.take_all()
-    assert codes(more) == [0] * 30
+    assert error_codes_of(more) == [0] * 30
     deletion = broker.send("DeleteTopics", 5, topic_names=[*names, "never-made"], timeout_ms=1000)
     turns.take_all()
     assert [response.error_code for response in deletion.body.responses] == [0] * 30 + [
@@ -160,7 +164,7 @@ def test_a_request_of_many_topics_writes_the_metadata_once(broker, turns, monkey
     assert write_counts == [32, 32, 2]
 
 
-def test_a_disk_that_fails_at_the_end_fails_all_that_a_request_has_made(broker, turns, monkeypatch):
+def test_a_disk_failure_at_the_end_of_a_request_fails_all_its_topics(broker, turns, monkeypatch):
     def fail(disk, directory, metadata):
         raise StorageError("full")
 
@@ -171,23 +175,25 @@ def test_a_disk_that_fails_at_the_end_fails_all_that_a_request_has_made(broker, 
     seen_by_name = broker.send("Metadata", 9, topics=rows, allow_auto_topic_creation=True)
     turns.take_all()
     storage_error = ErrorCode.KAFKA_STORAGE_ERROR
-    assert codes(creation) == [storage_error, storage_error, ErrorCode.INVALID_PARTITIONS]
-    assert codes(seen_by_name) == [storage_error]
+    assert error_codes_of(creation) == [storage_error, storage_error, ErrorCode.INVALID_PARTITIONS]
+    assert error_codes_of(seen_by_name) == [storage_error]
 
 
-def test_a_topic_is_gone_from_the_first_step_of_its_deletion(broker, turns):
-    remaining_partition, *others = broker.state.create_topic("orders", 4).partitions
-    append_to_partition(broker.state, others[2], read_sent_records(build_records({"value": [b"v"]})), acks=1)
+def test_a_topic_is_invisible_from_the_first_step_of_its_deletion(broker, turns):
+    remaining_partition, *other_partitions = broker.state.create_topic("orders", 4).partitions
+    append_to_partition(broker.state, other_partitions[2], read_sent_records(build_records({"value": [b"v"]})), acks=1)
     answer = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
     assert answer.body is None
     assert partition_counts(broker) == {}
     assert remaining_partition.is_offline
     broker.kill()
     assert partition_counts(broker) == {}
-    assert [one.split(".")[0] for one in os.listdir(broker.state.logs.path) if "-delete" in one] == ["orders-3"]
+    assert [file_name.split(".")[0] for file_name in os.listdir(broker.state.logs.path) if "-delete" in file_name] == [
+        "orders-3"
+    ]
 
 
-def test_what_was_never_written_to_is_empty_after_a_crash_and_what_was_must_be_there(broker):
+def test_after_a_crash_unwritten_partitions_are_empty_and_written_ones_are_required(broker):
     topic = broker.state.create_topic("orders", 4)
     append_to_partition(broker.state, topic.partitions[2], read_sent_records(build_records({"value": [b"v"]})), acks=1)
     for _ in range(2):
@@ -202,7 +208,7 @@ def test_what_was_never_written_to_is_empty_after_a_crash_and_what_was_must_be_t
         broker.open()
 
 
-def test_a_change_that_nobody_waits_for_goes_on(turns):
+def test_a_change_continues_without_a_waiting_request(turns):
     changes, events = ChangeQueue(), []
     changes.next_turn = turns.due.append
 
@@ -218,15 +224,15 @@ def test_a_change_that_nobody_waits_for_goes_on(turns):
     assert events == [1]
 
 
-def test_a_change_that_fails_does_not_hold_up_the_next(turns):
+def test_a_failed_change_does_not_block_the_next_one(turns):
     changes = ChangeQueue()
     changes.next_turn = turns.due.append
 
-    def failing():
+    def failing_steps():
         yield
         raise ZeroDivisionError
 
-    first, second = changes.run(failing()), changes.run(run_once(lambda: None))
+    first, second = changes.run(failing_steps()), changes.run(run_once(lambda: None))
     turns.take_all()
     assert isinstance(first.error, ZeroDivisionError)
     assert second.is_done
@@ -234,7 +240,7 @@ def test_a_change_that_fails_does_not_hold_up_the_next(turns):
         changes.run(run_once(lambda: 1 / 0))
 
 
-def test_nothing_goes_on_after_the_end(turns):
+def test_no_change_runs_after_the_broker_has_closed(turns):
     changes, events = ChangeQueue(), []
     changes.next_turn = turns.due.append
 
@@ -251,10 +257,10 @@ def test_nothing_goes_on_after_the_end(turns):
     assert finish_steps(run_once(lambda: 5)) == 5
 
 
-def test_a_running_broker_gives_turns():
+def test_a_running_broker_answers_other_requests_while_it_creates_a_large_topic():
     with Broker(journal=False) as broker:
         assert broker.call(lambda state: state.changes.next_turn) is not None
         types = message("CreateTopicsRequest")
         topics = [types.CreatableTopic(name="orders", num_partitions=20, replication_factor=1)]
-        assert codes(ask(broker.port, "CreateTopics", 4, topics=topics)) == [0]
+        assert error_codes_of(ask(broker.port, "CreateTopics", 4, topics=topics)) == [0]
         assert broker.topics["orders"].partitions == 20

@@ -19,19 +19,19 @@ from kafkaframes.records.build import build_records
 from kafkaframes.storage.files.names import TopicPartition
 
 COMPACTED = {"cleanup_policy": "compact", "segment_bytes": "400", "segment_index_bytes": "600"}
-WHERE = TopicPartition("orders", 0)
-NOW = 1_700_000_000_000
+ORDERS_0 = TopicPartition("orders", 0)
+NOW_MS = 1_700_000_000_000
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
-def records_of(log):
-    """Return offset, key and value of everything in a log."""
-    return [(record.offset, record.key, record.value) for batch in batches_of(log) for record in batch.records]
+def read_records(log):
+    """Return offset, key and value of each record in a log."""
+    return [(record.offset, record.key, record.value) for batch in read_all_batches(log) for record in batch.records]
 
 
-def batches_of(log):
+def read_all_batches(log):
     batches_read, offset = [], log.log_start_offset
-    while offset < log.log_end_offset:  # an answer ends with its segment
+    while offset < log.log_end_offset:  # a read ends at the end of its segment
         batches = list(read_batches(bytes(log.read(offset, max_bytes=1 << 24).records)))
         batches_read += batches
         offset = batches[-1].last_offset + 1 if batches else log.log_end_offset
@@ -39,12 +39,12 @@ def batches_of(log):
 
 
 def fill(asker, rounds=8, keys=4, *, magic=2, codec="none", **fields):
-    """Write each key again and again, a batch each time."""
+    """Write each key once per round, one batch at a time."""
     for number in range(rounds):
         rows = {
             "key": [b"k%d" % key for key in range(keys)],
             "value": [b"v%d" % number] * keys,
-            "timestamp": [NOW + number] * keys,
+            "timestamp": [NOW_MS + number] * keys,
         }
         data = build_records(rows, record_format=magic, codec=codec)
         version = {0: 0, 1: 2, 2: 9}[magic]
@@ -57,7 +57,7 @@ def latest(records):
 
 @pytest.fixture
 def make_cleaner(make_asker):
-    """Make a broker with a cleaner and a compacted topic: ``make_cleaner(config, **configs)``."""
+    """Create a broker with a log cleaner and a compacted topic: ``make_cleaner(config, **configs)``."""
 
     def make(config=None, *, options=None, **configs):
         asker = make_asker(config={"log.index.size.max.bytes": "600", **(config or {})}, **(options or {}))
@@ -74,14 +74,14 @@ def log_of(asker):
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
-def test_the_last_record_of_each_key_stays_with_its_offset(make_cleaner, codec):
+def test_compaction_keeps_the_last_record_of_each_key_at_its_offset(make_cleaner, codec):
     asker = make_cleaner()
     fill(asker, codec=codec)
     log = log_of(asker)
-    before, ends = records_of(log), (log.log_start_offset, log.log_end_offset)
+    before, ends = read_records(log), (log.log_start_offset, log.log_end_offset)
     active = log.segment_bases[-1]
     asker.state.clock.advance(16)
-    remaining_records = records_of(log)
+    remaining_records = read_records(log)
     assert (log.log_start_offset, log.log_end_offset) == ends
     assert set(remaining_records) < set(before)
     assert latest(remaining_records) == latest(before)
@@ -89,86 +89,86 @@ def test_the_last_record_of_each_key_stays_with_its_offset(make_cleaner, codec):
     assert {record for record in remaining_records if record[0] < active} == {
         one for one in before if one[0] < active and last[one[1]] == one[0]
     }
-    assert asker.state.logs.cleaner_offsets[WHERE] == active
+    assert asker.state.logs.cleaner_offsets[ORDERS_0] == active
     assert log.size_bytes == sum(segment.size_bytes for segment in log.segments)
 
 
 @pytest.mark.parametrize(("magic", "release"), [(0, "0.9.0"), (1, "0.10.2")])
-def test_topics_of_old_formats_stay_in_them(make_cleaner, magic, release):
+def test_compaction_keeps_old_record_formats(make_cleaner, magic, release):
     asker = make_cleaner(message_format_version=release)
     fill(asker, magic=magic)
     log = log_of(asker)
-    before = latest(records_of(log))
+    before = latest(read_records(log))
     asker.state.clock.advance(16)
-    assert latest(records_of(log)) == before
-    assert len(records_of(log)) < 32
-    assert {batch.magic for batch in batches_of(log)} == {magic}
+    assert latest(read_records(log)) == before
+    assert len(read_records(log)) < 32
+    assert {batch.magic for batch in read_all_batches(log)} == {magic}
 
 
-def test_it_goes_on_where_it_ended(make_cleaner):
+def test_the_cleaner_continues_from_its_checkpoint(make_cleaner):
     asker = make_cleaner()
     log = log_of(asker)
     for _ in range(4):
         fill(asker)
         asker.state.clock.advance(16)
-        assert latest(records_of(log)) == {b"k%d" % key: b"v7" for key in range(4)}
-    assert len(records_of(log)) < 20
-    assert len(log.segment_bases) < 12  # small neighbours become one
+        assert latest(read_records(log)) == {b"k%d" % key: b"v7" for key in range(4)}
+    assert len(read_records(log)) < 20
+    assert len(log.segment_bases) < 12  # adjacent small segments are merged
     assert [log.read(offset, max_bytes=1).records != b"" for offset in (0, 17, log.log_end_offset - 1)] == [True] * 3
 
 
-def test_a_ratio_and_two_lags_decide_when(make_cleaner):
+def test_the_dirty_ratio_and_both_compaction_lags_decide_when_a_log_is_compacted(make_cleaner):
     asker = make_cleaner(min_cleanable_dirty_ratio="1.0")
     fill(asker)
     asker.state.clock.advance(16)
-    assert len(records_of(log_of(asker))) == 32
+    assert len(read_records(log_of(asker))) == 32
     asker = make_cleaner(min_compaction_lag_ms="3600000")
     fill(asker)
     asker.state.clock.advance(16)
-    assert len(records_of(log_of(asker))) == 32
+    assert len(read_records(log_of(asker))) == 32
     asker.state.clock.advance(3700)
-    assert len(records_of(log_of(asker))) < 32
+    assert len(read_records(log_of(asker))) < 32
     asker = make_cleaner(min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms="60000")
     fill(asker)
     asker.state.clock.advance(61)
     asker.state.clock.advance(16)
-    assert len(records_of(log_of(asker))) < 32
+    assert len(read_records(log_of(asker))) < 32
 
 
-def test_tombstones_go_after_their_time(make_cleaner):
+def test_tombstones_are_removed_after_delete_retention(make_cleaner):
     asker = make_cleaner(delete_retention_ms="100000")
     log = log_of(asker)
     fill(asker, rounds=2)
-    assert asker.produce(build_records({"key": [b"k0"], "value": [None], "timestamp": [NOW]})).error_code == 0
+    assert asker.produce(build_records({"key": [b"k0"], "value": [None], "timestamp": [NOW_MS]})).error_code == 0
 
     def clean_on():
         for number in range(8):
-            row = {"key": [b"k1"], "value": [b"%d" % number + b"." * 200], "timestamp": [NOW]}
+            row = {"key": [b"k1"], "value": [b"%d" % number + b"." * 200], "timestamp": [NOW_MS]}
             assert asker.produce(build_records(row)).error_code == 0
         asker.state.clock.advance(16)
 
     clean_on()
-    assert (b"k0", None) in [(key, value) for _, key, value in records_of(log)]
+    assert (b"k0", None) in [(key, value) for _, key, value in read_records(log)]
     asker.state.clock.advance(101)
     clean_on()
-    assert b"k0" not in {key for _, key, _ in records_of(log)}
+    assert b"k0" not in {key for _, key, _ in read_records(log)}
 
 
-def test_a_log_that_is_deleted_too_loses_its_old_segments(make_cleaner):
+def test_a_log_with_policy_compact_and_delete_loses_expired_segments(make_cleaner):
     asker = make_cleaner(cleanup_policy="compact,delete", retention_ms="100000")
     fill(asker)
     log = log_of(asker)
     asker.state.clock.advance(16)
-    assert len(records_of(log)) < 32
+    assert len(read_records(log)) < 32
     asker.state.clock.advance(400)
     log.delete_old_segments(now_ms=asker.state.clock.now_ms)
     assert log.log_start_offset > 0
     fill(asker)
     asker.state.clock.advance(16)
-    assert latest(records_of(log))[b"k3"] == b"v7"
+    assert latest(read_records(log))[b"k3"] == b"v7"
 
 
-def test_who_reads_an_old_segment_reads_on(make_cleaner):
+def test_an_open_reader_of_a_replaced_segment_can_continue(make_cleaner):
     asker = make_cleaner()
     fill(asker)
     log = log_of(asker)
@@ -182,35 +182,35 @@ def test_who_reads_an_old_segment_reads_on(make_cleaner):
     assert log.remove_deleted_files(now_ms=asker.state.clock.now_ms) == deleted_count
 
 
-def test_segments_that_went_away_meanwhile_are_cleaned_again(make_cleaner):
+def test_a_round_is_repeated_if_its_segments_were_deleted_in_the_meantime(make_cleaner):
     asker = make_cleaner()
     fill(asker)
     log = log_of(asker)
     waiting = []
-    asker.state.clock.is_frozen = False  # else all is done at once
+    asker.state.clock.is_frozen = False  # otherwise the whole round runs at once
     asker.cleaning.run_work = lambda work, finish: waiting.append((work, finish))
     asker.cleaning._clean_next(set())
     ((work, finish),) = waiting
     work()
-    log.truncate_to(10, now_ms=NOW)
+    log.truncate_to(10, now_ms=NOW_MS)
     finish()
     assert log.log_end_offset == 10
-    assert WHERE not in asker.state.logs.cleaner_offsets
+    assert ORDERS_0 not in asker.state.logs.cleaner_offsets
     fill(asker)
     asker.cleaning.run_work = None
     asker.cleaning._clean_next(set())
-    assert latest(records_of(log)) == {b"k%d" % key: b"v7" for key in range(4)}
+    assert latest(read_records(log)) == {b"k%d" % key: b"v7" for key in range(4)}
 
 
-def test_a_stop_gives_the_round_up(make_cleaner):
+def test_stopping_the_broker_cancels_the_cleaning_round(make_cleaner):
     asker = make_cleaner()
     fill(asker)
     asker.cleaning.is_stopped = True
     asker.cleaning._clean(next(iter(asker.cleaning._find_cleaning_ranges())), set())
-    assert len(records_of(log_of(asker))) == 32
+    assert len(read_records(log_of(asker))) == 32
 
 
-def test_damage_is_left_alone(make_cleaner, caplog):
+def test_a_corrupt_segment_is_not_compacted(make_cleaner, caplog):
     asker = make_cleaner()
     fill(asker)
     log = log_of(asker)
@@ -218,12 +218,12 @@ def test_damage_is_left_alone(make_cleaner, caplog):
     file = log.disk.open_file(log.segments.first.path)
     file.write(70, b"\xff\xff\xff")
     asker.state.clock.advance(16)
-    assert list(asker.cleaning.uncleanable) == [WHERE]
+    assert list(asker.cleaning.uncleanable) == [ORDERS_0]
     assert "is not compacted" in caplog.text
     assert log.segment_bases == bases
 
 
-def test_internal_topics_are_compacted_and_read_back(make_asker, tmp_path):
+def test_compacted_internal_topics_are_loaded_again(make_asker, tmp_path):
     asker = make_asker(data_dir=str(tmp_path), config={"offsets.topic.segment.bytes": "1000"})
     asker.create()
     LogCleaner(asker.state)
@@ -244,17 +244,17 @@ def test_internal_topics_are_compacted_and_read_back(make_asker, tmp_path):
     assert group.topics[0].partitions[0].committed_offset == 39
 
 
-def test_a_crash_at_any_step_loses_nothing(make_cleaner, make_asker):
+def test_a_crash_at_any_step_of_compaction_loses_no_record(make_cleaner, make_asker):
     disk = MemoryDisk()
     asker = make_cleaner(options={"disk": disk, "data_dir": "/data"})
     fill(asker)
-    log_of(asker).flush(now_ms=NOW)
+    log_of(asker).flush(now_ms=NOW_MS)
     asker.state.logs.checkpoint_all()
     for path in ("/", "/data"):
         disk.sync_directory(path)
-    expected_values, began = latest(records_of(log_of(asker))), len(disk.journal)
+    expected_values, began = latest(read_records(log_of(asker))), len(disk.journal)
     asker.state.clock.advance(16)
-    assert len(records_of(log_of(asker))) < 32
+    assert len(read_records(log_of(asker))) < 32
     effects = disk.journal[began:]
     assert {name for name, _ in effects} >= {"do_rename", "do_write", "do_sync_directory"}
     replayed_disk = MemoryDisk()
@@ -268,17 +268,17 @@ def test_a_crash_at_any_step_loses_nothing(make_cleaner, make_asker):
             ):
                 again = make_asker(disk=crashed_disk, data_dir="/data")
                 log = log_of(again)
-                assert latest(records_of(log)) == expected_values, (number, name, arguments)
+                assert latest(read_records(log)) == expected_values, (number, name, arguments)
                 assert log.log_end_offset == 32
                 again.state.logs.abandon()
         getattr(replayed_disk, name)(*arguments)
 
 
-def test_a_disk_that_fails_takes_the_directory_offline_and_nothing_else(make_cleaner):
+def test_a_disk_failure_during_compaction_takes_only_the_log_directory_offline(make_cleaner):
     asker = make_cleaner()
     fill(asker)
     log = log_of(asker)
-    before = records_of(log)
+    before = read_records(log)
 
     def fail(*arguments):
         raise OSError(28, "no space left on device")
@@ -286,8 +286,8 @@ def test_a_disk_that_fails_takes_the_directory_offline_and_nothing_else(make_cle
     log.disk.inner.rename = fail
     asker.state.clock.advance(16)
     with pytest.raises(StorageError):
-        log.append_as_leader(build_records({"key": [b"k"]}), leader_epoch=0, now_ms=NOW)
-    assert [record for record in records_of(log) if record in before] == records_of(log)
+        log.append_as_leader(build_records({"key": [b"k"]}), leader_epoch=0, now_ms=NOW_MS)
+    assert [record for record in read_records(log) if record in before] == read_records(log)
 
 
 def test_a_consumer_reads_through_compactions(tmp_path):
@@ -322,17 +322,17 @@ def test_a_consumer_reads_through_compactions(tmp_path):
         thread.join(60)
         assert values == {b"k%d" % key: 3950 + key for key in range(50)}
         log = broker.call(lambda state: state.topics["orders"].partitions[0].log)
-        broker.wait_for(lambda: broker.call(lambda state: state.logs.cleaner_offsets.get(WHERE, 0)) > 1000)
+        broker.wait_for(lambda: broker.call(lambda state: state.logs.cleaner_offsets.get(ORDERS_0, 0)) > 1000)
         assert log.log_end_offset == 4000
     with Broker(data_dir=tmp_path) as broker:
-        assert {one.key: int(one.value) for one in broker.records("orders")} == values
+        assert {record.key: int(record.value) for record in broker.records("orders")} == values
 
 
-def test_a_cleaned_segment_has_the_time_of_the_last_one_that_it_was_made_of(make_cleaner, tmp_path):
+def test_a_merged_segment_has_the_modification_time_of_its_last_source(make_cleaner, tmp_path):
     asker = make_cleaner(options={"data_dir": str(tmp_path)})
     log, directory = log_of(asker), tmp_path / "orders-0"
     kinds, times = ("log", "index", "timeindex"), {}
-    for _ in range(2):  # the second time, small neighbours become one
+    for _ in range(2):  # the second round merges adjacent small segments
         fill(asker)
         times = {base: 1_600_000_000 + base for base in log.segment_bases[:-1]}
         for base, seconds in times.items():

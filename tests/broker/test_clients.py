@@ -1,4 +1,4 @@
-"""Unmodified clients against a broker of each test session: the versions and formats that they choose."""
+"""Unmodified clients against a broker that is shared by the module: the versions and formats that they choose."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def broker():
         yield running
 
 
-def magics(broker, topic):
+def find_sent_formats(broker, topic):
     """Return the formats in which a client sent its records."""
     rows = [
         part
@@ -43,14 +43,14 @@ def consume_values(settings, topic, count, **assignment):
         consumer.subscribe([topic])
         values, deadline = [], time.monotonic() + TIMEOUT
         while len(values) < count and time.monotonic() < deadline:
-            values += [one for one in consumer.consume(count, 0.1) if not one.error()]
+            values += [record for record in consumer.consume(count, 0.1) if not record.error()]
         consumer.commit(asynchronous=False)
     finally:
         consumer.close()
     return [value.value() for value in values]
 
 
-OLD = {"api.version.request": "false"}
+OLD_CLIENT_CONFIG = {"api.version.request": "false"}
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ OLD = {"api.version.request": "false"}
     [
         ("new", {}, {2}),
         ("idempotent", {"enable.idempotence": True}, {2}),
-        ("kafka-0.8.2", {**OLD, "broker.version.fallback": "0.8.2"}, {0}),
-        ("kafka-0.9", {**OLD, "broker.version.fallback": "0.9.0"}, {0}),
+        ("kafka-0.8.2", {**OLD_CLIENT_CONFIG, "broker.version.fallback": "0.8.2"}, {0}),
+        ("kafka-0.9", {**OLD_CLIENT_CONFIG, "broker.version.fallback": "0.9.0"}, {0}),
     ],
 )
 @pytest.mark.parametrize("codec", ["none", "lz4", "gzip"])
@@ -72,7 +72,7 @@ def test_librdkafka_produces_and_consumes(broker, name, settings, magic, codec):
         producer.produce(topic, value, partition=0)
     assert producer.flush(TIMEOUT) == 0
     if codec != "lz4" or magic == {2}:
-        assert magics(broker, topic) == magic
+        assert find_sent_formats(broker, topic) == magic
     assert consume_values({"bootstrap.servers": broker.bootstrap_servers}, topic, 100) == values
     if "0.8" not in name:
         consumer_settings = {**settings, "group.id": f"old-{topic}"}
@@ -80,7 +80,7 @@ def test_librdkafka_produces_and_consumes(broker, name, settings, magic, codec):
         assert consume_values(consumer_settings, topic, 100) == values
 
 
-def test_the_first_record_of_a_new_group_comes_without_a_second_round(broker):
+def test_a_new_group_gets_its_first_record_after_one_rebalance(broker):
     """One JoinGroup (two if a member id is required) and one SyncGroup; `benchmarks/broker.py` measures the time."""
     broker.append("quick", [{"value": b"x"}])
     before = len(broker.journal)
@@ -96,7 +96,7 @@ def test_the_first_record_of_a_new_group_comes_without_a_second_round(broker):
     assert apis.count("SyncGroup") == 1
 
 
-def test_librdkafkas_transactions(broker):
+def test_librdkafka_commits_and_aborts_transactions(broker):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"})
     producer.init_transactions(TIMEOUT)
     for value, finish in ((b"1", producer.commit_transaction), (b"2", producer.abort_transaction)):
@@ -109,11 +109,11 @@ def test_librdkafkas_transactions(broker):
     assert len(broker.records("tx")) == 2
 
 
-def test_librdkafkas_administration(broker):
+def test_librdkafka_admin_client_manages_topics_and_configs(broker):
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic("admin", 2, 1, config={"retention.ms": "1000"})])["admin"].result(TIMEOUT)
     admin.create_partitions([NewPartitions("admin", 4)])["admin"].result(TIMEOUT)
-    assert "admin" in admin.list_topics(timeout=TIMEOUT).topics  # its Metadata has surplus bytes
+    assert "admin" in admin.list_topics(timeout=TIMEOUT).topics  # its Metadata request has surplus bytes
     assert len(admin.list_topics("admin", timeout=TIMEOUT).topics["admin"].partitions) == 4
     resource = ConfigResource(ConfigResource.Type.TOPIC, "admin")
     configs = admin.describe_configs([resource])[resource].result(TIMEOUT)
@@ -126,7 +126,7 @@ def test_librdkafkas_administration(broker):
         admin.describe_configs([resource])[resource].result(TIMEOUT)
 
 
-def test_librdkafkas_look_ups_by_time(broker):
+def test_librdkafka_looks_up_offsets_by_time(broker):
     broker.append("times", [{"value": b"%d" % time_ms, "timestamp": time_ms} for time_ms in (1000, 2000, 3000)])
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "times"})
     (partition,) = consumer.offsets_for_times([TopicPartition("times", 0, 1500)], timeout=TIMEOUT)
@@ -143,7 +143,7 @@ def test_kafka_python_produces_and_consumes(broker, kafka_python, version, magic
     futures = [producer.send(topic, b"%d" % number) for number in range(20)]
     assert [future.get(TIMEOUT).offset for future in futures] == list(range(20))
     producer.close()
-    assert magics(broker, topic) == magic
+    assert find_sent_formats(broker, topic) == magic
     settings |= {"auto_offset_reset": "earliest", "group_id": None}
     consumer, records = poll_with_kafka_python(lambda: kafka_python.KafkaConsumer(topic, **settings), 20)
     assert [record.value for record in records] == [b"%d" % number for number in range(20)]
@@ -169,7 +169,7 @@ def test_aiokafka_produces_and_consumes_in_a_group(broker):
     assert asyncio.run(main()) == (b"k", b"x", (("h", b"v"),))
 
 
-def test_a_dropped_reply_makes_an_idempotent_producer_send_twice_and_write_once(broker):
+def test_an_idempotent_producer_retries_after_a_dropped_response_without_a_duplicate(broker):
     broker.create_topic("once")
     with broker.on("Produce", topic="once").once().drop_reply() as rule:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
@@ -180,9 +180,11 @@ def test_a_dropped_reply_makes_an_idempotent_producer_send_twice_and_write_once(
     assert [record.value for record in broker.records("once")] == [b"x"]
 
 
-def test_the_report_tells_old_clients_apart():
+def test_the_client_report_distinguishes_old_clients():
     with Broker() as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **OLD, "broker.version.fallback": "0.9.0"})
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap_servers, **OLD_CLIENT_CONFIG, "broker.version.fallback": "0.9.0"}
+        )
         producer.produce("orders", b"x")
         assert producer.flush(TIMEOUT) == 0
         assert "rejected by Kafka 4: " in broker.report()

@@ -1,12 +1,13 @@
-"""The system's time is set while clients wait: timeouts and intervals go on, and stored times follow the new time.
+"""The system clock is changed while clients wait: timeouts and intervals are unaffected, and stored times use the new
+time.
 
-Apache Kafka takes its timers from a clock that is not set (``SystemTimer`` on ``Time.hiResClockMs``).
+Apache Kafka's timers use a monotonic clock as well (``SystemTimer`` on ``Time.hiResClockMs``).
 """
 
 from __future__ import annotations
 
 import pytest
-from tests.broker.direct import BEGAN_MS, DirectBroker, PendingAnswer
+from tests.broker.direct import START_MS, DirectBroker, PendingAnswer
 
 from kafkaframes.broker.state.clock import Clock
 from kafkaframes.coordination.transactions.state import TransactionState
@@ -15,7 +16,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
 
 HOUR_MS = 3_600_000
-STEPS = [-HOUR_MS, HOUR_MS]
+CLOCK_STEPS_MS = [-HOUR_MS, HOUR_MS]
 
 
 class SteppedBroker(DirectBroker):
@@ -23,7 +24,7 @@ class SteppedBroker(DirectBroker):
 
     def __init__(self, data_dir: str | None = None, **config: object) -> None:
         super().__init__(data_dir, **config)
-        self.wall_ms, self.monotonic_ms = BEGAN_MS, 5_000
+        self.wall_ms, self.monotonic_ms = START_MS, 5_000
         self.clock = Clock(lambda: self.wall_ms, lambda: self.monotonic_ms)
         self.state.logs.abandon()
         self.open()
@@ -34,7 +35,7 @@ class SteppedBroker(DirectBroker):
         self.clock.run_due()
 
     def wait(self, milliseconds: int) -> None:
-        """Let time pass, a second at a time, as a server's alarm does."""
+        """Advance the clock in steps of one second, and run the broker's timers after each."""
         while milliseconds > 0:
             step_ms = min(milliseconds, 1_000)
             self.wall_ms += step_ms
@@ -98,8 +99,8 @@ def start_stepped_broker(tmp_path: object = None, **config: object) -> SteppedBr
     return broker
 
 
-@pytest.mark.parametrize("step_ms", STEPS)
-def test_a_rebalance_ends_and_a_member_stays(step_ms):
+@pytest.mark.parametrize("step_ms", CLOCK_STEPS_MS)
+def test_a_clock_step_does_not_affect_a_rebalance_or_its_members(step_ms):
     broker = start_stepped_broker()
     first = broker.join()
     broker.sync(first)
@@ -107,13 +108,13 @@ def test_a_rebalance_ends_and_a_member_stays(step_ms):
     assert isinstance(second, PendingAnswer)
     broker.step(step_ms)
     assert second.body is None
-    assert broker.heartbeat(first) == ErrorCode.REBALANCE_IN_PROGRESS  # the session is not over
+    assert broker.heartbeat(first) == ErrorCode.REBALANCE_IN_PROGRESS  # the session has not expired
     broker.wait(3_000)
     assert second.body.error_code == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("step_ms", STEPS)
-def test_a_session_ends_after_its_timeout(step_ms):
+@pytest.mark.parametrize("step_ms", CLOCK_STEPS_MS)
+def test_a_clock_step_does_not_change_when_a_session_expires(step_ms):
     broker = start_stepped_broker()
     member = broker.join()
     broker.sync(member)
@@ -124,19 +125,19 @@ def test_a_session_ends_after_its_timeout(step_ms):
     assert broker.heartbeat(member) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("step_ms", STEPS)
-def test_a_transaction_is_aborted_after_its_timeout(step_ms):
+@pytest.mark.parametrize("step_ms", CLOCK_STEPS_MS)
+def test_a_clock_step_does_not_change_when_a_transaction_times_out(step_ms):
     broker = start_stepped_broker()
     broker.begin_transaction()
     broker.step(step_ms)
     broker.wait(55_000)
     assert broker.transaction_state is TransactionState.ONGOING
-    broker.wait(16_000)  # the timeout and one round of the check
+    broker.wait(16_000)  # the timeout and one interval of the timeout check
     assert broker.transaction_state is not TransactionState.ONGOING
 
 
 @pytest.mark.parametrize(("down_ms", "left_ms"), [(20_000, 30_000), (-HOUR_MS, 60_000), (HOUR_MS, 0)])
-def test_a_loaded_transaction_keeps_what_was_left_of_its_timeout(tmp_path, down_ms, left_ms):
+def test_a_loaded_transaction_keeps_its_remaining_timeout(tmp_path, down_ms, left_ms):
     broker = start_stepped_broker(tmp_path)
     broker.begin_transaction()
     broker.wait(10_000)
@@ -149,7 +150,7 @@ def test_a_loaded_transaction_keeps_what_was_left_of_its_timeout(tmp_path, down_
     assert broker.transaction_state is not TransactionState.ONGOING
 
 
-def test_a_commit_expires_by_the_wall_time_that_is_stored():
+def test_a_committed_offset_expires_by_its_stored_wall_clock_time():
     """``offsets.retention.minutes`` is compared with stored times, as in Kafka."""
     broker = start_stepped_broker(offsets_retention_minutes=30)
     types = message("OffsetCommitRequest")
@@ -157,20 +158,20 @@ def test_a_commit_expires_by_the_wall_time_that_is_stored():
     topic = types.OffsetCommitRequestTopic(name="t", partitions=[row])
     broker.send("OffsetCommit", 2, group_id="g", topics=[topic])
     broker.step(HOUR_MS)
-    broker.wait(11 * 60_000)  # a round of offsets.retention.check.interval.ms
+    broker.wait(11 * 60_000)  # one offsets.retention.check.interval.ms
     topics = [message("OffsetFetchRequest").OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
     answer = broker.send("OffsetFetch", 1, group_id="g", topics=topics)
     assert answer.topics[0].partitions[0].committed_offset == -1
 
 
-@pytest.mark.parametrize("step_ms", STEPS)
-def test_deleted_files_go_after_their_delay(tmp_path, step_ms):
+@pytest.mark.parametrize("step_ms", CLOCK_STEPS_MS)
+def test_a_clock_step_does_not_change_when_deleted_files_are_removed(tmp_path, step_ms):
     from kafkaframes.broker.lifecycle.maintenance import Maintenance
 
     broker = start_stepped_broker(tmp_path, log_segment_delete_delay_ms=60_000)
     Maintenance(broker.state)
     broker.state.topics["t"].partitions[0].log.append_as_leader(
-        build_records({"value": [b"v"], "timestamp": [BEGAN_MS]}), leader_epoch=0, now_ms=BEGAN_MS
+        build_records({"value": [b"v"], "timestamp": [START_MS]}), leader_epoch=0, now_ms=START_MS
     )
     broker.wait(2_000)
     broker.send("DeleteTopics", 1, topic_names=["t"], timeout_ms=1000)
@@ -185,8 +186,8 @@ def test_deleted_files_go_after_their_delay(tmp_path, step_ms):
     assert directories() == []
 
 
-@pytest.mark.parametrize("step_ms", STEPS)
-def test_a_consumer_group_is_assigned_after_its_interval(step_ms):
+@pytest.mark.parametrize("step_ms", CLOCK_STEPS_MS)
+def test_a_clock_step_does_not_change_when_a_consumer_group_is_assigned(step_ms):
     broker = start_stepped_broker(
         group_consumer_assignment_interval_ms=10_000, group_consumer_min_assignment_interval_ms=0
     )
@@ -209,7 +210,7 @@ def test_a_consumer_group_is_assigned_after_its_interval(step_ms):
     assert group.assignment_epoch == group.epoch == before + 1
 
 
-def test_advance_moves_both_times():
+def test_advance_moves_the_wall_clock_and_the_monotonic_clock():
     clock = Clock(lambda: 1_000, lambda: 50)
     calls = []
     clock.call_later(2_000, lambda: calls.append((clock.now_ms, clock.monotonic_ms)))
@@ -218,7 +219,7 @@ def test_advance_moves_both_times():
     assert (clock.now_ms, clock.monotonic_ms) == (4_000, 3_050)
 
 
-def test_a_frozen_clock_has_both_times():
+def test_a_frozen_clock_stops_the_wall_clock_and_the_monotonic_clock():
     times = [1_000, 50]
     clock = Clock(lambda: times[0], lambda: times[1], is_frozen=True)
     times[:] = [9_000, 9_000]

@@ -1,6 +1,7 @@
-"""Settings are checked before they are kept: values, ranges, words, bounds; and a stored one that is wrong is left out.
+"""Configs are validated before they are stored: values, ranges, enumerations and limits. Invalid stored ones are
+ignored.
 
-Kafka's own answers, value by value: ``tests/interop/test_configs_differential.py``.
+``tests/interop/test_configs_differential.py`` compares the answers with Kafka's, value by value.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ CONFIG, REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
 def alter(asker, kind, name, *changes, validate_only=False):
     """Return the error code of one resource's changes: (setting, value, operation)."""
     types = asker.types("IncrementalAlterConfigs")
-    rows = [types.AlterableConfig(name=key, value=value, config_operation=how) for key, value, how in changes]
+    rows = [
+        types.AlterableConfig(name=key, value=value, config_operation=operation) for key, value, operation in changes
+    ]
     resource = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
     answer = asker.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=validate_only)
     return answer.responses[0].error_code
@@ -55,7 +58,7 @@ def describe_configs(asker, kind, name):
     }
 
 
-WRONG = [
+INVALID_VALUES = [
     (TOPIC, "orders", "retention.ms", "x"),
     (TOPIC, "orders", "retention.ms", "-2"),
     (TOPIC, "orders", "retention.ms", ""),
@@ -82,8 +85,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "key", "value"), WRONG)
-def test_a_wrong_value_is_refused_and_nothing_is_kept(make_asker, tmp_path, kind, name, key, value):
+@pytest.mark.parametrize(("kind", "name", "key", "value"), INVALID_VALUES)
+def test_an_invalid_value_is_rejected_and_not_stored(make_asker, tmp_path, kind, name, key, value):
     asker, expected_code = make_asker(data_dir=str(tmp_path)), REQUEST if kind == BROKER else CONFIG
     asker.create()
     before = describe_configs(asker, kind, name)
@@ -112,14 +115,16 @@ def test_a_wrong_value_is_refused_and_nothing_is_kept(make_asker, tmp_path, kind
     ],
     ids=str,
 )
-def test_a_request_that_no_value_could_mend_is_invalid(asker, kind, name, changes):
+def test_a_change_with_an_invalid_operation_is_an_invalid_request(asker, kind, name, changes):
     asker.create()
     assert alter(asker, kind, name, *changes) == REQUEST
 
 
 @pytest.mark.parametrize("key", ["no.such.setting", "cleanup.policy", ""])
-def test_a_setting_that_no_broker_knows_is_kept_and_not_shown(make_asker, tmp_path, key):
-    """Kafka 4.3.1 lists it for all brokers without its value, as of an unknown type, and so it is after a restart."""
+def test_an_unknown_setting_is_stored_but_not_described(make_asker, tmp_path, key):
+    """Kafka 4.3.1 lists such a setting for all brokers with unknown type and without its value, also after a
+    restart.
+    """
     asker = make_asker(data_dir=str(tmp_path))
     assert alter(asker, BROKER, "", (key, "1", SET)) == 0
     configs = describe_configs(asker, BROKER, "")
@@ -138,7 +143,7 @@ def test_a_setting_that_no_broker_knows_is_kept_and_not_shown(make_asker, tmp_pa
         (BROKER, "", "log.cleanup.policy", SUBTRACT, "compact", "delete"),
     ],
 )
-def test_a_list_begins_from_its_default(asker, kind, name, key, operation, value, result):
+def test_appending_to_a_list_setting_starts_from_its_default(asker, kind, name, key, operation, value, result):
     asker.create()
     assert alter(asker, kind, name, (key, value, operation)) == 0
     assert describe_configs(asker, kind, name)[key][0] == result
@@ -153,7 +158,7 @@ def test_a_topic_without_a_cleanup_policy_keeps_its_segments(asker):
     assert log.delete_old_segments(now_ms=asker.state.clock.now_ms) == 0
 
 
-def test_synonyms_name_every_source(asker):
+def test_synonyms_list_every_source_of_a_value(asker):
     asker.create(retention_ms="7", flush_ms="8")
     assert alter(asker, BROKER, "", ("log.retention.ms", "6", SET)) == 0
     rows = describe_configs(asker, TOPIC, "orders")
@@ -186,8 +191,8 @@ def test_synonyms_name_every_source(asker):
         ("ssl.key.password", "updated only per-listener using the listener prefix: [ssl.key.password]"),
     ],
 )
-def test_what_kafka_does_not_change_while_a_broker_runs_is_refused_with_its_words(asker, node, name, reason):
-    """ConfigCommandIntegrationTest of Kafka 4.3.1."""
+def test_settings_that_are_not_dynamic_are_rejected_with_kafkas_message(asker, node, name, reason):
+    """The cases are those of Kafka 4.3.1's ConfigCommandIntegrationTest."""
     types = asker.types("IncrementalAlterConfigs")
     row = types.AlterableConfig(name=name, config_operation=SET, value="x")
     resource = types.AlterConfigsResource(resource_type=BROKER, resource_name=node, configs=[row])
@@ -195,7 +200,7 @@ def test_what_kafka_does_not_change_while_a_broker_runs_is_refused_with_its_word
     assert (answer.error_code, answer.error_message.endswith(reason)) == (REQUEST, True)
 
 
-def test_settings_of_nodes_and_of_all_nodes_stay_apart_over_a_restart(make_asker, tmp_path):
+def test_settings_of_one_node_and_of_all_nodes_stay_separate_after_a_restart(make_asker, tmp_path):
     def open_again():
         nodes = Nodes({1: Node(1), 2: Node(2)})
         return make_asker(data_dir=str(tmp_path), config={"log.retention.ms": "3", name: "5000"}, nodes=nodes)
@@ -206,11 +211,11 @@ def test_settings_of_nodes_and_of_all_nodes_stay_apart_over_a_restart(make_asker
         assert alter(asker, BROKER, node, ("log.retention.ms", value, SET), (name, value, SET)) == 0
     asker.state.logs.close(now_ms=asker.state.clock.now_ms)
     asker = open_again()
-    for node, own in (("1", "5200"), ("2", "5100")):
+    for node, node_value in (("1", "5200"), ("2", "5100")):
         row = describe_configs(asker, BROKER, node)["log.retention.ms"]
-        assert row[:2] == (own, 2)
-        assert [value for _, value, _ in row[2]] == [own, "5300", "3"]
-    assert asker.state.settings.get_text("log.retention.ms") == "5200"  # of the node with the lowest id
+        assert row[:2] == (node_value, 2)
+        assert [value for _, value, _ in row[2]] == [node_value, "5300", "3"]
+    assert asker.state.settings.get_text("log.retention.ms") == "5200"  # the setting of the node with the lowest id
     group = describe_configs(asker, GROUP, "readers")["consumer.assignment.interval.ms"]
     assert group[:2] == ("5200", 2)
     assert group[2][:3] == [(name, "5200", 2), (name, "5300", 3), (name, "5000", 4)]
@@ -219,7 +224,7 @@ def test_settings_of_nodes_and_of_all_nodes_stay_apart_over_a_restart(make_asker
     assert asker.state.settings.get_text("log.retention.ms") == "3"
 
 
-def test_a_stored_setting_that_cannot_be_read_is_named_and_left_out(make_asker, tmp_path, caplog):
+def test_an_invalid_stored_setting_is_logged_and_ignored(make_asker, tmp_path, caplog):
     asker = make_asker(data_dir=str(tmp_path))
     asker.create(retention_ms=5)
     asker.state.logs.close(now_ms=asker.state.clock.now_ms)
@@ -254,28 +259,31 @@ def test_a_stored_setting_that_cannot_be_read_is_named_and_left_out(make_asker, 
         ("listener.name.outside.scram-sha-256.connections.max.reauth.ms", "1.5"),
     ],
 )
-def test_a_broker_does_not_start_with_a_wrong_setting_of_its_own(name, value):
+def test_a_broker_does_not_start_with_an_invalid_setting(name, value):
     with pytest.raises(OptionError, match=name):
         Broker(config={name: value}).start()
 
 
-def test_every_setting_takes_its_own_default():
-    for name, (own, default) in TOPIC_KEYS.items():
+def test_every_setting_accepts_its_default():
+    for name, (kafka_name, default) in TOPIC_KEYS.items():
         assert normalize_value(name, default) == default
-        assert not own or normalize_value(own, default) == default
+        assert not kafka_name or normalize_value(kafka_name, default) == default
     for name, default in DEFAULTS.items():
         assert normalize_value(name, default) == default
-    assert set(DYNAMIC_KEYS) | BROKER_KEYS | set(GROUP_SETTINGS) | set(TOPIC_KEYS) <= CONFIG_TYPES.keys() | STORES
+    assert (
+        set(DYNAMIC_KEYS) | BROKER_KEYS | set(GROUP_SETTINGS) | set(TOPIC_KEYS)
+        <= CONFIG_TYPES.keys() | KEY_STORE_SETTINGS
+    )
 
 
-STORES = {"ssl.keystore.location", "ssl.truststore.location"}
+KEY_STORE_SETTINGS = {"ssl.keystore.location", "ssl.truststore.location"}
 
 
 @given(
     name=st.sampled_from(sorted(CONFIG_TYPES)),
     value=st.text(max_size=12) | st.sampled_from(["1_0", "٣", "1e3", "NaN", "0x1"]),
 )
-def test_any_value_is_taken_once_normalized_or_refused_by_name(name, value):
+def test_any_value_is_accepted_in_normalized_form_or_rejected_with_the_settings_name(name, value):
     message = ""
     try:
         normalized_value = normalize_value(name, value)

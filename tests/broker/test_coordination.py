@@ -1,4 +1,4 @@
-"""Groups and transactions as tests see them, from every kind of member."""
+"""``Broker.groups`` and ``Broker.transactions`` as tests use them, with members of each group protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def broker():
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_members_what_they_have_and_what_they_have_committed(broker, protocol):
+def test_a_groups_members_assignments_and_committed_offsets_can_be_inspected(broker, protocol):
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -46,7 +46,7 @@ def test_members_what_they_have_and_what_they_have_committed(broker, protocol):
     broker.wait_for(lambda: broker.groups[protocol].members == ())
 
 
-def test_an_open_transaction_is_seen_and_its_end(broker):
+def test_an_open_transaction_and_its_end_can_be_inspected(broker):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "billing"})
     producer.init_transactions()
     producer.begin_transaction()

@@ -14,13 +14,13 @@ from kafkaframes.errors import ErrorCode
 from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_end_transaction, build_records
 
-NOW = 1_700_000_000_000
-PRODUCE = range(14)
-FETCH = range(19)
+NOW_MS = 1_700_000_000_000
+PRODUCE_VERSIONS = range(14)
+FETCH_VERSIONS = range(19)
 
 
 def batch(*values, magic=2, codec="none", base_offset=0, **fields):
-    columns = {"value": list(values), "timestamp": [NOW - 1000 + place for place in range(len(values))]}
+    columns = {"value": list(values), "timestamp": [NOW_MS - 1000 + place for place in range(len(values))]}
     return build_records(columns, record_format=magic, codec=codec, base_offset=base_offset, **fields)
 
 
@@ -36,9 +36,9 @@ def magics_of(records):
     return {batch.magic for batch in read_batches(records)}
 
 
-@pytest.mark.parametrize("version", PRODUCE)
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_each_version_of_produce_appends_its_format(asker, version, codec):
+def test_each_produce_version_appends_its_record_format(asker, version, codec):
     asker.create()
     magic = get_max_magic(min(version + (version == 3), 4)) if version < 3 else 2
     for first in (0, 3):
@@ -50,9 +50,9 @@ def test_each_version_of_produce_appends_its_format(asker, version, codec):
     assert read.high_watermark == read.last_stable_offset == 6
 
 
-@pytest.mark.parametrize("version", FETCH)
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_each_version_of_fetch_gives_a_format_that_it_carries(asker, version, codec):
+def test_each_fetch_version_returns_a_record_format_that_it_supports(asker, version, codec):
     asker.create()
     asker.produce(batch(b"a", b"b", codec=codec))
     row = asker.fetch(0, version=version)
@@ -87,7 +87,7 @@ def test_a_topic_is_written_in_its_format_version(asker, setting, magic):
         (batch(b"a" * 2_000_000), 9, "MESSAGE_TOO_LARGE"),
     ],
 )
-def test_what_kafka_refuses_is_refused_and_nothing_is_written(asker, records, version, name):
+def test_invalid_records_are_rejected_and_nothing_is_written(asker, records, version, name):
     asker.create()
     row = asker.produce(records, version=version)
     assert row.error_code == ErrorCode[name]
@@ -95,14 +95,14 @@ def test_what_kafka_refuses_is_refused_and_nothing_is_written(asker, records, ve
     assert asker.fetch(0).high_watermark == 0
 
 
-def test_a_compacted_topic_names_the_records_without_a_key(asker):
+def test_a_compacted_topic_reports_the_records_without_a_key(asker):
     asker.create(cleanup_policy="compact")
     row = asker.produce(batch(b"a", b"b"), version=8)
     assert row.error_code == ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in row.record_errors] == [0, 1]
 
 
-def test_acks_0_is_never_answered_and_an_error_closes_the_connection(asker):
+def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(asker):
     asker.create()
     assert asker.produce(batch(b"a"), acks=0) is None
     assert asker.fetch(0).high_watermark == 1
@@ -118,7 +118,7 @@ def test_log_append_time_is_answered_and_written(asker):
     assert only.records[0].timestamp == asker.state.clock.now_ms
 
 
-def test_a_retry_of_an_idempotent_producer_is_answered_with_the_first_offsets(asker):
+def test_a_retry_of_an_idempotent_producer_returns_the_original_offsets(asker):
     asker.create()
     answer = asker.ask("InitProducerId", 3, transactional_id=None)
     fields = {"producer_id": answer.producer_id, "producer_epoch": 0}
@@ -128,7 +128,7 @@ def test_a_retry_of_an_idempotent_producer_is_answered_with_the_first_offsets(as
     assert asker.fetch(0).high_watermark == 6
 
 
-def test_producer_ids_are_never_given_twice_not_even_after_a_crash(make_asker, tmp_path):
+def test_producer_ids_are_unique_even_after_a_crash(make_asker, tmp_path):
     producer_ids = []
     for _ in range(3):
         asker = make_asker(data_dir=str(tmp_path))
@@ -137,7 +137,7 @@ def test_producer_ids_are_never_given_twice_not_even_after_a_crash(make_asker, t
     assert len(set(producer_ids)) == 9
 
 
-def test_a_long_poll_waits_for_bytes_and_for_no_longer_than_it_says(asker):
+def test_a_long_poll_waits_for_min_bytes_but_not_longer_than_max_wait(asker):
     asker.create()
     asker.produce(batch(b"a"))
     size = len(asker.fetch(0).records)
@@ -166,18 +166,18 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(asker):
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 11])
-def test_the_first_batch_is_whole_from_version_3_on_and_cut_before(asker, version):
+def test_the_first_batch_is_complete_since_fetch_version_3_and_truncated_before(asker, version):
     asker.create(message_format_version="0.9.0" if version < 3 else "3.0-IV1")
     sent_batch = batch(b"a" * 1000, magic=0 if version < 3 else 2)
     asker.produce(sent_batch, version=1 if version < 3 else 9)
-    got = asker.fetch(0, version=version, size=100).records
+    records = asker.fetch(0, version=version, size=100).records
     if version < 3:
-        assert len(got) == 100
+        assert len(records) == 100
     else:
-        assert values_of(got) == [b"a" * 1000]
+        assert values_of(records) == [b"a" * 1000]
 
 
-def test_offsets_outside_the_log_and_epochs_of_others_are_errors(asker):
+def test_offsets_out_of_range_and_wrong_leader_epochs_are_errors(asker):
     asker.create()
     asker.produce(batch(b"a"))
     assert asker.fetch(2).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -191,7 +191,7 @@ def test_offsets_outside_the_log_and_epochs_of_others_are_errors(asker):
     assert asker.produce(batch(b"a")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_one(asker):
+def test_read_committed_ends_at_the_open_transaction_and_lists_aborted_transactions(asker):
     asker.create()
     partition = asker.state.topics["orders"].partitions[0]
     fields = {"producer_id": 5, "producer_epoch": 0, "transactional": True, "base_sequence": 0}
@@ -204,7 +204,8 @@ def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_one(a
     assert row.last_stable_offset == 3
     assert [(transaction.producer_id, transaction.first_offset) for transaction in row.aborted_transactions] == [(5, 1)]
     assert asker.fetch(0, isolation_level=0).aborted_transactions is None
-    assert build_end_transaction(0, commit=False, timestamp=0, producer_id=5, producer_epoch=0)  # twin of the marker
+    # the copy of the marker in another format
+    assert build_end_transaction(0, commit=False, timestamp=0, producer_id=5, producer_epoch=0)
 
 
 def test_an_old_consumer_sees_no_control_batches(asker):
@@ -229,7 +230,10 @@ def test_down_conversion_can_be_forbidden(asker):
 
 def fetch_in_session(asker, epoch, session_id=0, *, partitions=((0, 0),), forgotten_partitions=(), version=12):
     types = asker.types("Fetch")
-    rows = [types.FetchPartition(partition=n, fetch_offset=at, partition_max_bytes=1 << 20) for n, at in partitions]
+    rows = [
+        types.FetchPartition(partition=n, fetch_offset=fetch_offset, partition_max_bytes=1 << 20)
+        for n, fetch_offset in partitions
+    ]
     forgotten_topics = (
         [types.ForgottenTopic(topic="orders", partitions=list(forgotten_partitions))] if forgotten_partitions else []
     )
@@ -249,7 +253,7 @@ def partition_indexes(answer):
     return [row.partition_index for topic in answer.responses for row in topic.partitions]
 
 
-def test_an_incremental_fetch_tells_only_what_changed(asker):
+def test_an_incremental_fetch_returns_only_changed_partitions(asker):
     asker.create(partitions=3)
     first = fetch_in_session(asker, 0, partitions=((0, 0), (1, 0), (2, 0)))
     assert first.session_id
@@ -265,7 +269,7 @@ def test_an_incremental_fetch_tells_only_what_changed(asker):
     )
 
 
-def test_wrong_sessions_are_refused_by_name(asker):
+def test_invalid_fetch_sessions_are_rejected_with_specific_errors(asker):
     asker.create()
     first = fetch_in_session(asker, 0)
     assert fetch_in_session(asker, 5, first.session_id).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -277,7 +281,7 @@ def test_wrong_sessions_are_refused_by_name(asker):
     assert len(asker.state.fetch_sessions) == 0
 
 
-def test_slots_are_bounded_and_the_oldest_session_goes(make_asker):
+def test_fetch_sessions_are_limited_and_the_oldest_is_evicted(make_asker):
     asker = make_asker(config={"max.incremental.fetch.session.cache.slots": "2"})
     asker.create()
     ids = [fetch_in_session(asker, 0).session_id for _ in range(3)]
@@ -297,19 +301,19 @@ def list_offsets(asker, timestamp, version=7, isolation=0):
     return asker.ask("ListOffsets", version, topics=topics, **fields).topics[0].partitions[0]
 
 
-def test_offsets_by_time_and_the_special_ones(asker):
+def test_list_offsets_by_timestamp_and_by_special_timestamps(asker):
     asker.create()
     asker.produce(batch(b"a", b"b", b"c"))
-    assert [list_offsets(asker, t).offset for t in (-1, -2, NOW - 999, NOW)] == [3, 0, 1, -1]
-    assert list_offsets(asker, NOW).error_code == 0
-    assert (list_offsets(asker, -3).offset, list_offsets(asker, -3).timestamp) == (2, NOW - 998)
+    assert [list_offsets(asker, t).offset for t in (-1, -2, NOW_MS - 999, NOW_MS)] == [3, 0, 1, -1]
+    assert list_offsets(asker, NOW_MS).error_code == 0
+    assert (list_offsets(asker, -3).offset, list_offsets(asker, -3).timestamp) == (2, NOW_MS - 998)
     assert list_offsets(asker, -3, version=6).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert list_offsets(asker, -1, version=0).old_style_offsets == [3, 0]
     assert list_offsets(asker, -4, version=8).offset == 0
     assert list_offsets(asker, -5, version=9).offset == -1
 
 
-def test_the_end_of_a_leader_epoch(asker):
+def test_offset_for_leader_epoch_returns_the_end_of_an_epoch(asker):
     asker.create()
     partition = asker.state.topics["orders"].partitions[0]
     asker.produce(batch(b"a", b"b"))
@@ -339,7 +343,7 @@ def test_the_end_of_a_leader_epoch(asker):
         ("keep", 2, [3, 7], 0),
     ],
 )
-def test_sets_with_holes_are_taken_as_the_topic_says(asker, setting, magic, offsets, error):
+def test_record_sets_with_offset_gaps_are_accepted_only_if_the_topic_allows_them(asker, setting, magic, offsets, error):
     version = {1: "0.10.0", 2: "3.0"}[magic]
     asker.create(kafkaframes_on_noncontiguous=setting, message_format_version=version)
     holes = build_records({"value": [b"a", b"b"], "offset": [3, 7]}, record_format=magic, codec="gzip")
@@ -351,14 +355,17 @@ def test_sets_with_holes_are_taken_as_the_topic_says(asker, setting, magic, offs
         records = asker.fetch(0, version=11).records
         assert offsets_of(records) == offsets
         if setting == "keep":
-            assert records[21:] == holes[21:]  # nothing was opened, nothing compressed again
+            assert records[21:] == holes[21:]  # the batch was not decompressed and recompressed
             assert asker.state.counters["recompressed_bytes"] == 0
 
 
 @pytest.mark.parametrize("setting", ["reassign", "reject", "keep"])
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "zstd"])
-def test_batches_that_end_in_a_hole_lose_no_record(make_asker, tmp_path, setting, codec):
-    """Compaction leaves such batches. Accepted batches are served, and the directory is sound."""
+def test_batches_that_end_with_an_offset_gap_lose_no_record(make_asker, tmp_path, setting, codec):
+    """Compaction produces batches with offset gaps.
+
+    Accepted batches can be fetched, and the log directory passes verification.
+    """
     records = build_records({"value": [b"a", b"b", b"c"], "offset": [0, 1, 2]}, codec=codec)
     asker = make_asker(data_dir=str(tmp_path))
     asker.create(kafkaframes_on_noncontiguous=setting)
@@ -371,11 +378,11 @@ def test_batches_that_end_in_a_hole_lose_no_record(make_asker, tmp_path, setting
 
 @pytest.mark.parametrize("magic", [1, 2])
 @pytest.mark.parametrize("offset", [-3, -(2**63), 2**63 - 1])
-def test_offsets_that_no_record_has_are_refused_by_a_topic_that_keeps_them(asker, magic, offset):
+def test_invalid_record_offsets_are_rejected_by_a_topic_that_keeps_offsets(asker, magic, offset):
     asker.create(kafkaframes_on_noncontiguous="keep", message_format_version={1: "0.10.0", 2: "3.0"}[magic])
     sent_batch = build_records({"value": [b"a"]}, record_format=magic)
     row = asker.produce(offset.to_bytes(8, "big", signed=True) + sent_batch[8:], version=2 if magic == 1 else 9)
     assert row.error_code == ErrorCode.INVALID_RECORD
-    if magic == 2:  # Produce 2 has no field for a message
+    if magic == 2:  # Produce version 2 does not have a field for an error message
         reason = "offsets start at 0" if offset < 0 else f"the largest offset is {2**63 - 2}"
         assert row.error_message == f"offsets {offset} to {offset}: {reason}"

@@ -1,4 +1,4 @@
-"""Delegation tokens: made, renewed, ended, described; and clients that authenticate with one."""
+"""Delegation tokens: create, renew, expire, describe, and authenticate with one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kafkaframes.client import Admin
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError
 
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
-KEY = {"delegation.token.secret.key": "of this cluster"}
+SECRET_KEY_CONFIG = {"delegation.token.secret.key": "of this cluster"}
 USER, TOKEN, DESCRIBE, CREATE_TOKENS, DESCRIBE_TOKENS = 7, 6, 8, 13, 14
 
 
 @pytest.fixture
 def asker(make_asker):
-    asker = make_asker(config=KEY)
+    asker = make_asker(config=SECRET_KEY_CONFIG)
     asker.session = Session(principal="User:alice")
     return asker
 
@@ -80,7 +80,7 @@ def test_a_token_lasts_a_day_and_can_be_renewed_for_a_week(asker, version):
     assert create(asker, version, lifetime_ms=HOUR_MS).max_timestamp_ms == now + DAY_MS // 2 + HOUR_MS
 
 
-def test_what_is_refused(asker, make_asker):
+def test_token_requests_are_rejected_without_permission_or_secret_key(asker, make_asker):
     token = create(asker)
     mallory = as_user(asker, "mallory")
     assert renew(mallory, token.hmac)[0] == expire(mallory, token.hmac)[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
@@ -98,7 +98,7 @@ def test_what_is_refused(asker, make_asker):
     assert [*codes, describe_tokens(without_key)[0]] == [disabled_code] * 4
 
 
-def test_a_token_that_is_over_is_known_for_an_hour(asker):
+def test_an_expired_token_is_kept_for_an_hour(asker):
     hmac = create(asker).hmac
     asker.state.clock.advance(DAY_MS / 1000 + 1)
     expired_code = ErrorCode.DELEGATION_TOKEN_EXPIRED
@@ -113,7 +113,7 @@ def test_a_token_that_is_over_is_known_for_an_hour(asker):
     assert describe_tokens(asker) == (0, [])
 
 
-def test_tokens_of_others_are_made_and_seen_by_those_who_may(make_asker):
+def test_tokens_of_other_users_are_created_and_described_with_permission(make_asker):
     def rule(principal, kind, name, operation):
         return Acl(kind, name, LITERAL, f"User:{principal}", "*", operation, ALLOW)
 
@@ -123,7 +123,7 @@ def test_tokens_of_others_are_made_and_seen_by_those_who_may(make_asker):
             rule("auditor", USER, "User:alice", DESCRIBE_TOKENS),
         ]
     )
-    asker = make_asker(config=KEY, access=access)
+    asker = make_asker(config=SECRET_KEY_CONFIG, access=access)
     for_alice = {"owner_principal_type": "User", "owner_principal_name": "alice"}
     refusal = create(as_user(asker, "mallory"), **for_alice)
     assert refusal.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
@@ -138,17 +138,19 @@ def test_tokens_of_others_are_made_and_seen_by_those_who_may(make_asker):
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_token_lets_its_owner_in_until_it_ends(tmp_path, mechanism):
-    """librdkafka has no ``tokenauth``; kafka-python and Java have: here the exchange, word by word."""
+def test_a_token_authenticates_its_owner_until_it_expires(tmp_path, mechanism):
+    """librdkafka does not send SCRAM's ``tokenauth`` extension as kafka-python and Java do, so the test builds the
+    messages.
+    """
     from tests.broker.test_security import client_final
 
     security = Security(users={"alice": "secret"})
-    with Broker(security=security, config=KEY, data_dir=tmp_path) as broker:
+    with Broker(security=security, config=SECRET_KEY_CONFIG, data_dir=tmp_path) as broker:
         now = broker.clock.now_ms
         token = broker.call(lambda state: create_token(state, now))
         secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.compute_hmac(token))).decode()
     name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
-    with Broker(security=security, config=KEY, data_dir=tmp_path) as broker:
+    with Broker(security=security, config=SECRET_KEY_CONFIG, data_dir=tmp_path) as broker:
 
         def proven(token_id, password, extension=",tokenauth=true"):
             exchange = broker.call(lambda state: state.credentials.start_exchange(mechanism, lambda: now))
@@ -173,8 +175,8 @@ def create_token(state, now_ms):
     return token
 
 
-def test_the_secret_key_is_told_to_nobody():
-    with Broker(config=KEY) as broker:
+def test_the_secret_key_is_never_described():
+    with Broker(config=SECRET_KEY_CONFIG) as broker:
         admin = confluent.admin.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         resource = confluent.admin.ConfigResource(confluent.admin.ResourceType.BROKER, "1")
         config = admin.describe_configs([resource])[resource].result(60)["delegation.token.secret.key"]
@@ -182,8 +184,8 @@ def test_the_secret_key_is_told_to_nobody():
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_our_client_comes_in_by_a_token_and_only_where_it_says_so(mechanism):
-    with Broker(security=Security(users={"alice": "secret"}), config=KEY) as broker:
+def test_our_client_authenticates_by_a_token_only_with_the_tokenauth_option(mechanism):
+    with Broker(security=Security(users={"alice": "secret"}), config=SECRET_KEY_CONFIG) as broker:
         token = broker.call(lambda state: create_token(state, state.clock.now_ms))
         secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.compute_hmac(token))).decode()
         properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
@@ -195,22 +197,22 @@ def test_our_client_comes_in_by_a_token_and_only_where_it_says_so(mechanism):
         ):
             with Admin({"bootstrap.servers": broker.bootstrap_servers, **properties, **way}) as admin:
                 assert admin.list_topics() == []
-                assert "User:alice" in {one.session.principal for one in broker.connections()}
+                assert "User:alice" in {connection.session.principal for connection in broker.connections()}
         without = {"bootstrap.servers": broker.bootstrap_servers, **properties, "sasl.jaas.config": f"{login};"}
         with pytest.raises(BrokerError, match="SASL_AUTHENTICATION_FAILED"), Admin(without) as admin:
             admin.list_topics()
 
 
-def test_admin_makes_renews_ends_and_lists_tokens_and_clients_come_in_by_them():
+def test_admin_creates_renews_expires_and_lists_tokens_that_clients_authenticate_with():
     users = Security(users={"alice": "secret", "bob": "hidden"})
-    with Broker(security=users, config=KEY) as broker:
+    with Broker(security=users, config=SECRET_KEY_CONFIG) as broker:
         login = {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT"}
         login["sasl.mechanism"] = "SCRAM-SHA-256"
         with Admin(login, sasl_username="alice", sasl_password="secret") as admin:
             token = admin.create_delegation_token(["User:bob"], max_lifetime_ms=DAY_MS)
             assert (token.owner, token.requester, token.renewers) == ("User:alice", "User:alice", ("User:bob",))
-            lasts = token.expiry_timestamp_ms - token.issue_timestamp_ms
-            assert (lasts, token.max_timestamp_ms - token.issue_timestamp_ms) == (DAY_MS, DAY_MS)
+            lifetime_ms = token.expiry_timestamp_ms - token.issue_timestamp_ms
+            assert (lifetime_ms, token.max_timestamp_ms - token.issue_timestamp_ms) == (DAY_MS, DAY_MS)
             assert str(token.hmac) not in repr(token)
             for principals in (None, ["User:alice"], ["User:bob"], ["User:carol", "User:bob"]):
                 assert admin.describe_delegation_token(principals) == [token]

@@ -1,4 +1,4 @@
-"""Too few file descriptors: connections wait, files are closed and reopened, and no log directory goes offline."""
+"""With too few file descriptors, connections wait, files are closed and reopened, and log directories stay online."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.broker.direct import BEGAN_MS
+from tests.broker.direct import START_MS
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.lifecycle.assembly import open_broker
@@ -47,7 +47,7 @@ def end(process):
 
 
 @pytest.mark.parametrize("durability", ["log", "fsync"])
-def test_a_hundred_partitions_are_written_and_read_by_eight_clients(tmp_path, durability):
+def test_a_hundred_partitions_work_with_eight_clients_and_few_descriptors(tmp_path, durability):
     process, port = start(tmp_path / "d", (LIMIT, LIMIT), "--durability", durability)
     server, failures = f"127.0.0.1:{port}", []
     with ExitStack() as stack:
@@ -79,7 +79,7 @@ def test_a_hundred_partitions_are_written_and_read_by_eight_clients(tmp_path, du
         assert "Traceback" not in text
 
 
-def test_a_connection_too_many_waits(tmp_path):
+def test_connections_over_the_limit_wait_until_others_close(tmp_path):
     process, port = start(tmp_path / "d", (LIMIT, LIMIT))
     server = f"127.0.0.1:{port}"
     with ExitStack() as stack:
@@ -90,27 +90,28 @@ def test_a_connection_too_many_waits(tmp_path):
         waiting = idle[-1]
         waiting.settimeout(60)
         waiting.sendall(b"\x00\x00\x00\x0b\x00\x12\x00\x00\x00\x00\x00\x07\x00\x01c")  # ApiVersions 0
-        admin.create_topics([NewTopic(name="more", num_partitions=20)])  # topic files still find descriptors
-        for one in idle[:-1]:
-            one.close()
+        # descriptors are still available for topic files
+        admin.create_topics([NewTopic(name="more", num_partitions=20)])
+        for idle_peer in idle[:-1]:
+            idle_peer.close()
         assert waiting.recv(8)[4:8] == b"\x00\x00\x00\x07"  # answered after other connections have closed
         text = end(process)
         assert text.count("connections wait") == 1
         assert "Traceback" not in text
 
 
-def test_connections_near_the_limit_are_warned_about_once_a_minute(monkeypatch, caplog):
+def test_a_warning_is_logged_once_a_minute_while_connections_wait(monkeypatch, caplog):
     free_counts, now = iter([4, 0, 4, 0, 4, 0]), [100.0]
     monkeypatch.setattr("kafkaframes.broker.network.acceptor.count_free_descriptors", lambda: next(free_counts))
     monkeypatch.setattr("kafkaframes.broker.network.acceptor.count_reserved_descriptors", lambda: 0)
     monkeypatch.setattr("kafkaframes.broker.network.acceptor.time.monotonic", lambda: now[0])
     budget = DescriptorBudget(lambda: False)
-    for now[0], warning_count in (100.0, 1), (130.0, 1), (161.0, 2):  # each time, connections begin to wait
+    for now[0], warning_count in (100.0, 1), (130.0, 1), (161.0, 2):  # at each of these, connections begin to wait
         assert [budget.take_slot() for _ in range(3)] == [True, True, False]
         assert len(caplog.records) == warning_count
 
 
-def test_the_command_raises_the_soft_limit_and_a_broker_in_a_program_does_not(tmp_path):
+def test_only_the_command_raises_the_soft_limit(tmp_path):
     process, _ = start(tmp_path / "d", (LIMIT, 500))
     try:
         limits = Path(f"/proc/{process.pid}/limits").read_text()
@@ -123,7 +124,7 @@ def test_the_command_raises_the_soft_limit_and_a_broker_in_a_program_does_not(tm
 
 
 class ShortDisk(LocalDisk):
-    """A disk on which an effect fails so many times, as if the process had no descriptor left."""
+    """A disk on which an operation fails a given number of times, as if no file descriptor were available."""
 
     def fail(self, effect, code, times):
         def raise_error(*_, **__):
@@ -136,11 +137,11 @@ class ShortDisk(LocalDisk):
         vars(self)[effect] = raise_error
 
 
-def test_a_file_that_cannot_be_opened_is_opened_after_another_one_is_closed(tmp_path):
-    there = ShortDisk()
-    disk = OnlineDisk(there)
+def test_without_a_free_descriptor_a_file_is_closed_and_the_open_is_retried(tmp_path):
+    short_disk = ShortDisk()
+    disk = OnlineDisk(short_disk)
     files = [disk.open_file(str(tmp_path / str(number))) for number in range(3)]
-    there.fail("open_file", errno.EMFILE, 2)
+    short_disk.fail("open_file", errno.EMFILE, 2)
     disk.open_file(str(tmp_path / "more")).write(0, b"x")
     for file in files:  # closed files are opened again
         file.write(0, b"y")
@@ -149,22 +150,22 @@ def test_a_file_that_cannot_be_opened_is_opened_after_another_one_is_closed(tmp_
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
 @pytest.mark.parametrize("effect", ["open_file", "make_directory"])
-def test_an_append_without_a_descriptor_is_undone_and_tried_again(tmp_path, code, effect):
-    there = ShortDisk()
-    state = open_broker(data_dir=str(tmp_path), disk=there)
+def test_an_append_without_a_free_descriptor_is_rolled_back_and_retried(tmp_path, code, effect):
+    short_disk = ShortDisk()
+    state = open_broker(data_dir=str(tmp_path), disk=short_disk)
     state.create_topic("t", 1)
     log = state.topics["t"].partitions[0].log
-    records = build_records({"value": [b"v"], "timestamp": [BEGAN_MS]})
-    there.fail(effect, code, 1_000)
+    records = build_records({"value": [b"v"], "timestamp": [START_MS]})
+    short_disk.fail(effect, code, 1_000)
     with pytest.raises(StorageError, match="Too many open files"):
-        log.append_as_leader(records, leader_epoch=0, now_ms=BEGAN_MS)
+        log.append_as_leader(records, leader_epoch=0, now_ms=START_MS)
     assert not state.logs.is_offline
-    vars(there).clear()
-    assert log.append_as_leader(records, leader_epoch=0, now_ms=BEGAN_MS).first_offset == 0
+    vars(short_disk).clear()
+    assert log.append_as_leader(records, leader_epoch=0, now_ms=START_MS).first_offset == 0
     state.logs.abandon()
 
 
-def test_connections_leave_a_reserve_and_close_files_first(monkeypatch):
+def test_connections_leave_a_reserve_of_descriptors_and_close_files_first(monkeypatch):
     free, made_room = [count_reserved_descriptors()], []
 
     def make_room():

@@ -1,4 +1,4 @@
-"""A slow, full, failing or torn disk, on demand, and the errors that clients get."""
+"""Injected disk faults (slow, full, failing, torn writes) and the errors that clients get."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from tests.broker.test_durability import ask, frame_of
+from tests.broker.test_durability import ask, produce_frame
 
 from kafkaframes import verify_log
 from kafkaframes.broker import Broker
@@ -17,7 +17,7 @@ from kafkaframes.broker.faults.disk_faults import DISK_OPERATIONS, DiskFaults
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 
-STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def to_error_code(answer):
@@ -30,7 +30,7 @@ def disk():
     return faults, faults.wrap_disk(MemoryDisk())
 
 
-def test_a_full_disk_takes_what_finds_room_and_refuses_the_rest(disk):
+def test_a_full_disk_accepts_writes_that_fit_and_rejects_others(disk):
     faults, over = disk
     file = over.open_file("/a")
     faults.on("write").full(after_bytes=5)
@@ -43,7 +43,7 @@ def test_a_full_disk_takes_what_finds_room_and_refuses_the_rest(disk):
         file.write(5, b"x")
 
 
-def test_a_torn_write_leaves_its_first_bytes(disk):
+def test_a_torn_write_leaves_only_its_first_bytes(disk):
     faults, over = disk
     file = over.open_file("/a")
     faults.on("write", path="/a").torn(2).once()
@@ -55,7 +55,7 @@ def test_a_torn_write_leaves_its_first_bytes(disk):
 
 
 @pytest.mark.parametrize("effect", DISK_OPERATIONS)
-def test_every_effect_can_fail_after_some_and_so_many_times(disk, effect):
+def test_a_fault_can_skip_some_operations_and_fail_a_given_number(disk, effect):
     faults, over = disk
     over.make_directory("/d")
     file = over.open_file("/d/a")
@@ -72,14 +72,14 @@ def test_every_effect_can_fail_after_some_and_so_many_times(disk, effect):
     act = acts[effect]
     rule = faults.on(effect).error("EROFS").after(2).times(1)
     act()
-    if effect != "rename":  # which is two renames here
+    if effect != "rename":  # the change consists of two renames
         act()
     with pytest.raises(OSError, match="Read-only"):
         act()
     assert rule.count == 3
 
 
-def test_a_pattern_chooses_files_and_removal_ends_a_fault(disk):
+def test_a_fault_applies_to_matching_files_until_it_is_removed(disk):
     faults, over = disk
     faults.on(path="*.log").error()
     over.open_file("/a.index").close()
@@ -92,7 +92,7 @@ def test_a_pattern_chooses_files_and_removal_ends_a_fault(disk):
     over.open_file("/b").close()
 
 
-def test_a_slow_disk_makes_whoever_waits_for_it_wait(disk):
+def test_a_slow_disk_delays_its_callers(disk):
     faults, over = disk
     faults.on("fsync").slow(0.05)
     before = time.monotonic()
@@ -100,7 +100,7 @@ def test_a_slow_disk_makes_whoever_waits_for_it_wait(disk):
     assert time.monotonic() - before >= 0.05
 
 
-def test_misspelt_effects_and_errors_are_refused(disk):
+def test_misspelt_operations_and_errors_are_rejected(disk):
     faults, _ = disk
     with pytest.raises(OptionError, match="operation 'wirte'"):
         faults.on("wirte")
@@ -108,35 +108,39 @@ def test_misspelt_effects_and_errors_are_refused(disk):
         faults.on("write").error("EFULL")
 
 
-def test_a_disk_that_fails_under_a_broker_loses_nothing_that_was_acknowledged(tmp_path):
+def test_a_disk_failure_loses_no_acknowledged_record(tmp_path):
     broker = Broker(data_dir=tmp_path).start()
     try:
         broker.create_topic("orders")
-        assert to_error_code(ask(broker.port, frame_of(0, -1), 9)) == 0
+        assert to_error_code(ask(broker.port, produce_frame(0, -1), 9)) == 0
         broker.on_disk("write", path="*/orders-0/*.log").torn(30)
-        assert to_error_code(ask(broker.port, frame_of(1, -1), 9)) == STORAGE
+        assert to_error_code(ask(broker.port, produce_frame(1, -1), 9)) == STORAGE_ERROR
         broker.clear_faults()
-        assert to_error_code(ask(broker.port, frame_of(2, -1), 9)) == STORAGE  # the directory is offline, as Kafka's
+        # the directory is offline, as in Kafka
+        assert to_error_code(ask(broker.port, produce_frame(2, -1), 9)) == STORAGE_ERROR
         broker.kill()
         broker.restart()
         assert [record.value for record in broker.records("orders")] == [b"0"]
-        assert to_error_code(ask(broker.port, frame_of(3, -1), 9)) == 0
+        assert to_error_code(ask(broker.port, produce_frame(3, -1), 9)) == 0
         assert [record.value for record in broker.records("orders")] == [b"0", b"3"]
     finally:
         broker.stop()
 
 
 @pytest.mark.parametrize("durability", ["log", "fsync"])
-def test_a_partition_writes_again_when_a_full_disk_has_room(tmp_path, durability):
+def test_a_partition_accepts_records_again_when_a_full_disk_has_space(tmp_path, durability):
     with Broker(data_dir=tmp_path, durability=durability) as broker:
         broker.create_topic("orders")
-        assert to_error_code(ask(broker.port, frame_of(0, -1), 9)) == 0
+        assert to_error_code(ask(broker.port, produce_frame(0, -1), 9)) == 0
         broker.on_disk("write").full(after_bytes=30)
-        assert [to_error_code(ask(broker.port, frame_of(number, -1), 9)) for number in (1, 2)] == [STORAGE, STORAGE]
+        assert [to_error_code(ask(broker.port, produce_frame(number, -1), 9)) for number in (1, 2)] == [
+            STORAGE_ERROR,
+            STORAGE_ERROR,
+        ]
         with pytest.raises(KafkaframesError, match="No space left"):
             broker.create_topic("others")
         broker.clear_faults()
-        assert to_error_code(ask(broker.port, frame_of(3, -1), 9)) == 0
+        assert to_error_code(ask(broker.port, produce_frame(3, -1), 9)) == 0
         broker.create_topic("others")
         assert [record.value for record in broker.records("orders")] == [b"0", b"3"]
         broker.kill()
@@ -151,35 +155,35 @@ def small_disk(tmp_path):
     place = tmp_path / "small"
     place.mkdir()
     if shutil.which("mount") is None or os.geteuid():
-        pytest.skip("mounting a file system is root's")
+        pytest.skip("only root can mount a file system")
     process = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], capture_output=True, check=False
     )
     if process.returncode:
-        pytest.skip(f"no file system can be mounted here: {process.stderr.decode().strip()}")
+        pytest.skip(f"cannot mount a file system: {process.stderr.decode().strip()}")
     yield place
     subprocess.run(["umount", place], check=True)
 
 
-def test_a_real_file_system_that_fills_up_is_written_to_again_when_there_is_room(small_disk):
+def test_a_full_file_system_accepts_records_again_when_it_has_space(small_disk):
     accepted_count = 0
     with Broker(data_dir=small_disk / "data") as broker:
         broker.create_topic("orders", segment_index_bytes=65536)
         code = 0
         while code == 0:
-            code = to_error_code(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9))
+            code = to_error_code(ask(broker.port, produce_frame(0, -1, value=b"x" * 20_000), 9))
             accepted_count += code == 0
-        assert (code, accepted_count > 50) == (STORAGE, True)
-        assert to_error_code(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9)) == STORAGE
+        assert (code, accepted_count > 50) == (STORAGE_ERROR, True)
+        assert to_error_code(ask(broker.port, produce_frame(0, -1, value=b"x" * 20_000), 9)) == STORAGE_ERROR
         subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
         for _ in range(10):
-            assert to_error_code(ask(broker.port, frame_of(0, -1, value=b"y" * 20_000), 9)) == 0
+            assert to_error_code(ask(broker.port, produce_frame(0, -1, value=b"y" * 20_000), 9)) == 0
         assert [record.value[:1] for record in broker.records("orders")] == [b"x"] * accepted_count + [b"y"] * 10
     assert verify_log(small_disk / "data", deep=True).report.is_sound
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_a_torn_tail_costs_the_last_batch_alone(tmp_path, count):
+def test_a_torn_tail_loses_only_the_last_batch(tmp_path, count):
     with Broker(data_dir=tmp_path) as broker:
         broker.append("orders", [{"value": b"0"}])
         broker.append("orders", [{"value": b"1"}])
@@ -195,7 +199,7 @@ def test_a_torn_tail_costs_the_last_batch_alone(tmp_path, count):
         assert [record.value for record in broker.records("orders")] == [b"0"]
 
 
-def test_a_broker_in_memory_has_a_disk_too_and_stops_after_it_failed():
+def test_an_in_memory_broker_can_have_disk_faults_and_still_stops():
     with Broker() as broker:
         broker.create_topic("orders")
         broker.on_disk("write").error()
@@ -203,6 +207,6 @@ def test_a_broker_in_memory_has_a_disk_too_and_stops_after_it_failed():
             broker.append("orders", [{"value": b"0"}])
 
 
-def test_without_a_journal_a_broker_has_no_faults():
+def test_a_broker_without_a_journal_does_not_support_faults():
     with Broker(journal=False) as broker, pytest.raises(OptionError, match="journal=False"):
         broker.on_disk("write")

@@ -1,4 +1,4 @@
-"""The header of a request, as Kafka's generated reader takes it: ``RequestHeaderData`` at the API's header version."""
+"""Request headers are read as by Kafka's generated ``RequestHeaderData``, at the API's header version."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
 
-HEARTBEAT = 12
+HEARTBEAT_API_KEY = 12
 
 
 def heartbeat(client_id: bytes, *, flexible: bool = False) -> bytes:
-    """A request of Heartbeat 3 or 4; the client id with its length before it."""
+    """Return a Heartbeat request of version 3 or 4; ``client_id`` includes its length prefix."""
     version, tags = (4, b"\x00") if flexible else (3, b"")
     body = message("HeartbeatRequest")(group_id="g").encode(version)
-    return HEARTBEAT.to_bytes(2) + version.to_bytes(2) + bytes(4) + client_id + tags + body
+    return HEARTBEAT_API_KEY.to_bytes(2) + version.to_bytes(2) + bytes(4) + client_id + tags + body
 
 
 @pytest.mark.parametrize("flexible", [False, True])
@@ -47,8 +47,8 @@ def test_a_header_that_ends_too_early_closes_the_connection(asker, raw):
         asker.dispatcher.decode_request(heartbeat(raw)[: 8 + len(raw)], asker.session)
 
 
-def test_the_header_has_the_version_that_the_specs_ask_for(asker):
-    """Header 3 of KIP-1313 has a client instance id after the client id."""
+def test_each_api_uses_the_header_version_of_its_spec(asker):
+    """Header version 3 (KIP-1313) has a client instance id after the client id."""
     spec = json.loads(to_text(catalog.load_spec("HeartbeatRequest")))
     spec["headerVersions"] = {"0-3": "1", "4+": "3"}
     own = load_message(json.dumps(spec))

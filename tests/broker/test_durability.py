@@ -24,8 +24,8 @@ from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 
-def frame_of(number, producer_id, topic="orders", value=None, timestamp=None):
-    """Return a request; by default its record is of now, as clients send them."""
+def produce_frame(number, producer_id, topic="orders", value=None, timestamp=None):
+    """Return a Produce request frame; by default its record has the current time, as clients send it."""
     types = message("ProduceRequest")
     timestamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
     records = build_records(
@@ -52,7 +52,7 @@ def ask(port, body, version):
 
 
 class Writer(threading.Thread):
-    """Sends numbers until the broker is gone; remembers what was acknowledged."""
+    """A thread that produces numbers until the broker is killed, and keeps the acknowledged ones."""
 
     def __init__(self, port, producer_id, first):
         super().__init__(daemon=True)
@@ -62,7 +62,7 @@ class Writer(threading.Thread):
     def run(self):
         try:
             while True:
-                answer = ask(self.port, frame_of(self.next, self.producer_id), 9)
+                answer = ask(self.port, produce_frame(self.next, self.producer_id), 9)
                 assert answer.responses[0].partition_responses[0].error_code == 0
                 self.acknowledged_values.append(self.next)
                 self.next += 1
@@ -76,17 +76,17 @@ def start(directory):
     return process, int(re.search(r":(\d+)$", process.stderr.readline().strip())[1])
 
 
-def make_topic(port):
+def create_topic_on(port):
     types = message("MetadataRequest")
     ask(port, types(topics=[types.MetadataRequestTopic(name="orders")]), 4)
 
 
-def test_kill_9_under_load_loses_nothing_that_was_acknowledged_and_doubles_nothing(tmp_path):
+def test_kill_9_under_load_neither_loses_nor_duplicates_acknowledged_records(tmp_path):
     acknowledged_values, producer_id, first = [], None, 0
     for _ in range(2):
         process, port = start(tmp_path)
         try:
-            make_topic(port)
+            create_topic_on(port)
             if producer_id is None:
                 producer_id = ask(port, message("InitProducerIdRequest")(transactional_id=None), 1).producer_id
             writer = Writer(port, producer_id, first)
@@ -100,24 +100,26 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged_and_doubles_nothi
             process.stderr.close()
         writer.join(60)
         acknowledged_values += writer.acknowledged_values
-        first = writer.next  # the one that was on its way is sent again: it may be there already
+        first = writer.next  # the record that was in flight is sent again; it may already be in the log
     assert len(acknowledged_values) > 20
     with Broker(data_dir=tmp_path) as broker:
-        there = [int(record.value) for record in broker.records("orders")]
-    assert set(acknowledged_values) <= set(there)
-    assert len(there) == len(set(there))
-    assert there == sorted(there)
+        stored_values = [int(record.value) for record in broker.records("orders")]
+    assert set(acknowledged_values) <= set(stored_values)
+    assert len(stored_values) == len(set(stored_values))
+    assert stored_values == sorted(stored_values)
 
 
 @pytest.mark.parametrize(("timestamp", "is_known"), [(None, True), (-1, False)])
-def test_after_kill_9_a_batch_that_is_sent_again_is_known_by_its_producer(tmp_path, timestamp, is_known):
-    """Kafka 4.3.1 also drops a producer at its start if its last timestamp is older than producer.id.expiration.ms."""
+def test_after_kill_9_a_retried_batch_is_recognised_as_a_duplicate(tmp_path, timestamp, is_known):
+    """Kafka 4.3.1 also drops a producer's state at start if its last timestamp is older than
+    producer.id.expiration.ms.
+    """
     offsets = []
     for _ in range(2):
         process, port = start(tmp_path)
         try:
-            make_topic(port)
-            answer = ask(port, frame_of(0, 7, timestamp=timestamp), 9)
+            create_topic_on(port)
+            answer = ask(port, produce_frame(0, 7, timestamp=timestamp), 9)
         finally:
             process.kill()
             process.wait(60)
@@ -144,7 +146,7 @@ def test_a_tail_torn_at_every_byte_leaves_the_batches_before_it(rest):
         file.write(0, whole[:cut_at] + rest)
         count = next(
             n for n in (4, 3, 2) if (whole[:cut_at] + rest).startswith(whole[: n * size])
-        )  # zeros may be right
+        )  # a cut within zeros may leave a valid file
         again = open_broker(data_dir="/data", disk=disk)
         log = again.topics["orders"].partitions[0].log
         assert log.log_end_offset == log.high_watermark == count
@@ -154,7 +156,7 @@ def test_a_tail_torn_at_every_byte_leaves_the_batches_before_it(rest):
 
 
 class FailingDisk(LocalDisk):
-    """A disk whose ``fsync`` can be made to fail."""
+    """A disk whose ``fsync`` fails on demand."""
 
     is_broken = False
 
@@ -172,14 +174,14 @@ class FailingDisk(LocalDisk):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_what_the_disk_did_not_take_is_not_acknowledged(tmp_path, monkeypatch):
+def test_records_are_not_acknowledged_after_a_failed_fsync(tmp_path, monkeypatch):
     monkeypatch.setattr("kafkaframes.storage.files.disk.LocalDisk", FailingDisk)
     broker = Broker(data_dir=tmp_path, durability="fsync", journal=False).start()
     broker.create_topic("orders")
-    assert ask(broker.port, frame_of(0, -1), 9).responses[0].partition_responses[0].error_code == 0
+    assert ask(broker.port, produce_frame(0, -1), 9).responses[0].partition_responses[0].error_code == 0
     monkeypatch.setattr(FailingDisk, "is_broken", True)
     with pytest.raises(OSError, match=r"closed|reset"):
-        ask(broker.port, frame_of(1, -1), 9)
-    answer = ask(broker.port, frame_of(2, -1), 9)
+        ask(broker.port, produce_frame(1, -1), 9)
+    answer = ask(broker.port, produce_frame(2, -1), 9)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     broker.kill()

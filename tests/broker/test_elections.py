@@ -20,24 +20,24 @@ PREFERRED, UNCLEAN = 0, 1
 def create(broker, name, *, version=7, **settings):
     types = message("CreateTopicsRequest")
     configs = [types.CreatableTopicConfig(name=key, value=value) for key, value in settings.pop("configs", {}).items()]
-    rows = [types.CreatableReplicaAssignment(**row) for row in settings.pop("assignments", [])]
+    rows = [types.CreatableReplicaAssignment(**partition_state) for partition_state in settings.pop("assignments", [])]
     topic = types.CreatableTopic(name=name, configs=configs, assignments=rows, **settings)
     return ask(first_port(broker), "CreateTopics", version, topics=[topic], timeout_ms=10_000).topics[0]
 
 
 def first_port(broker):
-    """Return the port of a node that is up."""
+    """Return the port of a running node."""
     return broker.call(lambda state: next(iter(state.nodes.by_id[state.nodes.ids[0]].endpoints.values())).port)
 
 
-def row(broker, topic="orders", index=0):
+def partition_state(broker, topic="orders", index=0):
     """Return leader, leader epoch, replicas, ISR and offline replicas; both requests return the same."""
     port, types = first_port(broker), message("DescribeTopicPartitionsRequest")
     (topic_row,) = ask(port, "DescribeTopicPartitions", 0, topics=[types.TopicRequest(name=topic)]).topics
-    (same,) = (one for one in ask(port, "Metadata", 9, topics=None).topics if one.name == topic)
+    (other_topic_row,) = (one for one in ask(port, "Metadata", 9, topics=None).topics if one.name == topic)
     rows = [
         (one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes, one.offline_replicas)
-        for one in (topic_row.partitions[index], same.partitions[index])
+        for one in (topic_row.partitions[index], other_topic_row.partitions[index])
     ]
     assert rows[0] == rows[1]
     return rows[0]
@@ -56,11 +56,11 @@ def on(*nodes):
     }
 
 
-def test_three_replicas_are_told_and_leaders_move_and_go_home():
+def test_leaders_move_between_three_replicas_and_return_to_the_preferred_one():
     with Broker(cluster=3) as broker:
         answer = create(broker, "orders", num_partitions=3, replication_factor=3)
         assert (answer.error_code, answer.num_partitions, answer.replication_factor) == (0, 3, 3)
-        before = [row(broker, index=index) for index in range(3)]
+        before = [partition_state(broker, index=index) for index in range(3)]
         assert {one[0] for one in before} == {1, 2, 3}
         for leader, epoch, replicas, in_sync, offline in before:
             assert (epoch, replicas[0], sorted(replicas), in_sync, offline) == (0, leader, [1, 2, 3], replicas, [])
@@ -68,7 +68,7 @@ def test_three_replicas_are_told_and_leaders_move_and_go_home():
         for index, (leader, _, replicas, _, _) in enumerate(before):
             remaining_replicas = [number for number in replicas if number != 2]
             has_moved = leader == 2
-            assert row(broker, index=index) == (
+            assert partition_state(broker, index=index) == (
                 remaining_replicas[0],
                 int(has_moved),
                 replicas,
@@ -78,83 +78,83 @@ def test_three_replicas_are_told_and_leaders_move_and_go_home():
         led_by_2 = next(index for index, one in enumerate(before) if one[0] == 2)
         assert elect(broker, PREFERRED, index=led_by_2) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         broker.start_node(2)
-        assert row(broker, index=led_by_2)[3:] == (before[led_by_2][2], [])
-        assert row(broker, index=led_by_2)[0] != 2
+        assert partition_state(broker, index=led_by_2)[3:] == (before[led_by_2][2], [])
+        assert partition_state(broker, index=led_by_2)[0] != 2
         assert elect(broker, PREFERRED, index=led_by_2) == ErrorCode.NONE
-        assert row(broker, index=led_by_2)[:2] == (2, 2)
+        assert partition_state(broker, index=led_by_2)[:2] == (2, 2)
         assert elect(broker, PREFERRED, index=led_by_2) == ErrorCode.ELECTION_NOT_NEEDED
 
 
 @pytest.mark.parametrize("is_automatic", [True, False])
-def test_preferred_leaders_come_home_by_themselves(is_automatic):
+def test_preferred_leaders_are_elected_automatically_only_if_enabled(is_automatic):
     with Broker(cluster=3, config={"auto.leader.rebalance.enable": str(is_automatic).lower()}) as broker:
         create(broker, "orders", **on(2, 3, 1))
         create(broker, "alone", **on(1))
         broker.kill(node=2)
         broker.clock.advance(301)  # no node is running
-        assert row(broker)[:2] == (3, 1)
+        assert partition_state(broker)[:2] == (3, 1)
         broker.start_node(2)
         broker.clock.advance(200)
-        assert row(broker)[:2] == (3, 1)
+        assert partition_state(broker)[:2] == (3, 1)
         broker.clock.advance(200)
-        assert row(broker)[:2] == ((2, 2) if is_automatic else (3, 1))
-        assert row(broker, "alone")[:2] == (1, 0)
+        assert partition_state(broker)[:2] == ((2, 2) if is_automatic else (3, 1))
+        assert partition_state(broker, "alone")[:2] == (1, 0)
 
 
-def test_one_replica_has_no_leader_while_its_node_is_down():
+def test_a_partition_with_one_replica_has_no_leader_while_its_node_is_down():
     with Broker(cluster=2) as broker:
         assert create(broker, "orders", **on(2)).error_code == 0
         broker.kill(node=2)
-        assert row(broker) == (-1, 0, [2], [2], [2])
+        assert partition_state(broker) == (-1, 0, [2], [2], [2])
         assert elect(broker, UNCLEAN) == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         broker.start_node(2)
-        assert row(broker) == (2, 0, [2], [2], [])
+        assert partition_state(broker) == (2, 0, [2], [2], [])
 
 
-def test_topics_without_a_factor_survive_any_node():
+def test_topics_with_the_default_replication_factor_stay_available_without_any_one_node():
     with Broker(cluster=3) as broker:
         broker.create_topic("orders", 2)
-        assert len(row(broker)[2]) == 3
+        assert len(partition_state(broker)[2]) == 3
         assert create(broker, "other", num_partitions=1, replication_factor=-1).replication_factor == 3
     with Broker(cluster=3, kafka_defaults=True) as broker:
         broker.create_topic("orders")
-        assert len(row(broker)[2]) == 1
+        assert len(partition_state(broker)[2]) == 1
 
 
 @pytest.mark.parametrize("is_unclean", [False, True])
-def test_the_last_replica_in_sync_stays_and_others_lead_only_if_that_is_allowed(is_unclean):
+def test_a_replica_outside_the_isr_leads_only_with_unclean_leader_election(is_unclean):
     with Broker(cluster=3) as broker:
         configs = {"unclean.leader.election.enable": str(is_unclean).lower()}
         assert create(broker, "orders", configs=configs, **on(2, 3)).error_code == 0
         broker.kill(node=2)
-        assert row(broker) == (3, 1, [2, 3], [3], [2])
+        assert partition_state(broker) == (3, 1, [2, 3], [3], [2])
         broker.kill(node=3)
-        assert row(broker) == (-1, 1, [2, 3], [3], [2, 3])
+        assert partition_state(broker) == (-1, 1, [2, 3], [3], [2, 3])
         broker.start_node(2)
         if is_unclean:
-            assert row(broker) == (2, 2, [2, 3], [2], [3])
+            assert partition_state(broker) == (2, 2, [2, 3], [2], [3])
         else:
-            assert row(broker) == (-1, 1, [2, 3], [3], [3])
+            assert partition_state(broker) == (-1, 1, [2, 3], [3], [3])
             assert elect(broker, PREFERRED) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
             assert elect(broker, UNCLEAN) == ErrorCode.NONE
-            assert row(broker) == (2, 2, [2, 3], [2], [3])
+            assert partition_state(broker) == (2, 2, [2, 3], [2], [3])
         broker.start_node(3)
-        assert row(broker) == (2, 2, [2, 3], [2, 3], [])
+        assert partition_state(broker) == (2, 2, [2, 3], [2, 3], [])
 
 
-def test_a_leader_that_comes_back_alone_leads_again():
+def test_the_last_leader_leads_again_when_it_returns_alone():
     with Broker(cluster=3) as broker:
         create(broker, "orders", **on(2, 3))
         broker.kill(node=2)
         broker.kill(node=3)
         broker.start_node(3)
-        assert row(broker) == (3, 1, [2, 3], [3], [2])
+        assert partition_state(broker) == (3, 1, [2, 3], [3], [2])
         broker.start_node(2)
-        assert row(broker) == (3, 1, [2, 3], [2, 3], [])
+        assert partition_state(broker) == (3, 1, [2, 3], [2, 3], [])
 
 
 @pytest.mark.parametrize("journal", [False, True])
-def test_acks_all_wants_the_minimum_in_sync_as_far_as_there_are_replicas(journal):
+def test_acks_all_requires_min_insync_replicas_up_to_the_replication_factor(journal):
     with Broker(cluster=3, config={"min.insync.replicas": 2}, journal=journal) as broker:
         create(broker, "orders", **on(1, 2, 3))
         create(broker, "alone", **on(1))
@@ -168,7 +168,7 @@ def test_acks_all_wants_the_minimum_in_sync_as_far_as_there_are_replicas(journal
         assert produce(broker.port, b"two again").error_code == 0
 
 
-def test_assignments_are_stored_and_read_again(tmp_path):
+def test_replica_assignments_survive_a_restart(tmp_path):
     types = message("AlterPartitionReassignmentsRequest")
     with Broker(cluster=3, data_dir=tmp_path) as broker:
         create(broker, "orders", **on(3, 1))
@@ -178,12 +178,12 @@ def test_assignments_are_stored_and_read_again(tmp_path):
         )
         answer = ask(broker.port, "AlterPartitionReassignments", 0, topics=[topic_row], timeout_ms=1000)
         assert answer.responses[0].partitions[0].error_code == 0
-        assert row(broker, "moved") == (2, 1, [2, 1], [2, 1], [])
+        assert partition_state(broker, "moved") == (2, 1, [2, 1], [2, 1], [])
     with Broker(cluster=3, data_dir=tmp_path) as broker:
-        assert row(broker)[2:] == ([3, 1], [3, 1], [])
-        assert row(broker, "moved")[2:] == ([2, 1], [2, 1], [])
+        assert partition_state(broker)[2:] == ([3, 1], [3, 1], [])
+        assert partition_state(broker, "moved")[2:] == ([2, 1], [2, 1], [])
     with Broker(cluster=1, data_dir=tmp_path) as broker:
-        assert row(broker)[2:] == ([1], [1], [])
+        assert partition_state(broker)[2:] == ([1], [1], [])
 
 
 def test_new_partitions_have_as_many_replicas_as_the_first():
@@ -199,16 +199,16 @@ def test_new_partitions_have_as_many_replicas_as_the_first():
 
         assert add(2, [2]) == add(2, [2, 2]) == add(2, [2, 9]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert add(2, [2, 3]) == 0
-        assert row(broker, index=1) == (2, 0, [2, 3], [2, 3], [])
+        assert partition_state(broker, index=1) == (2, 0, [2, 3], [2, 3], [])
         assert add(3) == 0
-        assert len(row(broker, index=2)[2]) == 2
+        assert len(partition_state(broker, index=2)[2]) == 2
 
 
-def test_nodes_tell_the_directories_of_their_own_replicas():
+def test_each_node_reports_the_log_directories_of_its_replicas():
     with Broker(cluster=2) as broker:
         create(broker, "orders", **on(2))
         ports = broker.call(
-            lambda state: [next(iter(one.endpoints.values())).port for one in state.nodes.by_id.values()]
+            lambda state: [next(iter(node.endpoints.values())).port for node in state.nodes.by_id.values()]
         )
         topics_by_node = [ask(port, "DescribeLogDirs", 1, topics=None).results[0].topics for port in ports]
         assert [[topic.name for topic in topics] for topics in topics_by_node] == [[], ["orders"]]
@@ -231,7 +231,7 @@ def test_groups_of_other_nodes_keep_their_coordinator():
         assert {key: coordinator(key) for key in before} == before
 
 
-def test_a_producer_loses_nothing_while_nodes_are_killed_in_turn():
+def test_a_producer_loses_no_record_while_nodes_are_killed_in_turn():
     with Broker(cluster=3) as broker:
         create(broker, "orders", num_partitions=6, replication_factor=3)
         sent_values, is_over = [], threading.Event()
@@ -248,10 +248,10 @@ def test_a_producer_loses_nothing_while_nodes_are_killed_in_turn():
         sending.start()
         for node, _ in zip(cycle([1, 2, 3]), range(6), strict=False):
             broker.kill(node=node)
-            goal = len(sent_values) + 20
-            broker.wait_for(partial(lambda goal: len(sent_values) > goal, goal))
+            target_count = len(sent_values) + 20
+            broker.wait_for(partial(lambda target_count: len(sent_values) > target_count, target_count))
             broker.start_node(node)
         is_over.set()
         sending.join(120)
-        read_values = [[int(one.value) for one in broker.records("orders", index)] for index in range(6)]
+        read_values = [[int(record.value) for record in broker.records("orders", index)] for index in range(6)]
         assert read_values == [[number for number in sent_values if number % 6 == index] for index in range(6)]

@@ -1,4 +1,6 @@
-"""Laws of every API at every version: requests of defaults, every truncation of them, a byte too many."""
+"""Every API at every version, with a request of default values: as it is, at every truncation, and with a surplus
+byte.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from kafkaframes.protocol.messages.headers import encode_request
 of_each_version = at_every_version("api", lambda api: range(api.range[0], api.range[1] + 1))
 of_each_api = pytest.mark.parametrize("api", collect_apis().values(), ids=lambda api: api.name)
 
-# Defaults that close the connection.
-FIELDS = {
+# Fields whose default value would close the connection.
+REQUIRED_FIELDS = {
     "ApiVersions": {"client_software_name": "a", "client_software_version": "1"},
     "DescribeAcls": {"resource_type_filter": 1, "operation": 1, "permission_type": 1},
 }
@@ -22,9 +24,9 @@ FIELDS = {
 
 @of_each_api
 @of_each_version
-def test_a_request_of_defaults_is_answered(asker, api, version):
-    answer = asker.ask(api.name, version, **FIELDS.get(api.name, {}))
-    if answer is None:  # Produce of defaults has acks 0
+def test_a_request_with_default_values_is_answered(asker, api, version):
+    answer = asker.ask(api.name, version, **REQUIRED_FIELDS.get(api.name, {}))
+    if answer is None:  # Produce with default values has acks 0
         assert api.name == "Produce"
     else:
         assert answer.spec.api_key == api.key
@@ -45,7 +47,7 @@ def test_every_truncation_closes_the_connection_or_is_answered(asker, api, versi
 
 @of_each_api
 @of_each_version
-def test_a_byte_too_many_is_not_looked_at(asker, api, version):
+def test_a_surplus_byte_is_ignored(asker, api, version):
     """Kafka 4.3.1 answered Metadata 4, ListGroups 0 and ApiVersions 0 with extra bytes after them (tried on
     2026-11-22).
     """

@@ -1,4 +1,4 @@
-"""Faults, the journal and other test functions of a running broker."""
+"""Request faults and the journal of a running broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 
-ONE = build_records({"value": [b"x"]})
+ONE_RECORD = build_records({"value": [b"x"]})
 
 
 @pytest.fixture
@@ -30,27 +30,27 @@ def faulty(asker):
     return asker
 
 
-def test_an_error_is_answered_once_and_nothing_is_done(faulty):
+def test_an_error_fault_answers_once_without_handling_the_request(faulty):
     rule = faulty.faults.on("Produce", topic="orders").error("NOT_LEADER_OR_FOLLOWER").once()
-    assert faulty.produce(ONE).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert faulty.produce(ONE_RECORD).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert faulty.fetch(0).high_watermark == 0
-    assert faulty.produce(ONE).error_code == 0
+    assert faulty.produce(ONE_RECORD).error_code == 0
     assert rule.count == 1
 
 
-def test_faults_choose_by_partition_version_client_and_predicate(faulty):
+def test_faults_match_by_partition_version_client_and_predicate(faulty):
     faulty.faults.on("Produce", partition=1).error(7)
     faulty.faults.on("Produce", version=8).error(8)
     faulty.faults.on("Produce", client_id="other").error(9)
     faulty.faults.on("Produce", where=lambda request: request.body.timeout_ms == 77).error(10)
-    assert faulty.produce(ONE).error_code == 0
-    assert faulty.produce(ONE, partition=1).error_code == 7
-    assert faulty.produce(ONE, version=8).error_code == 8
-    assert faulty.produce(ONE, client_id="other").error_code == 9
+    assert faulty.produce(ONE_RECORD).error_code == 0
+    assert faulty.produce(ONE_RECORD, partition=1).error_code == 7
+    assert faulty.produce(ONE_RECORD, version=8).error_code == 8
+    assert faulty.produce(ONE_RECORD, client_id="other").error_code == 9
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_a_topic_is_known_by_its_id_and_in_a_session_that_does_not_name_it_again(faulty, version):
+def test_a_fault_matches_a_topic_by_id_and_in_incremental_fetches_that_omit_it(faulty, version):
     first = faulty.ask("Fetch", version, body=faulty.fetch_request(version=version, session_epoch=0))
     rule = faulty.faults.on("Fetch", topic="orders", partition=0).error(7)
     faulty.faults.on("Fetch", topic="others").error(8)
@@ -60,19 +60,19 @@ def test_a_topic_is_known_by_its_id_and_in_a_session_that_does_not_name_it_again
     assert rule.count == 2
 
 
-def test_after_some_requests_and_so_many_times(faulty):
+def test_a_fault_skips_some_requests_and_ends_after_a_given_number(faulty):
     faulty.faults.on("Produce").after(1).times(2).error(7)
-    assert [faulty.produce(ONE).error_code for _ in range(4)] == [0, 7, 7, 0]
+    assert [faulty.produce(ONE_RECORD).error_code for _ in range(4)] == [0, 7, 7, 0]
 
 
-def test_the_reply_is_dropped_after_the_records_are_written(faulty):
+def test_a_response_is_dropped_after_the_records_are_written(faulty):
     faulty.faults.on("Produce").once().drop_reply()
     with pytest.raises(CloseConnection):
-        faulty.produce(ONE)
+        faulty.produce(ONE_RECORD)
     assert faulty.fetch(0).high_watermark == 1
 
 
-def test_a_delay_is_by_the_brokers_clock(faulty):
+def test_a_delay_uses_the_brokers_clock(faulty):
     faulty.faults.on("Metadata").delay(5)
     later = faulty.send("Metadata", 9, topics=None)
     assert isinstance(later, DeferredResponse)
@@ -82,7 +82,7 @@ def test_a_delay_is_by_the_brokers_clock(faulty):
     assert later.is_done
 
 
-def test_held_requests_are_overtaken_and_go_on_in_order(faulty):
+def test_held_requests_are_overtaken_by_others_and_resume_in_order(faulty):
     rule = faulty.faults.on("Produce").hold()
     rows = [
         faulty.types("Produce").PartitionProduceData(index=0, records=build_records({"value": [v]}))
@@ -95,20 +95,20 @@ def test_held_requests_are_overtaken_and_go_on_in_order(faulty):
     assert [later.answer.responses[0].partition_responses[0].base_offset for later in held_requests] == [0, 1]
 
 
-def test_records_are_corrupted_in_the_answer_only(faulty):
-    faulty.produce(ONE)
+def test_records_are_corrupted_in_the_response_only(faulty):
+    faulty.produce(ONE_RECORD)
     faulty.faults.on("Fetch").corrupt().once()
     assert not next(iter(read_batches(faulty.fetch(0).records))).valid
     assert next(iter(read_batches(faulty.fetch(0).records))).valid
 
 
-def test_a_throttle_is_told(faulty):
+def test_a_throttle_fault_sets_the_throttle_time(faulty):
     faulty.faults.on("Produce").throttle(250)
     types = faulty.types("Produce")
     assert faulty.ask("Produce", 9, acks=1, topic_data=[types.TopicProduceData(name="none")]).throttle_time_ms == 250
 
 
-def test_unknown_names_are_refused(faulty):
+def test_faults_with_unknown_names_are_rejected(faulty):
     with pytest.raises(OptionError, match="unknown API 'Produced'"):
         faulty.faults.on("Produced")
     with pytest.raises(OptionError, match="unknown condition color"):
@@ -116,8 +116,8 @@ def test_unknown_names_are_refused(faulty):
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_a_failed_fetch_has_empty_records_as_kafkas_has(faulty, version):
-    """librdkafka rejects null records ("invalid MessageSetSize -1"): its users did not see the error."""
+def test_a_failed_fetch_has_empty_records_as_in_kafka(faulty, version):
+    """librdkafka rejects null records ("invalid MessageSetSize -1"), so its users would not see the injected error."""
     faulty.faults.on("Fetch").error("TOPIC_AUTHORIZATION_FAILED")
     answer = faulty.ask("Fetch", version, body=faulty.fetch_request(version=version))
     (row,) = answer.responses[0].partitions
@@ -132,7 +132,7 @@ def test_every_api_can_be_answered_with_an_error(faulty, api, version):
     assert answer is None or answer.spec.name == f"{api.name}Response"
 
 
-def test_an_error_names_what_was_asked_for(faulty):
+def test_an_error_response_contains_the_requested_topics_and_partitions(faulty):
     faulty.faults.on().error(41)
     types = faulty.types("ListOffsets")
     rows = [types.ListOffsetsPartition(partition_index=n) for n in (0, 1)]
@@ -143,9 +143,9 @@ def test_an_error_names_what_was_asked_for(faulty):
     assert [(row.name, row.error_code) for row in answer.responses] == [("orders", 41)]
 
 
-def test_the_journal_says_what_came_and_assertions_show_it(faulty):
+def test_the_journal_lists_requests_and_failed_assertions_print_it(faulty):
     faulty.ask("Metadata", 9, topics=None)
-    faulty.produce(ONE)
+    faulty.produce(ONE_RECORD)
     journal = faulty.journal
     assert [entry.api for entry in journal] == ["Metadata", "Produce"]
     journal.assert_requested("Produce", times=1)
@@ -174,7 +174,7 @@ def test_the_journal_holds_a_bounded_number_of_bytes(faulty):
     assert 60 <= len(with_bodies) <= 75
 
 
-def test_the_report_names_what_kafka_4_refuses(faulty):
+def test_the_client_report_lists_requests_that_kafka_4_rejects(faulty):
     faulty.ask("ApiVersions", 3, client_software_name="oldlib", client_software_version="1.0")
     faulty.produce(build_records({"value": [b"x"]}, record_format=0), version=1)
     text = report_clients(faulty.journal)
@@ -182,8 +182,8 @@ def test_the_report_names_what_kafka_4_refuses(faulty):
     assert "rejected by Kafka 4: Produce v1" in text
 
 
-def test_tags_of_headers_go_both_ways_and_are_in_the_journal():
-    """KIP-482's trace ids: of every request of a client, and of the answers that a rule is about."""
+def test_header_tags_are_sent_in_both_directions_and_are_in_the_journal():
+    """KIP-482 tagged fields carry trace ids in each request of a client, and in the responses that a rule matches."""
     trace, span = (10_001, b"trace-7"), (10_002, b"span")
     with Broker() as broker:
         broker.on("Metadata").tag([span, trace])
@@ -196,7 +196,7 @@ def test_tags_of_headers_go_both_ways_and_are_in_the_journal():
         assert broker.journal.requests("Metadata")
 
 
-def test_a_version_that_is_not_flexible_has_no_place_for_tags():
+def test_header_tags_require_a_flexible_version():
     connection = ClientConnection(client_id="c", header_tags=[(0, b"x")])
     sent_frames = []
     for version in (8, 9):

@@ -1,4 +1,4 @@
-"""The APIs of classic groups at every version, from frame to frame, and after a restart."""
+"""The APIs of classic groups at every version, and the group state after a restart."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def join(broker, version: int, member_id: str = "", *, group: str = "g", **chang
 
 
 def member(broker, version: int = 9, **changes: Any) -> Any:
-    """Let one member join and sync; return its answer."""
+    """Join and sync a single member; return its JoinGroup answer."""
     answer = join(broker, version, **changes)
     if answer.error_code == code("MEMBER_ID_REQUIRED"):
         answer = join(broker, version, answer.member_id, **changes)
@@ -89,15 +89,19 @@ def test_join(broker, version):
 
 
 @pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
-def test_a_static_member_comes_back(broker, version):
+def test_a_static_member_rejoins_without_a_rebalance(broker, version):
     first = member(broker, version, group_instance_id="a")
-    back = join(broker, version, group_instance_id="a")
-    assert (back.error_code, back.generation_id, back.skip_assignment) == (0, 1, version >= 9)
-    assert back.leader == (back.member_id if version >= 9 else first.member_id)
+    rejoin_answer = join(broker, version, group_instance_id="a")
+    assert (rejoin_answer.error_code, rejoin_answer.generation_id, rejoin_answer.skip_assignment) == (
+        0,
+        1,
+        version >= 9,
+    )
+    assert rejoin_answer.leader == (rejoin_answer.member_id if version >= 9 else first.member_id)
 
 
 @pytest.mark.parametrize("version", versions("SyncGroup"))
-def test_sync_and_heartbeat(broker, version):
+def test_sync_and_heartbeat_require_the_current_generation(broker, version):
     join_answer = member(broker)
     fields = {"group_id": "g", "generation_id": 1, "member_id": join_answer.member_id}
     names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
@@ -108,9 +112,11 @@ def test_sync_and_heartbeat(broker, version):
         assert broker.send("SyncGroup", version, **fields).error_code == code("INCONSISTENT_GROUP_PROTOCOL")
     wrong = broker.send("SyncGroup", version, **fields | names | {"generation_id": 2})
     assert wrong.error_code == code("ILLEGAL_GENERATION")
-    for beat in versions("Heartbeat"):
-        assert broker.send("Heartbeat", beat, **fields).error_code == 0
-        assert broker.send("Heartbeat", beat, **fields | {"member_id": "x"}).error_code == code("UNKNOWN_MEMBER_ID")
+    for heartbeat_version in versions("Heartbeat"):
+        assert broker.send("Heartbeat", heartbeat_version, **fields).error_code == 0
+        assert broker.send("Heartbeat", heartbeat_version, **fields | {"member_id": "x"}).error_code == code(
+            "UNKNOWN_MEMBER_ID"
+        )
 
 
 @pytest.mark.parametrize("version", versions("LeaveGroup"))
@@ -156,7 +162,7 @@ def test_offsets_are_committed_and_fetched(broker, version):
         ]
 
 
-def test_groups_and_offsets_are_there_after_a_kill(durable):
+def test_groups_and_offsets_survive_a_kill(durable):
     join_answer = member(durable)
     commit(durable, 8, generation_id_or_member_epoch=1, member_id=join_answer.member_id)
     commit(durable, 8, group="gone")
@@ -188,7 +194,7 @@ def fetch_offsets(
 
 
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
-def test_what_was_not_committed_is_minus_one(broker, version):
+def test_a_partition_without_a_commit_has_offset_minus_one(broker, version):
     rows = fetch_offsets(broker, version)
     unknown = code("UNKNOWN_TOPIC_OR_PARTITION") if version == 0 else 0
     assert [(row.committed_offset, row.error_code, row.metadata) for row in rows] == [(-1, unknown, "")] * 2
@@ -199,7 +205,7 @@ def test_what_was_not_committed_is_minus_one(broker, version):
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_several_groups_are_fetched_at_once(broker, version):
+def test_offset_fetch_returns_several_groups_in_one_answer(broker, version):
     commit(broker, 8)
     request_type = message("OffsetFetchRequest")
     groups = [request_type.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h")]
@@ -207,7 +213,7 @@ def test_several_groups_are_fetched_at_once(broker, version):
     assert [(group.group_id, len(group.topics)) for group in answer.groups] == [("g", 1), ("h", 0)]
 
 
-def test_topics_and_partitions_that_there_are_not_are_refused_alone(broker):
+def test_only_unknown_topics_and_partitions_of_a_commit_are_rejected(broker):
     request_type = message("OffsetCommitRequest")
     row = request_type.OffsetCommitRequestPartition
     topics = [
@@ -222,7 +228,7 @@ def test_topics_and_partitions_that_there_are_not_are_refused_alone(broker):
     ]
 
 
-def test_a_topic_id_that_there_is_not(broker):
+def test_an_unknown_topic_id_is_rejected(broker):
     from uuid import UUID
 
     answer = commit(broker, 10, topic="gone", topic_id=UUID(int=5))
@@ -235,7 +241,7 @@ def test_a_topic_id_that_there_is_not(broker):
 
 
 @pytest.mark.parametrize("version", versions("OffsetCommit"))
-def test_a_commit_of_no_member_is_refused(broker, version):
+def test_a_commit_without_a_known_member_is_rejected(broker, version):
     member(broker)
     if version == 0:
         refusal = commit(broker, 0)
@@ -268,7 +274,7 @@ def test_describe(broker, version):
         described_group = broker.send("DescribeGroups", version, groups=["g"], include_authorized_operations=True)
         assert described_group.groups[0].authorized_operations & (1 << 8)
     assert only.member_metadata == SUBSCRIPTION
-    join(broker, 3)  # the group waits for the first member to join again
+    join(broker, 3)  # the group waits for the first member to rejoin
     (group,) = broker.send("DescribeGroups", version, groups=["g"]).groups
     description = (
         group.group_state,
@@ -323,7 +329,7 @@ def test_offset_delete(broker):
     assert (missing.error_code, missing.topics) == (code("GROUP_ID_NOT_FOUND"), [])
 
 
-def test_the_records_are_those_that_kafka_writes(broker):
+def test_group_records_are_those_that_kafka_writes(broker):
     join_answer = member(broker)
     commit(broker, 8, generation_id_or_member_epoch=1, member_id=join_answer.member_id)
     rows = [(one.key, one.value) for one in broker.state.internal.replay("__consumer_offsets")]
@@ -342,7 +348,7 @@ def test_the_records_are_those_that_kafka_writes(broker):
     assert [(one.key.partition, one.value.offset, one.value.metadata) for one in read[2:]] == [(0, 5, "m"), (1, 6, "m")]
 
 
-def test_a_full_disk_is_not_a_lost_connection(broker, monkeypatch):
+def test_a_commit_on_a_full_disk_is_answered_with_an_error(broker, monkeypatch):
     from kafkaframes.errors import StorageError
 
     def refuse(*arguments: Any, **options: Any) -> None:
@@ -354,7 +360,7 @@ def test_a_full_disk_is_not_a_lost_connection(broker, monkeypatch):
     assert join(broker, 9).error_code == code("NOT_COORDINATOR")
 
 
-def test_the_offsets_of_a_topic_that_goes_go_along(broker):
+def test_deleting_a_topic_deletes_its_committed_offsets(broker):
     commit(broker, 8)
     assert len(fetch_offsets(broker, 7, everything=True)) == 2
     broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)

@@ -1,4 +1,4 @@
-"""Settings that a group has of its own (KIP-848, KIP-932, KIP-1071): members hear of them, silence counts by them."""
+"""Group configs (KIP-848, KIP-932, KIP-1071) and their effect on heartbeats, session timeouts and assignments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkaframes.broker.state.config_changes import check_group_configs
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages import message
 
-NOTHING: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+NO_TASKS: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
 KINDS = ("consumer", "share", "streams")
 
 
@@ -31,7 +31,7 @@ def beat(broker: DirectBroker, kind: str, member: str = "m", epoch: int = 0) -> 
         part = types.Subtopology(subtopology_id="0", source_topics=["orders"])
         fields |= {"rebalance_timeout_ms": 5_000, "process_id": member, "client_tags": []} if epoch == 0 else {}
         fields |= {"topology": types.Topology(epoch=0, subtopologies=[part])} if epoch == 0 else {"topology": None}
-        fields |= NOTHING if epoch == 0 else dict.fromkeys(NOTHING)
+        fields |= NO_TASKS if epoch == 0 else dict.fromkeys(NO_TASKS)
     elif epoch == 0:
         fields |= {"subscribed_topic_names": ["orders"]}
         fields |= {"rebalance_timeout_ms": 5_000, "topic_partitions": []} if kind == "consumer" else {}
@@ -49,14 +49,14 @@ def change(broker: DirectBroker, group: str, **settings: str) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_members_hear_of_their_groups_heartbeat_interval(broker, kind):
+def test_heartbeat_answers_have_the_groups_heartbeat_interval(broker, kind):
     beat(broker, kind)
     assert change(broker, kind, heartbeat_interval_ms="7000") == 0
     assert beat(broker, kind, "n").heartbeat_interval_ms == 7_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_silence_is_counted_by_the_groups_session_timeout(broker, kind):
+def test_a_silent_member_is_removed_after_the_groups_session_timeout(broker, kind):
     assert change(broker, kind, session_timeout_ms="60000") == 0
     beat(broker, kind)
     broker.clock.advance(59)
@@ -66,7 +66,7 @@ def test_silence_is_counted_by_the_groups_session_timeout(broker, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_assignment_stands_for_the_groups_interval(broker, kind):
+def test_an_assignment_is_not_recomputed_within_the_groups_interval(broker, kind):
     assert change(broker, kind, assignment_interval_ms="3000") == 0
     epoch = beat(broker, kind).member_epoch
     broker.clock.advance(2)
@@ -76,7 +76,7 @@ def test_an_assignment_stands_for_the_groups_interval(broker, kind):
     assert beat(broker, kind, "n", epoch).member_epoch > epoch
 
 
-def test_intervals_of_assignments_are_kafkas_where_its_defaults_are_asked_for():
+def test_assignment_intervals_have_kafkas_defaults_on_request():
     assert {f"group.{kind}.assignment.interval.ms": "1000" for kind in ("consumer", "share")}.items() <= (
         KAFKA_DEFAULTS.items()
     )
@@ -101,7 +101,7 @@ def test_settings_beyond_the_brokers_bounds_are_refused(broker, kind, name):
         ),
     ],
 )
-def test_settings_of_a_group_are_refused_with_kafkas_words(kind, setting, value, reason):
+def test_invalid_group_configs_are_rejected_with_kafkas_message(kind, setting, value, reason):
     settings = BrokerSettings({f"group.{kind}.max.heartbeat.interval.ms": "99999"})
     with pytest.raises(OptionError, match=re.escape(reason.format(kind=kind))):
         check_group_configs(settings, {f"{kind}.{setting}": value})

@@ -1,4 +1,4 @@
-"""``Broker`` in plain code and in asyncio, its life, and the command."""
+"""``Broker`` in synchronous and asyncio code, its start, stop and restart, and the command."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def produce(port, value, topic="orders"):
     return ask(port, "Produce", 9, acks=-1, topic_data=[data]).responses[0].partition_responses[0]
 
 
-def test_several_brokers_in_one_process_know_nothing_of_each_other():
+def test_brokers_in_one_process_are_independent():
     with kafkaframes.Broker() as one, kafkaframes.Broker() as other:
         one.create_topic("orders", retention_ms=1000)
         assert (list(one.topics), list(other.topics)) == (["orders"], [])
@@ -60,7 +60,7 @@ def test_several_brokers_in_one_process_know_nothing_of_each_other():
         one.journal.assert_requested("Produce", times=1)
 
 
-def test_it_runs_on_the_loop_that_enters_it():
+def test_a_broker_runs_on_the_event_loop_that_enters_it():
     async def main():
         async with Broker() as broker:
             answer = await asyncio.to_thread(ask, broker.port, "Metadata", 9, topics=None)
@@ -71,19 +71,19 @@ def test_it_runs_on_the_loop_that_enters_it():
 
 
 @pytest.mark.parametrize("durability", ["log", "fsync"])
-@pytest.mark.parametrize("how", ["kill", "stop"])
-def test_what_was_acknowledged_is_there_after_an_end(tmp_path, durability, how):
+@pytest.mark.parametrize("end_method", ["kill", "stop"])
+def test_acknowledged_records_survive_a_stop_or_kill(tmp_path, durability, end_method):
     broker = Broker(data_dir=tmp_path, durability=durability).start()
     broker.create_topic("orders")
     assert produce(broker.port, b"1").error_code == 0
     port = broker.port
-    getattr(broker, how)()
+    getattr(broker, end_method)()
     with Broker(data_dir=tmp_path, durability=durability, port=port) as again:
         assert [record.value for record in again.records("orders")] == [b"1"]
         assert produce(again.port, b"2").base_offset == 1
 
 
-def test_a_stopped_brokers_directory_is_a_log_directory(tmp_path):
+def test_the_directory_of_a_stopped_broker_is_a_log_directory(tmp_path):
     with Broker(data_dir=tmp_path) as broker:
         broker.create_topic("orders")
         produce(broker.port, b"1")
@@ -92,11 +92,11 @@ def test_a_stopped_brokers_directory_is_a_log_directory(tmp_path):
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_a_directory_is_served_and_not_a_byte_of_it_changes(tmp_path):
+def test_serving_a_directory_does_not_change_it(tmp_path):
     with Broker(data_dir=tmp_path) as broker:
         broker.create_topic("orders", partitions=2)
         produce(broker.port, b"1")
-    (tmp_path / "kafkaframes.broker.json").unlink()  # as another broker's directory
+    (tmp_path / "kafkaframes.broker.json").unlink()  # like the directory of another broker
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with Broker(serve=tmp_path) as serving_broker:
         assert [record.value for record in serving_broker.records("orders")] == [b"1"]
@@ -111,7 +111,7 @@ def test_a_directory_is_served_and_not_a_byte_of_it_changes(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_another_brokers_directory_is_taken_only_if_asked(tmp_path):
+def test_another_brokers_directory_is_adopted_only_on_request(tmp_path):
     with Broker(data_dir=tmp_path) as broker:
         broker.create_topic("orders")
         produce(broker.port, b"1")
@@ -150,12 +150,12 @@ def test_old_records_of_another_broker_do_not_expire_by_default(tmp_path, config
     assert (count_after == count) == is_kept
 
 
-def test_a_directory_in_use_is_refused(tmp_path):
+def test_a_directory_in_use_is_rejected(tmp_path):
     with Broker(data_dir=tmp_path), pytest.raises(LogDirError, match=r"\.lock"):
         Broker(data_dir=tmp_path).start()
 
 
-def test_a_restart_keeps_the_port_and_the_data(tmp_path):
+def test_a_restart_keeps_the_port_and_the_records(tmp_path):
     with Broker(data_dir=tmp_path) as broker:
         port = broker.port
         broker.create_topic("orders")
@@ -163,7 +163,7 @@ def test_a_restart_keeps_the_port_and_the_data(tmp_path):
         assert list(broker.topics) == ["orders"]
 
 
-def test_retention_follows_the_clock_that_a_test_moves():
+def test_retention_follows_the_brokers_adjustable_clock():
     with Broker(clock=Clock(is_frozen=True)) as broker:
         broker.create_topic("orders", retention_ms=60_000, segment_ms=1_000)
         produce(broker.port, b"1")
@@ -173,14 +173,14 @@ def test_retention_follows_the_clock_that_a_test_moves():
         assert [record.value for record in broker.records("orders")] == []
 
 
-def test_wait_for_gives_up_with_what_it_saw():
+def test_wait_for_times_out_with_the_condition_and_the_journal():
     with Broker() as broker:
         ask(broker.port, "Metadata", 9, topics=None)
         with pytest.raises(TimeoutError, match=r"the condition was not true within 0.05 s: rain\n.*Metadata v9"):
             broker.wait_for(lambda: False, timeout=0.05, what="rain")
 
 
-def test_virtual_nodes_have_a_port_each_and_lead_in_turn():
+def test_each_virtual_node_has_a_port_and_leads_some_partitions():
     with Broker(cluster=3) as broker:
         broker.create_topic("orders", partitions=3)
         answer = ask(broker.port, "Metadata", 9, topics=None)
@@ -188,7 +188,7 @@ def test_virtual_nodes_have_a_port_each_and_lead_in_turn():
         assert {row.leader_id for row in answer.topics[0].partitions} == {1, 2, 3}
 
 
-def test_a_slow_frame_and_unread_answers_do_not_grow_the_broker():
+def test_a_slow_frame_is_dropped_and_unread_answers_do_not_pile_up():
     with Broker(config={"socket.request.max.bytes": 10_000}) as broker:
         with socket.create_connection(("127.0.0.1", broker.port), 60) as peer:
             peer.sendall((10_001).to_bytes(4, "big"))
@@ -199,7 +199,7 @@ def test_a_slow_frame_and_unread_answers_do_not_grow_the_broker():
         assert ask(broker.port, "Metadata", 1, topics=None).brokers
 
 
-def test_kafkas_defaults_are_taken_but_for_what_is_set():
+def test_kafkas_defaults_apply_to_settings_that_are_not_given():
     with Broker(kafka_defaults=True, config={"offsets.topic.num.partitions": 7}) as broker:
         settings = broker.call(lambda state: state.settings)
         assert {key: settings.get_text(key) for key in KAFKA_DEFAULTS} == {
@@ -211,7 +211,7 @@ def test_kafkas_defaults_are_taken_but_for_what_is_set():
     assert not [key for key, value in KAFKA_DEFAULTS.items() if DEFAULTS.get(key) == value]
 
 
-def test_server_properties_are_read_and_what_has_no_meaning_is_named():
+def test_server_properties_are_read_and_unsupported_ones_are_listed():
     text = b"# c\nnum.partitions=3\nlog.retention.hours=2\nzookeeper.connect=x:1\nbroker.id=7\n"
     properties, unknown = read_properties(text, file="server.properties")
     assert properties == {"num.partitions": "3", "log.retention.ms": "7200000", "node.id": "7"}
@@ -220,7 +220,7 @@ def test_server_properties_are_read_and_what_has_no_meaning_is_named():
         read_properties(b"num", file="server.properties")
 
 
-def test_the_command_says_where_it_listens_and_stops_with_0(tmp_path):
+def test_the_command_prints_its_address_and_exits_with_0(tmp_path):
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ}) as process:
         line = process.stderr.readline()
@@ -237,7 +237,7 @@ def test_the_command_says_where_it_listens_and_stops_with_0(tmp_path):
     ("release", "produce_range", "formats"),
     [("0.10.2", (0, 2), {1}), ("1.1", (0, 5), {2}), ("2.8", (0, 9), {2}), ("3.9", (0, 11), {2}), ("4.3", (0, 13), {2})],
 )
-def test_a_release_is_played_with_exactly_its_versions(release, produce_range, formats):
+def test_an_emulated_release_serves_exactly_its_api_versions(release, produce_range, formats):
     with Broker(broker_release=release) as broker:
         answer = ask(broker.port, "ApiVersions", 0)
         ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
@@ -250,7 +250,7 @@ def test_a_release_is_played_with_exactly_its_versions(release, produce_range, f
 
 
 @pytest.mark.parametrize(("release", "magic"), [("2.8", 1), ("3.9", 2), ("4.0", 2)])
-def test_releases_from_3_0_on_look_at_no_format_version(release, magic):
+def test_releases_since_3_0_ignore_the_message_format_version(release, magic):
     with Broker(broker_release=release, config={"log.message.format.version": "0.10.2"}) as broker:
         broker.create_topic("orders", message_format_version="0.10.2")
         broker.append("orders", [{"value": b"x"}])
@@ -262,7 +262,7 @@ def batches_of(state, topic):
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])
-def test_before_0_10_a_broker_closes_on_api_versions(release):
+def test_releases_before_0_10_close_the_connection_on_api_versions(release):
     with Broker(broker_release=release) as broker:
         with pytest.raises(AssertionError, match="closed the connection"):
             ask(broker.port, "ApiVersions", 0)
@@ -284,12 +284,12 @@ def test_leaders_and_coordinators_move_between_virtual_nodes():
             broker.move_leader("orders", 0, 9)
 
 
-def test_a_truncated_log_is_told_by_its_epochs():
+def test_a_truncated_log_is_detected_by_leader_epochs():
     with Broker() as broker:
         broker.append("orders", [{"value": b"%d" % number} for number in range(5)], batch_records=1)
         broker.truncate("orders", 0, 2)
         broker.append("orders", [{"value": b"other"}])
-        assert [one.value for one in broker.records("orders")] == [b"0", b"1", b"other"]
+        assert [record.value for record in broker.records("orders")] == [b"0", b"1", b"other"]
         types = message("OffsetForLeaderEpochRequest")
         row = types.OffsetForLeaderPartition(partition=0, leader_epoch=0)
         topics = [types.OffsetForLeaderTopic(topic="orders", partitions=[row])]
@@ -308,7 +308,7 @@ def test_metrics_are_served_as_prometheus_text():
             urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/other", timeout=60)
 
 
-def test_the_request_log_is_kafkas():
+def test_the_request_log_has_kafkas_format():
     lines = []
     with Broker(request_log=lines.append) as broker:
         ask(broker.port, "Metadata", 9, topics=None)
@@ -324,7 +324,7 @@ def test_the_request_log_is_kafkas():
     assert words
 
 
-def test_the_first_node_has_the_number_of_the_settings():
+def test_the_first_node_id_comes_from_the_settings():
     with Broker(cluster=2, config={"node.id": 7}) as broker:
         broker.create_topic("orders", 2)
         answer = ask(broker.port, "Metadata", 9, topics=None)
@@ -332,7 +332,7 @@ def test_the_first_node_has_the_number_of_the_settings():
         assert {row.leader_id for row in answer.topics[0].partitions} == {7, 8}
 
 
-def test_a_connection_that_comes_while_its_node_stops_is_closed():
+def test_a_connection_accepted_while_its_node_stops_is_closed():
     with Broker(cluster=2) as broker:
         port = ask(broker.port, "Metadata", 9, topics=None).brokers[1].port
         peers = []
@@ -345,10 +345,10 @@ def test_a_connection_that_comes_while_its_node_stops_is_closed():
         broker.call(connect)
         with peers[0] as peer, contextlib.suppress(ConnectionResetError):
             assert peer.recv(1) == b""
-        assert not [one for one in broker.connections() if one.session.node_id == 2]
+        assert not [connection for connection in broker.connections() if connection.session.node_id == 2]
 
 
-def test_a_node_goes_down_and_comes_back_on_its_port():
+def test_a_stopped_node_returns_on_its_port():
     with Broker(cluster=2) as broker:
         broker.create_topic("orders", 2)
         before = {node.node_id: node.port for node in ask(broker.port, "Metadata", 9, topics=None).brokers}
@@ -371,7 +371,7 @@ def test_a_node_goes_down_and_comes_back_on_its_port():
             broker.stop_node(9)
 
 
-def test_arguments_with_parts_are_a_value_or_a_class():
+def test_structured_arguments_accept_a_value_or_a_class():
     with Broker(cluster=Cluster(2, ["a", "b"]), metrics=MetricsEndpoint(0, "127.0.0.1")) as broker:
         assert broker.bootstrap_servers.count(",") == 1
         assert broker.metrics_url.startswith("http://127.0.0.1:")

@@ -1,7 +1,7 @@
 """Answers of Kafka 4.3.1 to unusual requests. Each expectation is Kafka's answer to the same request.
 
-Recorded from a single KRaft node without an authorizer, with the topic ``orders`` of one partition. The release serves
-every version used here. ``tests/interop/random_differential`` sends random requests of this kind.
+The answers were recorded from one KRaft node without an authorizer, with a topic ``orders`` of one partition. The
+release serves every version used here. ``tests/interop/random_differential`` sends random requests of this kind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
 
-NIL = UUID(int=0)
+NIL_ID = UUID(int=0)
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def topic_id(broker):
 
 
 def fetch(broker, version, partitions, **fields):
-    """Fetch; ``partitions``: names or ids, and for each the partitions' numbers."""
+    """Send a Fetch; ``partitions`` maps topic names or ids to partition numbers."""
     request_type = types("Fetch")
-    by = "topic_id" if version >= 13 else "topic"
+    topic_field = "topic_id" if version >= 13 else "topic"
     topics = [
         request_type.FetchTopic(
-            **{by: name},
+            **{topic_field: name},
             partitions=[request_type.FetchPartition(partition=number, partition_max_bytes=1000) for number in numbers],
         )
         for name, numbers in partitions.items()
@@ -52,21 +52,21 @@ def fetch(broker, version, partitions, **fields):
 
 
 def test_produce_drops_topics_without_partitions(broker):
-    """Produce 12, topics orders and none, both with an empty list: the response has no topic."""
+    """Produce 12, topics orders and none, both with an empty list of partitions: the response has no topic."""
     request_type = types("Produce")
     topics = [request_type.TopicProduceData(name=name) for name in ("orders", "none")]
     assert broker.send("Produce", 12, acks=-1, topic_data=topics).responses == []
 
 
-def test_list_offsets_and_delete_records_drop_them(broker):
-    """ListOffsets 10 and DeleteRecords 2, the same."""
+def test_list_offsets_and_delete_records_drop_topics_without_partitions(broker):
+    """ListOffsets 10 and DeleteRecords 2 with empty lists of partitions: the responses have no topic."""
     request_type = types("ListOffsets")
     assert broker.send("ListOffsets", 10, topics=[request_type.ListOffsetsTopic(name="orders")]).topics == []
     request_type = types("DeleteRecords")
     assert broker.send("DeleteRecords", 2, topics=[request_type.DeleteRecordsTopic(name="orders")]).topics == []
 
 
-def test_offset_commit_drops_them_unless_the_topic_is_unknown(broker):
+def test_offset_commit_drops_topics_without_partitions_unless_they_are_unknown(broker):
     """OffsetCommit 7 of a/b and orders, both with an empty list: a/b is echoed."""
     request_type = types("OffsetCommit")
     topics = [request_type.OffsetCommitRequestTopic(name=name) for name in ("a/b", "orders")]
@@ -74,7 +74,7 @@ def test_offset_commit_drops_them_unless_the_topic_is_unknown(broker):
     assert [(row.name, row.partitions) for row in rows] == [("a/b", [])]
 
 
-def test_offset_fetch_echoes_topics_as_they_were_requested(broker):
+def test_offset_fetch_returns_topics_as_requested(broker):
     """OffsetFetch 7 of orders [], orders [0, 0]: both, the partition twice."""
     row_type = types("OffsetFetch").OffsetFetchRequestTopic
     topics = [row_type(name="orders"), row_type(name="orders", partition_indexes=[0, 0])]
@@ -88,7 +88,7 @@ def test_offset_fetch_echoes_topics_as_they_were_requested(broker):
 def test_offset_fetch_by_the_nil_id_is_unknown(broker):
     """OffsetFetch 10 by the nil id: UNKNOWN_TOPIC_ID for the partition."""
     request_type = types("OffsetFetch")
-    topic = request_type.OffsetFetchRequestTopics(topic_id=NIL, partition_indexes=[0])
+    topic = request_type.OffsetFetchRequestTopics(topic_id=NIL_ID, partition_indexes=[0])
     (group,) = broker.send(
         "OffsetFetch", 10, groups=[request_type.OffsetFetchRequestGroup(group_id="g", topics=[topic])]
     ).groups
@@ -96,14 +96,14 @@ def test_offset_fetch_by_the_nil_id_is_unknown(broker):
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_metadata_before_version_12_refuses_ids(broker, version):
+def test_metadata_before_version_12_rejects_topic_ids(broker, version):
     """Metadata 10 and 11 by id: INVALID_REQUEST for the topic, without brokers."""
     row_type = types("Metadata").MetadataRequestTopic
     answer = broker.send("Metadata", version, topics=[row_type(topic_id=topic_id(broker), name="orders")])
     assert ([row.error_code for row in answer.topics], answer.brokers) == ([ErrorCode.INVALID_REQUEST], [])
 
 
-def test_metadata_with_an_id_looks_at_no_name(broker):
+def test_metadata_with_a_topic_id_ignores_names(broker):
     """Metadata 12 with orders' id and the name x, and with the name orders alone: only the first row, by its id."""
     row_type = types("Metadata").MetadataRequestTopic
     topics = [row_type(topic_id=topic_id(broker), name="x"), row_type(name="orders")]
@@ -111,14 +111,14 @@ def test_metadata_with_an_id_looks_at_no_name(broker):
     assert [(row.name, row.error_code) for row in rows] == [("orders", 0)]
 
 
-def test_share_coordinators_are_found_by_a_whole_key(broker):
+def test_share_coordinators_are_found_by_a_full_key_only(broker):
     """FindCoordinator 6 of type 2: g is INVALID_REQUEST, g:id:0 is not."""
     keys = ["g", "g:AAAAAAAAAAAAAAAAAAAAAQ:0"]
     rows = broker.send("FindCoordinator", 6, key_type=2, coordinator_keys=keys).coordinators
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST, 0]
 
 
-def test_describe_producers_refuses_names_that_no_topic_can_have(broker):
+def test_describe_producers_rejects_invalid_topic_names(broker):
     """DescribeProducers 0 of a/b: INVALID_TOPIC_EXCEPTION."""
     row_type = types("DescribeProducers").TopicRequest
     (row,) = broker.send("DescribeProducers", 0, topics=[row_type(name="a/b", partition_indexes=[0])]).topics
@@ -128,22 +128,24 @@ def test_describe_producers_refuses_names_that_no_topic_can_have(broker):
 # ---------------------------------------------------------------------------------------------------------------- fetch
 
 
-def test_a_fetch_fails_whole_where_a_row_follows_the_nil_id(broker):
+def test_a_fetch_fails_completely_if_a_row_follows_the_nil_id(broker):
     """Fetch 13: topics by unknown ids are answered after those that are read, and before unknown partitions.
 
     The response is UNKNOWN_SERVER_ERROR if the nil id has the partitions 0 and 1, or follows partition 9 of orders.
     After another unknown id, and after partition 0 of orders, the nil id is UNKNOWN_TOPIC_ID.
     """
-    for partitions in ({topic_id(broker): [0], NIL: [0, 1]}, {topic_id(broker): [9], NIL: [0]}):
+    for partitions in ({topic_id(broker): [0], NIL_ID: [0, 1]}, {topic_id(broker): [9], NIL_ID: [0]}):
         answer = fetch(broker, 13, partitions)
         assert (answer.error_code, answer.responses) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
-    for partitions in ({NIL: [0]}, {UUID(int=7): [0], NIL: [0]}, {NIL: [0], topic_id(broker): [0]}):
+    for partitions in ({NIL_ID: [0]}, {UUID(int=7): [0], NIL_ID: [0]}, {NIL_ID: [0], topic_id(broker): [0]}):
         answer = fetch(broker, 13, partitions)
         assert (answer.error_code, answer.responses[-1].partitions[0].error_code) == (0, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def test_a_session_remembers_the_name_of_a_topic_that_is_gone(broker):
-    """Fetch 13 in a session: the topic is deleted, then there is another of its name: errors 3 and 103."""
+def test_a_fetch_session_remembers_the_name_of_a_deleted_topic(broker):
+    """Fetch 13 in a session: error 3 after the topic is deleted, error 103 after another topic of its name is
+    created.
+    """
     session_id = fetch(broker, 13, {topic_id(broker): [0]}, session_epoch=0).session_id
     codes = []
     for epoch in (1, 2):
@@ -156,7 +158,7 @@ def test_a_session_remembers_the_name_of_a_topic_that_is_gone(broker):
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
-def test_a_session_fails_without_a_known_isolation_too(broker):
+def test_a_fetch_session_rejects_an_unknown_isolation_level(broker):
     """Fetch 12: a session of orders, then isolation 2 without partitions: -1; the session continues with epoch 2."""
     session_id = fetch(broker, 12, {"orders": [0]}, session_epoch=0).session_id
     answer = fetch(broker, 12, {}, session_id=session_id, session_epoch=1, isolation_level=2)
@@ -164,7 +166,7 @@ def test_a_session_fails_without_a_known_isolation_too(broker):
     assert fetch(broker, 12, {}, session_id=session_id, session_epoch=2).error_code == 0
 
 
-def test_an_offset_below_the_start_is_out_of_range_though_epochs_diverge(broker):
+def test_an_offset_below_the_log_start_is_out_of_range_even_if_epochs_diverge(broker):
     """Fetch 12 of offset 0 after epoch 0, in a log that starts at offset 1: OFFSET_OUT_OF_RANGE."""
     request_type = types("Produce")
     row = request_type.PartitionProduceData(index=0, records=build_records({"value": [b"v", b"w"]}))
@@ -181,7 +183,7 @@ def test_an_offset_below_the_start_is_out_of_range_though_epochs_diverge(broker)
     assert topic_answer.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_negative_size_fails_where_there_is_something_to_read(broker):
+def test_a_negative_size_fails_if_the_partition_has_records(broker):
     """Fetch 5 of orders-0 with -1 bytes: no error while the log is empty, UNKNOWN_SERVER_ERROR with a record."""
     codes = [fetch(broker, 5, {"orders": [0]}, max_bytes=-1).responses[0].partitions[0].error_code]
     request_type = types("Produce")
@@ -191,7 +193,7 @@ def test_a_negative_size_fails_where_there_is_something_to_read(broker):
     assert codes == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
-def test_a_fetch_that_reads_fails_without_a_known_isolation(broker):
+def test_a_fetch_with_data_rejects_an_unknown_isolation_level(broker):
     """Fetch 5 with isolation 2: UNKNOWN_SERVER_ERROR for each partition, unless no partition has data."""
     answer = fetch(broker, 5, {"orders": [0]}, isolation_level=2)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -199,7 +201,7 @@ def test_a_fetch_that_reads_fails_without_a_known_isolation(broker):
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_an_empty_fetch_begins_a_session_and_the_next_one_ends_it(broker):
+def test_an_empty_fetch_starts_a_session_and_the_next_one_ends_it(broker):
     """Fetch 11 with session epoch 0 and no partitions: a session; with epoch 1 and none: session 0, no error."""
     session_id = fetch(broker, 11, {}, session_epoch=0).session_id
     assert session_id != 0
@@ -209,7 +211,7 @@ def test_an_empty_fetch_begins_a_session_and_the_next_one_ends_it(broker):
     assert again.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_the_epoch_of_an_empty_log_has_begun(broker):
+def test_an_empty_log_has_leader_epoch_0(broker):
     """OffsetForLeaderEpoch 4 of epoch 0, and ListOffsets 10 of -2, in a log without records: epoch 0, offset 0."""
     request_type = types("OffsetForLeaderEpoch")
     topic = request_type.OffsetForLeaderTopic(
@@ -223,7 +225,7 @@ def test_the_epoch_of_an_empty_log_has_begun(broker):
     assert (row.leader_epoch, row.offset) == (0, 0)
 
 
-def test_list_offsets_fails_with_an_unknown_isolation(broker):
+def test_list_offsets_rejects_an_unknown_isolation_level(broker):
     """ListOffsets 5 with isolation 2: UNKNOWN_SERVER_ERROR, for unknown topics too."""
     request_type = types("ListOffsets")
     topics = [
@@ -237,7 +239,7 @@ def test_list_offsets_fails_with_an_unknown_isolation(broker):
 # -------------------------------------------------------------------------------------------------------------- produce
 
 
-def test_wrong_acks_are_refused_after_what_is_wrong_with_a_partition(broker):
+def test_partition_errors_precede_the_error_for_invalid_acks(broker):
     """Produce 12 with acks 2: INVALID_REQUIRED_ACKS for orders-0, UNKNOWN_TOPIC_OR_PARTITION for orders-7."""
     request_types = types("Produce")
     records = build_records({"value": [b"x"]})
@@ -247,11 +249,11 @@ def test_wrong_acks_are_refused_after_what_is_wrong_with_a_partition(broker):
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def transactional(broker, sequence, producer, *, version=13, values=(b"x",)):
+def produce_in_transaction(broker, sequence, producer, *, version=13, values=(b"x",)):
     """Produce one batch of the transaction t to orders; return the error code."""
     request_type = types("Produce")
-    whose = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
-    records = build_records({"value": list(values)}, base_sequence=sequence, transactional=True, **whose)
+    producer_fields = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    records = build_records({"value": list(values)}, base_sequence=sequence, transactional=True, **producer_fields)
     rows = [request_type.PartitionProduceData(index=0, records=records)]
     topic = {"topic_id": topic_id(broker)} if version >= 13 else {"name": "orders"}
     topics = [request_type.TopicProduceData(**topic, partition_data=rows)]
@@ -266,28 +268,35 @@ def producer(broker):
 
 
 def test_a_transaction_of_version_2_begins_at_sequence_0_in_each_partition(broker, producer):
-    """InitProducerId 5, then Produce 13 of a transaction's batch from sequence 5, then from 0: 45, and it is taken."""
-    codes = [transactional(broker, sequence, producer) for sequence in (5, 0, 1)]
+    """InitProducerId 5, then Produce 13 of a transaction's batch: error 45 from sequence 5, accepted from sequence
+    0.
+    """
+    codes = [produce_in_transaction(broker, sequence, producer) for sequence in (5, 0, 1)]
     assert codes == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, 0]
 
 
 def test_records_are_validated_before_their_sequences(broker, producer):
     """Produce 13 from sequence 5 without keys to a compacted topic: INVALID_RECORD, not OUT_OF_ORDER."""
     broker.state.configure_topic(broker.state.topics["orders"], {"cleanup.policy": "compact"})
-    assert transactional(broker, 5, producer) == ErrorCode.INVALID_RECORD
+    assert produce_in_transaction(broker, 5, producer) == ErrorCode.INVALID_RECORD
 
 
-def test_a_batch_waits_for_one_before_it_that_was_refused_for_its_records(broker, producer):
+def test_a_batch_is_out_of_order_until_a_rejected_batch_before_it_is_accepted(broker, producer):
     """AddPartitionsToTxn 3, then Produce 11 from 1 without a required key, from 2, and from 1 again."""
     row_type = types("AddPartitionsToTxn").AddPartitionsToTxnTopic
-    whose = {"v3_and_below_producer_id": producer.producer_id, "v3_and_below_producer_epoch": producer.producer_epoch}
+    producer_fields = {
+        "v3_and_below_producer_id": producer.producer_id,
+        "v3_and_below_producer_epoch": producer.producer_epoch,
+    }
     topics = [row_type(name="orders", partitions=[0])]
-    broker.send("AddPartitionsToTxn", 3, v3_and_below_transactional_id="t", **whose, v3_and_below_topics=topics)
+    broker.send(
+        "AddPartitionsToTxn", 3, v3_and_below_transactional_id="t", **producer_fields, v3_and_below_topics=topics
+    )
     orders = broker.state.topics["orders"]
     broker.state.configure_topic(orders, {"cleanup.policy": "compact"})
-    codes = [transactional(broker, 1, producer, version=11)]
+    codes = [produce_in_transaction(broker, 1, producer, version=11)]
     broker.state.configure_topic(orders, {})
-    codes += [transactional(broker, sequence, producer, version=11) for sequence in (2, 1)]
+    codes += [produce_in_transaction(broker, sequence, producer, version=11) for sequence in (2, 1)]
     assert codes == [ErrorCode.INVALID_RECORD, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0]
 
 
@@ -295,15 +304,15 @@ def test_a_batch_waits_for_one_before_it_that_was_refused_for_its_records(broker
 
 
 @pytest.mark.parametrize("wrong", ["pattern_type_filter", "resource_type_filter", "operation", "permission_type"])
-def test_filters_of_rules_with_unknown_elements_close_the_connection(broker, wrong):
-    """DescribeAcls 1 with a 0 in any of them: the connection is closed; with 9 it is answered."""
+def test_acl_filters_with_unknown_elements_close_the_connection(broker, wrong):
+    """DescribeAcls 1 with element 0 in the filter closes the connection; with element 9 it is answered."""
     fields = {"pattern_type_filter": 3, "resource_type_filter": 2, "operation": 3, "permission_type": 3}
     with pytest.raises(CloseConnection):
         broker.send("DescribeAcls", 1, **fields | {wrong: 0})
     assert broker.send("DescribeAcls", 1, **fields | {wrong: 9}).error_code == ErrorCode.SECURITY_DISABLED
 
 
-def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
+def test_describe_topic_partitions_requires_the_cursors_topic_in_the_request(broker):
     """DescribeTopicPartitions 0 of orders: limit -1 is 1; a cursor at another topic is INVALID_REQUEST.
 
     If an empty name is in the request as well, Kafka fails for all topics (UNKNOWN_SERVER_ERROR); here all are
@@ -321,7 +330,7 @@ def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_wrong_feature_is_the_error_of_all(broker, version):
+def test_an_invalid_feature_update_fails_the_whole_request(broker, version):
     """UpdateFeatures 0 to 2, transaction.version to 99: INVALID_UPDATE_VERSION at the top, no rows."""
     row_type = types("UpdateFeatures").FeatureUpdateKey
     updates = [row_type(feature="transaction.version", max_version_level=99)]
@@ -329,7 +338,7 @@ def test_a_wrong_feature_is_the_error_of_all(broker, version):
     assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
 
 
-def test_a_page_that_begins_near_the_last_number_is_empty(broker):
+def test_a_page_after_the_largest_partition_number_is_empty(broker):
     """DescribeTopicPartitions 0 of orders from partition 2^31 - 1, two rows at most: none, and a cursor below 0."""
     request_type = types("DescribeTopicPartitions")
     cursor = request_type.Cursor(topic_name="orders", partition_index=2**31 - 1)
@@ -338,7 +347,7 @@ def test_a_page_that_begins_near_the_last_number_is_empty(broker):
     assert (answer.topics[0].partitions, answer.next_cursor.partition_index) == ([], -(2**31) + 1)
 
 
-def test_settings_of_a_new_topic_are_checked_before_its_replicas_and_these_before_its_partitions(broker):
+def test_create_topics_checks_configs_before_replicas_before_partitions(broker):
     """CreateTopics 5: an unknown setting and factor 0: 40; factor 0 and zero partitions: 38; then 37."""
     request_type = types("CreateTopics")
     wrong = [request_type.CreatableTopicConfig(name="no.such", value="1")]
@@ -352,7 +361,7 @@ def test_settings_of_a_new_topic_are_checked_before_its_replicas_and_these_befor
     assert [row.error_code for row in topic_rows] == codes
 
 
-def test_a_name_that_comes_twice_has_one_row(broker):
+def test_a_duplicate_topic_name_has_one_result(broker):
     """CreateTopics 5 of a twice and b: INVALID_REQUEST for a, once, and b is there; CreatePartitions 3 of b twice."""
     rows = [types("CreateTopics").CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "aab"]
     topic_rows = broker.send("CreateTopics", 5, topics=rows, timeout_ms=1000).topics
@@ -363,11 +372,13 @@ def test_a_name_that_comes_twice_has_one_row(broker):
 
 
 @pytest.mark.parametrize("by", ["name", "topic_id"])
-def test_a_topic_that_comes_twice_is_not_deleted(broker, by):
+def test_a_topic_listed_twice_is_not_deleted(broker, by):
     """DeleteTopics 6 of orders twice, by name or by id: INVALID_REQUEST, once, and it stays."""
-    whose = {"name": "orders"} if by == "name" else {"name": None, "topic_id": topic_id(broker)}
+    topic_fields = {"name": "orders"} if by == "name" else {"name": None, "topic_id": topic_id(broker)}
     row_type = types("DeleteTopics").DeleteTopicState
-    rows = broker.send("DeleteTopics", 6, topics=[row_type(**whose), row_type(**whose)], timeout_ms=1000).responses
+    rows = broker.send(
+        "DeleteTopics", 6, topics=[row_type(**topic_fields), row_type(**topic_fields)], timeout_ms=1000
+    ).responses
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST]
     assert "orders" in broker.state.topics
 
@@ -388,9 +399,9 @@ def produce(broker, version, partitions):
     return broker.send("Produce", version, acks=-1, timeout_ms=1000, topic_data=topics).responses
 
 
-def test_of_a_partition_that_comes_twice_the_last_is_appended(broker):
-    """Produce 9 of orders-0 with one record, and with two; then a third with an invalid form, which decides the
-    answer.
+def test_of_a_partition_listed_twice_in_produce_the_last_records_are_appended(broker):
+    """Produce 9 lists orders-0 with one record and with two, then a third time with invalid records, whose error is
+    returned.
     """
     two = build_records({"value": [b"b", b"c"]}, record_format=2)
     log = broker.state.topics["orders"].partitions[0].log
@@ -402,21 +413,21 @@ def test_of_a_partition_that_comes_twice_the_last_is_appended(broker):
     assert log.log_end_offset == 4
 
 
-def test_of_an_offset_that_comes_twice_the_last_is_the_start(broker):
+def test_of_a_partition_listed_twice_in_delete_records_the_last_offset_applies(broker):
     """DeleteRecords 2 of orders-0, up to 1 and up to 0: one row, and the log start offset does not change."""
     produce(broker, 9, {"orders": [(0, BATCH)]})
     request_type = types("DeleteRecords")
     topics = [
         request_type.DeleteRecordsTopic(
-            name="orders", partitions=[request_type.DeleteRecordsPartition(partition_index=0, offset=at)]
+            name="orders", partitions=[request_type.DeleteRecordsPartition(partition_index=0, offset=offset)]
         )
-        for at in (1, 0)
+        for offset in (1, 0)
     ]
     (topic,) = broker.send("DeleteRecords", 2, topics=topics).topics
     assert [(row.error_code, row.low_watermark) for row in topic.partitions] == [(0, 0)]
 
 
-def test_an_internal_partition_is_looked_for_before_it_is_refused(broker):
+def test_an_unknown_partition_of_an_internal_topic_is_reported_as_unknown(broker):
     """DeleteRecords 2 of __consumer_offsets 0 and 99: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
     broker.state.create_internal_topic("__consumer_offsets")
     request_type = types("DeleteRecords")
@@ -429,8 +440,10 @@ def test_an_internal_partition_is_looked_for_before_it_is_refused(broker):
     ]
 
 
-def test_offsets_of_a_partition_that_comes_twice_are_not_listed(broker):
-    """ListOffsets 5 of orders-0 twice and orders-1, in two topics: one topic, INVALID_REQUEST once, and 3."""
+def test_list_offsets_rejects_a_partition_listed_twice(broker):
+    """ListOffsets 5 lists orders-0 twice and orders-1, as two topics: one topic is answered, with INVALID_REQUEST
+    once, and 3.
+    """
     request_type = types("ListOffsets")
     rows = [request_type.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
     topics = [request_type.ListOffsetsTopic(name="orders", partitions=some) for some in (rows[:2], rows[2:])]
@@ -439,8 +452,8 @@ def test_offsets_of_a_partition_that_comes_twice_are_not_listed(broker):
     assert errors == [(0, ErrorCode.INVALID_REQUEST), (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-def test_loggers_are_those_of_one_broker(broker):
-    """DescribeConfigs 4 of type 8 without a name: INVALID_REQUEST; of broker 1 it is answered."""
+def test_loggers_are_described_only_for_a_named_broker(broker):
+    """DescribeConfigs 4 of type 8: INVALID_REQUEST without a resource name; loggers are returned for broker 1."""
     row_type = types("DescribeConfigs").DescribeConfigsResource
     rows = [row_type(resource_type=8, resource_name=name) for name in ("", "1")]
     results = broker.send("DescribeConfigs", 4, resources=rows).results
@@ -455,15 +468,15 @@ def alter_configs(broker, *resources, operation=0):
         request_type.AlterConfigsResource(
             resource_type=kind,
             resource_name=name,
-            configs=[request_type.AlterableConfig(name=key, value=value, config_operation=how)],
+            configs=[request_type.AlterableConfig(name=key, value=value, config_operation=operation_code)],
         )
-        for (kind, name, key, value), how in zip(resources, operations, strict=True)
+        for (kind, name, key, value), operation_code in zip(resources, operations, strict=True)
     ]
     return [row.error_code for row in broker.send("IncrementalAlterConfigs", 1, resources=rows).responses]
 
 
-def test_settings_of_a_topic_are_checked_before_the_topic_is_looked_for(broker):
-    """For an unknown topic: a wrong value 40, a good one 3; for a/b 17, also for its description."""
+def test_topic_configs_are_validated_before_the_topic_is_looked_up(broker):
+    """For an unknown topic: error 40 for an invalid value, 3 for a valid one. For a/b: 17, also by DescribeConfigs."""
     assert alter_configs(broker, (2, "none", "retention.ms", "x")) == [ErrorCode.INVALID_CONFIG]
     assert alter_configs(broker, (2, "none", "retention.ms", "5")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert alter_configs(broker, (2, "", "retention.ms", "5")) == [ErrorCode.INVALID_REQUEST]
@@ -475,7 +488,7 @@ def test_settings_of_a_topic_are_checked_before_the_topic_is_looked_for(broker):
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_request_for_settings_fails_whole(broker):
+def test_one_invalid_resource_fails_the_whole_config_request(broker):
     """DescribeConfigs of type 99 and of orders: 42 for both; a duplicate resource: 42; operation 9: Kafka answers
     -1.
     """
@@ -488,11 +501,14 @@ def test_a_request_for_settings_fails_whole(broker):
     assert alter_configs(broker, orders, orders) == [ErrorCode.INVALID_REQUEST] * 2
     assert alter_configs(broker, orders, (2, "other", "flush.ms", "5"), operation=9) == [ErrorCode.INVALID_REQUEST] * 2
     codes = alter_configs(broker, (2, "other", "flush.ms", None), orders, operation=[9, 3])
-    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG]  # without a value the check stops
+    # Kafka stops its validation at an operation without a value
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG]
 
 
-def test_levels_of_loggers_are_checked(broker):
-    """IncrementalAlterConfigs 1 of type 8: kafka to DEBUG 0, to LOUD 40, max.message.bytes 40, of broker 7 42."""
+def test_log_levels_are_validated(broker):
+    """IncrementalAlterConfigs 1 of type 8: error 0 for kafka=DEBUG, 40 for LOUD and for max.message.bytes, 42 for
+    broker 7.
+    """
     wrong = [("1", "kafka", "LOUD"), ("1", "max.message.bytes", "5"), ("7", "kafka", "DEBUG")]
     codes = [alter_configs(broker, (8, *one))[0] for one in [("1", "kafka", "DEBUG"), *wrong]]
     assert codes == [0, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST]
@@ -500,20 +516,22 @@ def test_levels_of_loggers_are_checked(broker):
     assert alter_configs(broker, (8, "1", "root", None), operation=1) == [ErrorCode.INVALID_REQUEST]
 
 
-def test_an_empty_salted_password_is_refused(broker):
-    """AlterUserScramCredentials 0: Kafka answers -1, for HMAC takes no empty key; here 93, and nothing is kept."""
+def test_an_empty_salted_password_is_rejected(broker):
+    """AlterUserScramCredentials 0: Kafka answers -1 because HMAC does not accept an empty key; here 93, and nothing
+    is stored.
+    """
     upsertion_type = types("AlterUserScramCredentials").ScramCredentialUpsertion
     row = upsertion_type(name="u", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"")
     (result,) = broker.send("AlterUserScramCredentials", 0, upsertions=[row]).results
     assert (result.error_code, broker.state.credentials.scram) == (ErrorCode.UNACCEPTABLE_CREDENTIAL, {})
 
 
-def test_an_election_of_no_partition_is_answered_whatever_its_type(broker):
+def test_an_election_without_partitions_succeeds_for_any_type(broker):
     """ElectLeaders 2 of type 2 with an empty list: no error."""
     assert broker.send("ElectLeaders", 2, election_type=2, topic_partitions=[]).error_code == 0
 
 
-def test_an_election_of_no_kind_is_refused_for_each_partition(broker):
+def test_an_election_of_an_unknown_type_is_rejected_for_each_partition(broker):
     """ElectLeaders 1 of type -1: INVALID_REQUEST at the top and for the partition; without partitions, at the top."""
     topic_row = types("ElectLeaders").TopicPartitions(topic="orders", partitions=[0])
     answer = broker.send("ElectLeaders", 1, election_type=-1, topic_partitions=[topic_row])
@@ -523,7 +541,7 @@ def test_an_election_of_no_kind_is_refused_for_each_partition(broker):
     assert (none.error_code, none.replica_election_results) == (ErrorCode.INVALID_REQUEST, [])
 
 
-def quota(broker, kind, name, key, value, *, remove=False):
+def alter_quota(broker, kind, name, key, value, *, remove=False):
     request_type = types("AlterClientQuotas")
     entry = request_type.EntryData(
         entity=[request_type.EntityData(entity_type=kind, entity_name=name)],
@@ -532,24 +550,24 @@ def quota(broker, kind, name, key, value, *, remove=False):
     return broker.send("AlterClientQuotas", 1, entries=[entry]).entries[0].error_code
 
 
-def test_quotas_are_those_of_their_entity_and_above_0(broker):
+def test_a_quota_must_be_positive_and_valid_for_its_entity(broker):
     """AlterClientQuotas 1: valid values are set, and any key can be removed."""
     wrong = ErrorCode.INVALID_REQUEST
-    assert quota(broker, "user", "u", "consumer_byte_rate", 5.5) == wrong
-    assert quota(broker, "user", "u", "request_percentage", 5.5) == 0
-    assert quota(broker, "user", "u", "producer_byte_rate", -1.0) == wrong
-    assert quota(broker, "user", "", "producer_byte_rate", 1.0) == wrong
-    assert quota(broker, "user", "u", "connection_creation_rate", 1.0) == wrong
-    assert quota(broker, "user", "u", "producer_byte_rate", float("inf")) == wrong
-    assert quota(broker, "ip", "x", "connection_creation_rate", 1.0, remove=True) == wrong
-    assert quota(broker, "user", "u", "no.such", 0.0, remove=True) == 0
+    assert alter_quota(broker, "user", "u", "consumer_byte_rate", 5.5) == wrong
+    assert alter_quota(broker, "user", "u", "request_percentage", 5.5) == 0
+    assert alter_quota(broker, "user", "u", "producer_byte_rate", -1.0) == wrong
+    assert alter_quota(broker, "user", "", "producer_byte_rate", 1.0) == wrong
+    assert alter_quota(broker, "user", "u", "connection_creation_rate", 1.0) == wrong
+    assert alter_quota(broker, "user", "u", "producer_byte_rate", float("inf")) == wrong
+    assert alter_quota(broker, "ip", "x", "connection_creation_rate", 1.0, remove=True) == wrong
+    assert alter_quota(broker, "user", "u", "no.such", 0.0, remove=True) == 0
 
 
 @pytest.mark.parametrize(
     ("kind", "match_type", "match", "expected_code"),
     [("user", 0, None, 42), ("user", 1, "u", 42), ("user", 3, None, 42), ("", 2, None, 42), ("x", 2, None, 35)],
 )
-def test_filters_of_quotas_say_what_they_match(broker, kind, match_type, match, expected_code):
+def test_quota_filters_are_validated(broker, kind, match_type, match, expected_code):
     """DescribeClientQuotas 1 with one component."""
     row_type = types("DescribeClientQuotas").ComponentData
     component = row_type(entity_type=kind, match_type=match_type, match=match)
@@ -557,8 +575,8 @@ def test_filters_of_quotas_say_what_they_match(broker, kind, match_type, match, 
     assert (answer.error_code, answer.entries) == (expected_code, None)
 
 
-def test_the_first_wrong_change_of_a_scram_user_is_answered(broker):
-    """AlterUserScramCredentials 0: a nameless user; one credential deleted twice that is not there."""
+def test_the_first_invalid_change_of_a_scram_user_is_reported(broker):
+    """AlterUserScramCredentials 0: a user without a name; a missing credential that is deleted twice."""
     deletion_type = types("AlterUserScramCredentials").ScramCredentialDeletion
     deletions = [
         deletion_type(name="", mechanism=3),
@@ -569,8 +587,8 @@ def test_the_first_wrong_change_of_a_scram_user_is_answered(broker):
     assert [row.error_code for row in rows] == [ErrorCode.UNACCEPTABLE_CREDENTIAL, ErrorCode.RESOURCE_NOT_FOUND]
 
 
-def test_log_directories_are_looked_at_before_partitions(broker):
-    """AlterReplicaLogDirs 2 to an unknown directory: LOG_DIR_NOT_FOUND for a partition that there is not."""
+def test_log_directories_are_checked_before_partitions(broker):
+    """AlterReplicaLogDirs 2 to an unknown directory: LOG_DIR_NOT_FOUND even for an unknown partition."""
     request_type = types("AlterReplicaLogDirs")
     topic = request_type.AlterReplicaLogDirTopic(name="none", partitions=[0])
     answer = broker.send(
@@ -579,17 +597,20 @@ def test_log_directories_are_looked_at_before_partitions(broker):
     assert answer.results[0].partitions[0].error_code == ErrorCode.LOG_DIR_NOT_FOUND
 
 
-def test_verifying_a_transaction_looks_whether_the_partitions_are_there(broker):
+def test_verify_only_reports_unknown_partitions(broker):
     """AddPartitionsToTxn 4, verify only, orders-0 and orders-7: OPERATION_NOT_ATTEMPTED, UNKNOWN_TOPIC_OR_PARTITION."""
     request_type = types("AddPartitionsToTxn")
     topic = request_type.AddPartitionsToTxnTopic(name="orders", partitions=[0, 7])
     row = request_type.AddPartitionsToTxnTransaction(transactional_id="t", verify_only=True, topics=[topic])
     (result,) = broker.send("AddPartitionsToTxn", 4, transactions=[row]).results_by_transaction
-    codes = {one.partition_index: one.partition_error_code for one in result.topic_results[0].results_by_partition}
+    codes = {
+        partition_result.partition_index: partition_result.partition_error_code
+        for partition_result in result.topic_results[0].results_by_partition
+    }
     assert codes == {0: ErrorCode.OPERATION_NOT_ATTEMPTED, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_new_partitions_have_one_replica_each(broker):
+def test_new_partitions_must_have_one_replica_each(broker):
     """CreatePartitions 1 with replicas 1 and 2 for one partition: INVALID_REPLICA_ASSIGNMENT."""
     request_type = types("CreatePartitions")
     topic = request_type.CreatePartitionsTopic(
@@ -602,7 +623,7 @@ def test_new_partitions_have_one_replica_each(broker):
 # --------------------------------------------------------------------------------------------------------- share groups
 
 
-def test_offsets_make_a_share_group(broker):
+def test_altering_offsets_creates_a_share_group(broker):
     """AlterShareGroupOffsets 0 of a missing group creates it, empty, at epoch 1."""
     request_type = types("AlterShareGroupOffsets")
     row = request_type.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
@@ -613,7 +634,7 @@ def test_offsets_make_a_share_group(broker):
     assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Empty", 1, 1)
 
 
-def test_offsets_of_a_share_group_that_is_not_there(broker):
+def test_offsets_of_a_missing_share_group_are_minus_one(broker):
     """DescribeShareGroupOffsets 1 of orders-9: no error, -1; DeleteShareGroupOffsets 0 of "": INVALID_GROUP_ID."""
     request_type = types("DescribeShareGroupOffsets")
     topic = request_type.DescribeShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[9])
@@ -623,8 +644,8 @@ def test_offsets_of_a_share_group_that_is_not_there(broker):
     assert broker.send("DeleteShareGroupOffsets", 0, group_id="").error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_share_session_begins_without_acknowledgements(broker):
-    """ShareFetch 1 with epoch 0 that acknowledges, and of a member with a long id: INVALID_REQUEST."""
+def test_a_new_share_session_rejects_acknowledgements(broker):
+    """ShareFetch 1 with epoch 0 and acknowledgements, or from a member with a too long id: INVALID_REQUEST."""
     request_type = types("ShareFetch")
     batch = request_type.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
     row = request_type.FetchPartition(partition_index=0, acknowledgement_batches=[batch])
@@ -634,8 +655,8 @@ def test_a_share_session_begins_without_acknowledgements(broker):
         assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_share_session_that_begins_forgets_nothing(broker):
-    """ShareFetch 2 with epoch 0 that names orders-0, and forgets it: a row for orders-0."""
+def test_a_new_share_session_ignores_forgotten_topics(broker):
+    """ShareFetch 2 with epoch 0 lists orders-0 both as fetched and as forgotten: the answer has a row for orders-0."""
     broker.send("ShareGroupHeartbeat", 1, group_id="s", member_id="m", subscribed_topic_names=["orders"])
     request_type = types("ShareFetch")
     topic = request_type.FetchTopic(
@@ -653,7 +674,7 @@ def test_a_share_session_that_begins_forgets_nothing(broker):
     assert [row.partition_index for row in topic_answer.partitions] == [0]
 
 
-def test_a_member_id_of_a_share_group_is_no_longer_than_a_uuid(broker):
+def test_a_share_group_member_id_has_at_most_36_characters(broker):
     """ShareGroupHeartbeat 1 with a member id of 37 characters: INVALID_REQUEST."""
     fields = {"group_id": "s", "member_epoch": 0, "subscribed_topic_names": ["orders"]}
     codes = [broker.send("ShareGroupHeartbeat", 1, member_id="m" * size, **fields).error_code for size in (36, 37)]
@@ -664,7 +685,7 @@ def test_a_member_id_of_a_share_group_is_no_longer_than_a_uuid(broker):
 
 
 def join(broker, group_id, **fields):
-    """Send a JoinGroup 5; return the error, and the member id that the answer has."""
+    """Send a JoinGroup 5; return the answer's error and member id."""
     protocol = types("JoinGroup").JoinGroupRequestProtocol(name="range", metadata=b"")
     member_fields = {
         "session_timeout_ms": 10_000,
@@ -676,63 +697,70 @@ def join(broker, group_id, **fields):
     return answer.error_code, answer.member_id
 
 
-def beat(broker, group_id, epoch, topics=()):
+def send_heartbeat(broker, group_id, epoch, topics=()):
     """Send a ConsumerGroupHeartbeat 1 of the member m."""
     fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics), "topic_partitions": []}
     return broker.send("ConsumerGroupHeartbeat", 1, group_id=group_id, member_id="m", member_epoch=epoch, **fields)
 
 
-def test_a_group_whose_first_member_reads_nothing_is_in_its_first_epoch(broker):
+def test_a_new_group_is_at_epoch_1_if_its_first_member_subscribes_to_nothing(broker):
     """ConsumerGroupHeartbeat 1 of a new group, without topics: epoch 1; with topics: 2."""
-    assert [beat(broker, "none", 0).member_epoch, beat(broker, "some", 0, ["orders"]).member_epoch] == [1, 2]
+    assert [
+        send_heartbeat(broker, "none", 0).member_epoch,
+        send_heartbeat(broker, "some", 0, ["orders"]).member_epoch,
+    ] == [1, 2]
 
 
-def test_an_empty_member_id_is_no_member_of_a_consumer_group(broker):
-    """OffsetFetch 10 of a consumer group with members: "" is UNKNOWN_MEMBER_ID; null means no member, and may fetch."""
-    beat(broker, "g", 0, ["orders"])
+def test_offset_fetch_rejects_an_empty_member_id_of_a_consumer_group(broker):
+    """OffsetFetch 10 of a consumer group with members: "" is UNKNOWN_MEMBER_ID; null means no member and is
+    accepted.
+    """
+    send_heartbeat(broker, "g", 0, ["orders"])
     request_type = types("OffsetFetch")
     for member_id, code in (("", ErrorCode.UNKNOWN_MEMBER_ID), (None, 0)):
         group = request_type.OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=-1, topics=None)
         assert broker.send("OffsetFetch", 10, groups=[group]).groups[0].error_code == code
 
 
-def test_a_classic_member_of_another_name_ends_an_empty_consumer_group(broker):
-    """JoinGroup 5 with a member id to a consumer group that is empty: UNKNOWN_MEMBER_ID, and the group is gone."""
-    beat(broker, "g", 0, ["orders"])
-    beat(broker, "g", -1)
+def test_a_classic_member_with_an_unknown_id_replaces_an_empty_consumer_group(broker):
+    """JoinGroup 5 with a member id to an empty consumer group: UNKNOWN_MEMBER_ID, and the group is deleted."""
+    send_heartbeat(broker, "g", 0, ["orders"])
+    send_heartbeat(broker, "g", -1)
     assert join(broker, "g", member_id="nobody") == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
     assert broker.send("ListGroups", 4).groups == []
 
 
-def test_groups_of_other_kinds_refuse_classic_members_without_a_member_id(broker):
-    """JoinGroup 5 to a share group that is empty, and to a consumer group by the type connect: 23, no member id."""
+def test_groups_of_other_types_reject_classic_members_without_a_member_id(broker):
+    """JoinGroup 5 to an empty share group, and with protocol type connect to a consumer group: error 23, no member
+    id.
+    """
     broker.send("ShareGroupHeartbeat", 1, group_id="s", member_id="m", subscribed_topic_names=["orders"])
     broker.send("ShareGroupHeartbeat", 1, group_id="s", member_id="m", member_epoch=-1)
-    beat(broker, "g", 0, ["orders"])
+    send_heartbeat(broker, "g", 0, ["orders"])
     refusal = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""
     assert [join(broker, "s"), join(broker, "s", member_id="nobody")] == [refusal, refusal]
     assert join(broker, "g", member_id="nobody", protocol_type="connect") == refusal
 
 
-def test_a_classic_member_of_a_consumer_group_has_an_id_in_kafkas_text(broker):
+def test_a_classic_member_of_a_consumer_group_gets_a_base64_uuid_as_its_id(broker):
     """JoinGroup 5 to a consumer group: MEMBER_ID_REQUIRED with 22 characters, without the client's id in front."""
-    beat(broker, "g", 0, ["orders"])
+    send_heartbeat(broker, "g", 0, ["orders"])
     code, member_id = join(broker, "g")
     assert (code, len(member_id)) == (ErrorCode.MEMBER_ID_REQUIRED, 22)
 
 
-def test_who_joins_a_consumer_group_owns_no_topic_be_it_without_partitions(broker):
-    """ConsumerGroupHeartbeat 1 that joins and names a topic, but no partition of it: INVALID_REQUEST."""
+def test_a_joining_member_must_not_own_topics_even_without_partitions(broker):
+    """ConsumerGroupHeartbeat 1 that joins and lists an owned topic without partitions: INVALID_REQUEST."""
     row = types("ConsumerGroupHeartbeat").TopicPartitions(topic_id=topic_id(broker))
     fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [], "topic_partitions": [row]}
     answer = broker.send("ConsumerGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=0, **fields)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_share_group_is_made_by_its_offsets_and_a_group_of_another_kind_refuses_them(broker):
-    """AlterShareGroupOffsets 0 of a group that is not there, and of a consumer group: 0 and GROUP_ID_NOT_FOUND."""
+def test_share_group_offsets_create_a_group_but_not_over_a_group_of_another_type(broker):
+    """AlterShareGroupOffsets 0: no error for a missing group, GROUP_ID_NOT_FOUND for a consumer group."""
     request_type = types("AlterShareGroupOffsets")
-    beat(broker, "g", 0, ["orders"])
+    send_heartbeat(broker, "g", 0, ["orders"])
     codes = []
     for group_id, name, index in (("s", "orders", 0), ("g", "none", 0), ("s", "orders", -1)):
         row = request_type.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=1)
@@ -744,8 +772,8 @@ def test_a_share_group_is_made_by_its_offsets_and_a_group_of_another_kind_refuse
 
 
 def test_leave_group_removes_members_of_the_consumer_protocol(broker):
-    """LeaveGroup 4 of a member of ConsumerGroupHeartbeat, named twice: no error for either."""
-    beat(broker, "g", 0, ["orders"])
+    """LeaveGroup 4 lists a consumer protocol member twice: no error for either entry."""
+    send_heartbeat(broker, "g", 0, ["orders"])
     members = [types("LeaveGroup").MemberIdentity(member_id="m")] * 2
     assert [member.error_code for member in broker.send("LeaveGroup", 4, group_id="g", members=members).members] == [
         0,
@@ -755,7 +783,7 @@ def test_leave_group_removes_members_of_the_consumer_protocol(broker):
 
 def test_offset_delete_drops_topics_without_partitions_unless_they_are_unknown(broker):
     """OffsetDelete 0 of orders [], none []: none is echoed."""
-    beat(broker, "g", 0, ["orders"])
+    send_heartbeat(broker, "g", 0, ["orders"])
     request_type = types("OffsetDelete")
     topics = [request_type.OffsetDeleteRequestTopic(name=name) for name in ("orders", "none")]
     assert [topic.name for topic in broker.send("OffsetDelete", 0, group_id="g", topics=topics).topics] == ["none"]
@@ -764,7 +792,7 @@ def test_offset_delete_drops_topics_without_partitions_unless_they_are_unknown(b
 # ------------------------------------------------------------------------------------------------- epochs and sequences
 
 
-def test_earlier_epochs_of_an_empty_log_end_where_it_ends(broker):
+def test_earlier_epochs_of_an_empty_log_end_at_its_end(broker):
     """OffsetForLeaderEpoch 4 of epochs 0 and -2: (0, 0), (-2, 0); Fetch 12 after epoch 0: no error."""
     request_type = types("OffsetForLeaderEpoch")
     rows = [request_type.OffsetForLeaderPartition(partition=0, leader_epoch=epoch) for epoch in (0, -2)]
@@ -781,8 +809,8 @@ def test_earlier_epochs_of_an_empty_log_end_where_it_ends(broker):
     assert fetched_topic.partitions[0].error_code == 0
 
 
-def test_a_batch_behind_one_of_a_transaction_that_was_refused_is_out_of_order(broker):
-    """Produce 8: sequence 0 of a transaction that there is not, then 3 without one, and 0: 48 or 49, 45, 0."""
+def test_a_batch_after_a_rejected_transactional_batch_is_out_of_order(broker):
+    """Produce 8: sequence 0 in a missing transaction, then 3 and 0 without a transaction: errors 48 or 49, 45 and 0."""
     request_type = types("Produce")
 
     def send(sequence, *, transactional):
@@ -803,7 +831,7 @@ def test_a_batch_behind_one_of_a_transaction_that_was_refused_is_out_of_order(br
     assert send(0, transactional=False) == 0
 
 
-def test_a_quota_has_one_value(broker):
+def test_a_quota_is_set_at_most_once_per_request(broker):
     """AlterClientQuotas 1 with request_percentage twice: INVALID_REQUEST."""
     request_type = types("AlterClientQuotas")
     ops = [request_type.OpData(key="request_percentage", value=value) for value in (1000.0, 5.5)]

@@ -23,15 +23,17 @@ from kafkaframes.client.security.sasl import advance_exchange
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import KafkaframesError, MissingExtraError, NetworkError, OptionError
 
-MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+KRB5_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 LISTENERS = (ListenerOptions(protocol="SASL_PLAINTEXT", host="localhost"),)
 
 
 @pytest.fixture(scope="module")
 def kdc(tmp_path_factory):
-    pytest.importorskip("gssapi", reason="the extra kerberos is not installed: pip install gssapi")
-    if kdcs.missing():
-        pytest.skip(f"no KDC: {kdcs.missing()} not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user)")
+    pytest.importorskip("gssapi", reason="the kerberos extra is not installed: pip install gssapi")
+    if kdcs.find_missing_program():
+        pytest.skip(
+            f"no KDC: {kdcs.find_missing_program()} is not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user)"
+        )
     before = dict(os.environ)
     with kdcs.Kdc(tmp_path_factory.mktemp("kdc")) as kdc:
         os.environ.update(kdc.environment)
@@ -50,10 +52,9 @@ def alice(kdc):
     return kdc.keytab("alice")
 
 
-def security(keytab: str, **more: str) -> Security:
-    login = (
-        f'{MODULE} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/localhost@EXAMPLE.TEST";'
-    )
+def gssapi_security(keytab: str, **more: str) -> Security:
+    principal = "kafka/localhost@EXAMPLE.TEST"
+    login = f'{KRB5_MODULE} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="{principal}";'
     return build_security(
         {
             "sasl.enabled.mechanisms": "GSSAPI,PLAIN",
@@ -69,18 +70,18 @@ def security(keytab: str, **more: str) -> Security:
 @pytest.fixture(scope="module")
 def broker(service):
     rules = "RULE:[2:$1@$0](reports@.*)s/@.*//U,DEFAULT"
-    broker_security = security(service, sasl_kerberos_principal_to_local_rules=rules)
+    broker_security = gssapi_security(service, sasl_kerberos_principal_to_local_rules=rules)
     with Broker(security=broker_security, listeners=LISTENERS) as broker:
         yield broker
 
 
 def properties(broker: Broker, keytab: str, principal: str = "alice@EXAMPLE.TEST") -> dict[str, str]:
-    """Return a Java client's properties; they name no mechanism, as GSSAPI is Java's default."""
+    """Return a Java client's properties, without sasl.mechanism because GSSAPI is Java's default."""
     return {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.kerberos.service.name": "kafka",
-        "sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="{keytab}" principal="{principal}";',
+        "sasl.jaas.config": f'{KRB5_MODULE} required useKeyTab=true keyTab="{keytab}" principal="{principal}";',
         "default.api.timeout.ms": "20000",
     }
 
@@ -89,7 +90,7 @@ def principals(broker: Broker) -> set[str]:
     return {connection.session.principal for connection in broker.connections()}
 
 
-def test_a_principal_of_a_keytab_writes_reads_and_is_known_by_its_short_name(broker, alice):
+def test_a_keytab_client_produces_and_consumes_under_its_short_name(broker, alice):
     properties_of_alice = properties(broker, alice)
     with Producer(properties_of_alice) as producer:
         producer.send("orders", b"one").result(20)
@@ -103,7 +104,7 @@ def test_a_principal_of_a_keytab_writes_reads_and_is_known_by_its_short_name(bro
         assert "User:alice" in principals(broker)
 
 
-def test_a_ticket_of_a_cache_and_names_of_librdkafka_come_in(broker, kdc, alice):
+def test_a_client_authenticates_by_a_ticket_cache_with_librdkafkas_property_names(broker, kdc, alice):
     client_properties = {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -118,7 +119,7 @@ def test_a_ticket_of_a_cache_and_names_of_librdkafka_come_in(broker, kdc, alice)
         admin.list_topics()
 
 
-def test_a_command_comes_in_by_properties(broker, alice):
+def test_a_command_authenticates_by_properties(broker, alice):
     client_properties = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.kerberos.service.name": "kafka",
@@ -128,20 +129,20 @@ def test_a_command_comes_in_by_properties(broker, alice):
     assert ask("topics", "list", "-b", broker.bootstrap_servers, *flags).exit_code == 0
 
 
-def test_rules_give_the_name(broker, kdc):
+def test_principal_to_local_rules_map_the_name(broker, kdc):
     keytab = kdc.keytab("reports/host.example")
     with Admin(properties(broker, keytab, "reports/host.example@EXAMPLE.TEST")) as admin:
         admin.list_topics()
         assert "User:REPORTS" in principals(broker)
 
 
-def test_a_principal_without_a_name_stays_out(broker, kdc):
+def test_a_principal_that_no_rule_matches_is_rejected(broker, kdc):
     keytab = kdc.keytab("unruly/host.example")
     client_properties = properties(broker, keytab, "unruly/host.example@EXAMPLE.TEST")
     with Admin(client_properties) as admin:
-        admin.list_topics()  # DEFAULT takes the first component
+        admin.list_topics()  # the DEFAULT rule uses the first component
         assert "User:unruly" in principals(broker)
-    strict_security = security(
+    strict_security = gssapi_security(
         str(kdc.folder / "kafka-localhost.keytab"), sasl_kerberos_principal_to_local_rules="RULE:[1:$1]"
     )
     with (
@@ -153,11 +154,11 @@ def test_a_principal_without_a_name_stays_out(broker, kdc):
 
 
 def bob(broker: Broker) -> dict[str, str]:
-    own = {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT"}
-    return {**own, "sasl.username": "bob", "sasl.password": "secret"}
+    bob_properties = {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT"}
+    return {**bob_properties, "sasl.username": "bob", "sasl.password": "secret"}
 
 
-def test_another_mechanism_of_the_same_listener_goes_on(broker):
+def test_another_mechanism_of_the_same_listener_still_works(broker):
     with Admin(bob(broker)) as admin:
         admin.list_topics()
         assert "User:bob" in principals(broker)
@@ -167,16 +168,24 @@ def test_another_mechanism_of_the_same_listener_goes_on(broker):
     ("changed_properties", "error", "message"),
     [
         ({"sasl.kerberos.service.name": "http"}, OptionError, "GSSAPI: .*not found in Kerberos database"),
-        ({"sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="/nowhere";'}, OptionError, "GSSAPI: "),
-        ({"sasl.jaas.config": f"{MODULE} required useTicketCache=true;"}, OptionError, "No Kerberos credentials"),
         (
-            {"sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="NOWHERE" principal="a@NOWHERE.TEST";'},
+            {"sasl.jaas.config": f'{KRB5_MODULE} required useKeyTab=true keyTab="/nowhere";'},
+            OptionError,
+            "GSSAPI: ",
+        ),
+        (
+            {"sasl.jaas.config": f"{KRB5_MODULE} required useTicketCache=true;"},
+            OptionError,
+            "No Kerberos credentials",
+        ),
+        (
+            {"sasl.jaas.config": f'{KRB5_MODULE} required useKeyTab=true keyTab="NOWHERE" principal="a@NOWHERE.TEST";'},
             NetworkError,
             "Cannot contact any KDC",
         ),
     ],
 )
-def test_without_a_ticket_it_is_said_why(broker, kdc, alice, changed_properties, error, message):
+def test_the_error_says_why_a_client_has_no_ticket(broker, kdc, alice, changed_properties, error, message):
     if "NOWHERE" in str(changed_properties):
         keytab = kdc.folder / "nowhere.keytab"
         keytab.write_bytes(
@@ -192,22 +201,20 @@ def test_without_a_ticket_it_is_said_why(broker, kdc, alice, changed_properties,
         admin.list_topics()
 
 
-def test_a_kdc_that_says_nothing_holds_up_neither_the_client_nor_the_programs_end(
-    kdc, service, alice, tmp_path, monkeypatch
-):
+def test_a_silent_kdc_blocks_neither_the_client_nor_the_exit_of_the_program(kdc, service, alice, tmp_path, monkeypatch):
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        Broker(security=security(service), listeners=LISTENERS) as own,
+        Broker(security=gssapi_security(service), listeners=LISTENERS) as broker,
     ):
         text = kdc.settings.read_text().replace(f":{kdc.port}", f":{silent.getsockname()[1]}")
         (tmp_path / "krb5.conf").write_text(text)
         client_properties = {
-            **properties(own, ""),
+            **properties(broker, ""),
             "socket.connection.setup.timeout.ms": "100",
             "default.api.timeout.ms": "300",
         }
         client_properties |= {
-            "sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="{silent_copy(alice, tmp_path)}";'
+            "sasl.jaas.config": f'{KRB5_MODULE} required useKeyTab=true keyTab="{copy_keytab(alice, tmp_path)}";'
         }
         monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
         with Admin(client_properties) as admin, pytest.raises(NetworkError, match="did not respond"):
@@ -217,16 +224,16 @@ def test_a_kdc_that_says_nothing_holds_up_neither_the_client_nor_the_programs_en
         assert all(thread.daemon for thread in waiting)
 
 
-def silent_copy(keytab, folder):
-    """Return a copy of the keytab for which no ticket is cached yet."""
+def copy_keytab(keytab, folder):
+    """Return a copy of the keytab that has no cached ticket yet."""
     copy = folder / "copy.keytab"
     copy.write_bytes(Path(keytab).read_bytes())
     return copy
 
 
-def test_a_ticket_for_other_keys_is_refused_and_the_connection_closed(broker, kdc, tmp_path, alice):
+def test_a_ticket_for_other_keys_is_rejected_and_the_connection_is_closed(broker, kdc, tmp_path, alice):
     other = kdc.keytab("kafka/127.0.0.1")
-    login = f'{MODULE} required useKeyTab=true keyTab="{other}";'
+    login = f'{KRB5_MODULE} required useKeyTab=true keyTab="{other}";'
     key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
     other_security = build_security({"sasl.enabled.mechanisms": "GSSAPI", key: login}, listeners=LISTENERS)
     with Broker(security=other_security, listeners=LISTENERS) as stranger:
@@ -238,15 +245,17 @@ def test_a_ticket_for_other_keys_is_refused_and_the_connection_closed(broker, kd
             admin.list_topics()
 
 
-def test_a_session_ends_and_is_authenticated_anew(service, alice):
-    with Broker(security=security(service), listeners=LISTENERS, config={"connections.max.reauth.ms": "300"}) as broker:
+def test_a_session_expires_and_reauthenticates(service, alice):
+    with Broker(
+        security=gssapi_security(service), listeners=LISTENERS, config={"connections.max.reauth.ms": "300"}
+    ) as broker:
         with Producer(properties(broker, alice)) as producer:
             numbers = set()
             for _ in range(30):
                 producer.send("orders", b"x").result(20)
                 numbers |= {connection.session.number for connection in broker.connections()}
                 threading.Event().wait(0.03)
-        assert len(numbers) > 3  # the bootstrap's, and one after the other
+        assert len(numbers) > 3  # the bootstrap connection, then one connection after the other
 
 
 def test_clients_before_sasl_authenticate_send_bare_tokens(broker, alice):
@@ -256,16 +265,16 @@ def test_clients_before_sasl_authenticate_send_bare_tokens(broker, alice):
     assert settings.sasl_mechanism == "GSSAPI"
 
 
-def test_a_broker_that_waits_for_a_thread_answers_others(broker, alice, monkeypatch):
+def test_a_broker_answers_other_clients_while_gssapi_runs_in_a_thread(broker, alice, monkeypatch):
     has_entered, go = threading.Event(), threading.Event()
     respond = KerberosExchange.respond
 
-    def slow(self, message):
+    def respond_slowly(self, message):
         has_entered.set()
         assert go.wait(20)
         return respond(self, message)
 
-    monkeypatch.setattr(KerberosExchange, "respond", slow)
+    monkeypatch.setattr(KerberosExchange, "respond", respond_slowly)
     client_properties = properties(broker, alice)
     with Admin(client_properties) as admin:
         asking = threading.Thread(target=admin.list_topics)
@@ -284,8 +293,8 @@ def test_a_broker_that_waits_for_a_thread_answers_others(broker, alice, monkeypa
 # ------------------------------------------------------------------------------------------------ hostile tokens
 
 
-def exchanges(service: str, alice: str) -> tuple[KerberosExchange, list[bytes]]:
-    """Return the server's side of a new exchange, and the client's first token."""
+def start_exchange(service: str, alice: str) -> tuple[KerberosExchange, list[bytes]]:
+    """Return the server's side of a new SASL exchange, and the client's first token."""
     kerberos = Kerberos(keytab=service, principal="kafka/localhost@EXAMPLE.TEST")
     settings = ClientSettings.from_options(
         {"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"} | {"sasl.kerberos.keytab": alice}
@@ -295,26 +304,26 @@ def exchanges(service: str, alice: str) -> tuple[KerberosExchange, list[bytes]]:
 
 
 def without_mutual_authentication(gssapi, keytab):
-    """Return a client's context that is complete with its first token, as Java's are."""
+    """Return a client context that is complete after its first token, as Java's contexts are."""
     name = gssapi.Name("kafka@localhost", gssapi.NameType.hostbased_service)
     credentials = gssapi.Credentials(usage="initiate", store={"client_keytab": keytab, "ccache": "MEMORY:layers"})
     return gssapi.SecurityContext(name=name, creds=credentials, flags=[gssapi.RequirementFlag.integrity])
 
 
-CHANGES = st.tuples(
+TOKEN_CHANGES = st.tuples(
     st.floats(0, 1), st.binary(max_size=40), st.integers(0, 3)
 )  # position, inserted bytes, number of removed bytes
 
 
-@given(st.dictionaries(st.integers(0, 2), CHANGES, max_size=2))
-def test_a_token_that_was_changed_is_refused(service, alice, changes):
-    server, client = exchanges(service, alice)
+@given(st.dictionaries(st.integers(0, 2), TOKEN_CHANGES, max_size=2))
+def test_a_modified_token_is_rejected(service, alice, changes):
+    server, client = start_exchange(service, alice)
     token, is_whole, step = advance_exchange(client, None), True, 0
     while server.user is None:
         if step in changes:
-            where, put_in, left_out = changes[step]
-            position = int(where * len(token))
-            changed_token = token[:position] + put_in + token[position + left_out :]
+            change_position, inserted_bytes, removed_count = changes[step]
+            position = int(change_position * len(token))
+            changed_token = token[:position] + inserted_bytes + token[position + removed_count :]
             token, is_whole = changed_token, is_whole and changed_token == token
         step += 1
         try:
@@ -330,8 +339,8 @@ def test_a_token_that_was_changed_is_refused(service, alice, changes):
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=4))
-def test_any_bytes_are_refused(service, alice, messages):
-    server, _ = exchanges(service, alice)
+def test_random_bytes_are_rejected(service, alice, messages):
+    server, _ = start_exchange(service, alice)
     for message in messages:
         with pytest.raises(AuthenticationError):
             server.respond(message)
@@ -339,11 +348,11 @@ def test_any_bytes_are_refused(service, alice, messages):
 
 
 @pytest.mark.parametrize("chosen_layer", [b"", b"\x01", b"\x02\0\0\0", b"\x04\xff\xff\xff", b"\x03\0\0\0alice"])
-def test_no_other_layer_is_taken(service, alice, chosen_layer):
-    server, _ = exchanges(service, alice)
+def test_only_the_security_layer_none_is_accepted(service, alice, chosen_layer):
+    server, _ = start_exchange(service, alice)
     gssapi = pytest.importorskip("gssapi")
     context = without_mutual_authentication(gssapi, alice)
-    token = context.step(None)  # without mutual authentication the layers follow at once
+    token = context.step(None)  # without mutual authentication, the security layers follow immediately
     offered_layers = context.unwrap(server.respond(token)).message
     assert (context.complete, offered_layers) == (True, b"\x01\0\0\0")
     with pytest.raises(AuthenticationError, match="layer"):
@@ -351,17 +360,17 @@ def test_no_other_layer_is_taken(service, alice, chosen_layer):
     assert server.user is None
 
 
-def test_who_a_client_asks_to_be_is_not_looked_at(service, alice):
-    """As in Kafka: kafka-python sends the broker's name there."""
+def test_the_authzid_of_a_client_is_ignored(service, alice):
+    """Kafka ignores it, too: kafka-python sends the broker's host name as authzid."""
     gssapi = pytest.importorskip("gssapi")
-    server, _ = exchanges(service, alice)
+    server, _ = start_exchange(service, alice)
     context = without_mutual_authentication(gssapi, alice)
     server.respond(context.step(None))
     assert server.respond(context.wrap(b"\x01\0\0\0root@EXAMPLE.TEST", False).message) == b""
     assert server.user == "alice"
 
 
-def test_a_long_token_ends_the_connection(broker):
+def test_a_too_long_token_closes_the_connection(broker):
     host, port = broker.bootstrap_servers.split(":")
     with socket.create_connection((host, int(port)), 20) as raw:
         raw.sendall((600_000).to_bytes(4, "big"))
@@ -375,7 +384,7 @@ def test_a_long_token_ends_the_connection(broker):
     ("properties", "message"),
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI and a Kerberos login require each other"),
-        ({"listener.name.a.gssapi.sasl.jaas.config": f"{MODULE} required;"}, "require each other"),
+        ({"listener.name.a.gssapi.sasl.jaas.config": f"{KRB5_MODULE} required;"}, "require each other"),
         ({"sasl.kerberos.principal.to.local.rules": "DEFAULT"}, "requires listener.name.NAME.gssapi"),
         (
             {"listener.name.a.gssapi.sasl.jaas.config": 'PlainLoginModule required username="a";'},
@@ -383,35 +392,35 @@ def test_a_long_token_ends_the_connection(broker):
         ),
         (
             {
-                "listener.name.a.gssapi.sasl.jaas.config": f'{MODULE} required serviceName="a";',
+                "listener.name.a.gssapi.sasl.jaas.config": f'{KRB5_MODULE} required serviceName="a";',
                 "sasl.kerberos.service.name": "b",
             },
             "serviceName is a, but sasl.kerberos.service.name is b",
         ),
         (
             {
-                f"listener.name.{name}.gssapi.sasl.jaas.config": f'{MODULE} required principal="{name}";'
+                f"listener.name.{name}.gssapi.sasl.jaas.config": f'{KRB5_MODULE} required principal="{name}";'
                 for name in "ab"
             },
             "must have the same",
         ),
     ],
 )
-def test_settings_of_a_broker_that_do_not_fit_are_refused(properties, message):
+def test_contradictory_broker_settings_are_rejected(properties, message):
     with pytest.raises(OptionError, match=message):
         build_security(dict(properties))
 
 
-def test_a_keytab_that_is_none_is_said_at_the_start(kdc, tmp_path):
-    broker_security = security(str(tmp_path / "none"))
+def test_an_invalid_keytab_is_reported_at_start(kdc, tmp_path):
+    broker_security = gssapi_security(str(tmp_path / "none"))
     with pytest.raises(OptionError, match="GSSAPI: the keytab cannot be used"):
         Broker(security=broker_security, listeners=LISTENERS).start()
 
 
-def test_without_the_extra_both_sides_name_it(monkeypatch):
+def test_without_gssapi_both_sides_name_the_kerberos_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "gssapi", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[kerberos\]'"):
-        Broker(security=security("/none"), listeners=LISTENERS).start()
+        Broker(security=gssapi_security("/none"), listeners=LISTENERS).start()
     settings = ClientSettings.from_options({"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"})
     with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[kerberos\]'"):
         advance_exchange(create_exchange(settings, "localhost", ""), None)

@@ -1,4 +1,4 @@
-"""A killed broker's data after restart: everything after a crash, and the promised part after a power cut."""
+"""Data of a killed broker after restart: all of it after a process crash, the flushed part after a power cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def values(broker, topic="orders"):
 
 
 def fill(broker):
-    """Write records, commit an offset and a transaction."""
+    """Produce records, and commit an offset and a transaction."""
     broker.create_topic("orders", retention_ms=123_456_789)
     broker.append("orders", [{"value": value} for value in VALUES])
     settings = {"bootstrap_servers": broker.bootstrap_servers}
@@ -55,7 +55,7 @@ def test_an_in_memory_broker_keeps_everything(end):
         assert broker.topics == {}
 
 
-def test_a_power_cut_takes_all_of_an_in_memory_broker():
+def test_a_power_cut_deletes_all_data_of_an_in_memory_broker():
     with Broker() as broker:
         fill(broker)
         port = broker.port
@@ -64,7 +64,7 @@ def test_a_power_cut_takes_all_of_an_in_memory_broker():
         assert (broker.topics, broker.groups, broker.port) == ({}, {}, port)
 
 
-def test_a_power_cut_keeps_what_fsync_has_acknowledged(tmp_path):
+def test_records_acknowledged_after_fsync_survive_a_power_cut(tmp_path):
     with Broker(data_dir=tmp_path, durability="fsync") as broker:
         broker.create_topic("orders", segment_bytes=2_000)
         with Producer(broker.bootstrap_servers, batch_size=300) as producer:
@@ -76,7 +76,7 @@ def test_a_power_cut_keeps_what_fsync_has_acknowledged(tmp_path):
             assert values(broker) == [value * 20 for value in VALUES]
 
 
-def test_a_power_cut_takes_what_was_only_in_the_page_cache_and_a_kill_does_not(tmp_path):
+def test_data_in_the_page_cache_survives_a_kill_but_not_a_power_cut(tmp_path):
     with Broker(data_dir=tmp_path) as broker:
         broker.create_topic("orders")
         broker.append("orders", [{"value": value} for value in VALUES])
@@ -91,7 +91,7 @@ def test_a_power_cut_takes_what_was_only_in_the_page_cache_and_a_kill_does_not(t
         assert broker.append("orders", [{"value": b"again"}]) == len(VALUES)
 
 
-def test_a_power_cut_that_cannot_be_is_refused(tmp_path):
+def test_a_power_cut_is_rejected_if_it_cannot_be_simulated(tmp_path):
     with Broker(cluster=2) as broker:
         with pytest.raises(OptionError, match="node=1"):
             broker.kill(node=1, power_cut=True)
@@ -103,7 +103,7 @@ def test_a_power_cut_that_cannot_be_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["kill", "restart"])
-def test_a_broker_that_serves_a_directory_keeps_what_groups_commit(tmp_path, end):
+def test_a_broker_that_serves_a_directory_keeps_committed_offsets(tmp_path, end):
     with Broker(data_dir=tmp_path) as broker:
         broker.append("orders", [{"value": value} for value in VALUES])
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -13,8 +13,8 @@ from kafkaframes.broker.settings.listeners import ListenerOptions, parse_listene
 from kafkaframes.errors import OptionError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-INSIDE = ListenerOptions(name="INSIDE")
-OUTSIDE = ListenerOptions(name="OUTSIDE", advertised=("kafka.example", 19092))
+INSIDE_LISTENER = ListenerOptions(name="INSIDE")
+OUTSIDE_LISTENER = ListenerOptions(name="OUTSIDE", advertised=("kafka.example", 19092))
 
 
 def ports_of(broker, name):
@@ -25,8 +25,8 @@ def listener_port(broker, name, node_id=1):
     return broker._ports.bound[node_id, name]
 
 
-def test_each_listener_tells_its_own_addresses():
-    with Broker(listeners=[INSIDE, OUTSIDE], cluster=2) as broker:
+def test_each_listener_returns_its_own_addresses():
+    with Broker(listeners=[INSIDE_LISTENER, OUTSIDE_LISTENER], cluster=2) as broker:
         inside = ask(listener_port(broker, "INSIDE"), "Metadata", 9, topics=None).brokers
         assert [(one.host, one.port) for one in inside] == [
             ("127.0.0.1", listener_port(broker, "INSIDE", 1)),
@@ -40,8 +40,8 @@ def test_each_listener_tells_its_own_addresses():
         assert broker.bootstrap_servers.count(",") == 1
 
 
-def test_a_node_comes_back_on_all_its_ports():
-    with Broker(listeners=[INSIDE, OUTSIDE], cluster=2) as broker:
+def test_a_node_restarts_on_all_its_ports():
+    with Broker(listeners=[INSIDE_LISTENER, OUTSIDE_LISTENER], cluster=2) as broker:
         before = dict(broker._ports.bound)
         broker.stop_node(2)
         broker.start_node(2)
@@ -49,7 +49,7 @@ def test_a_node_comes_back_on_all_its_ports():
         assert ask(listener_port(broker, "OUTSIDE", 2), "Metadata", 9, topics=None).brokers[1].port == 19092
 
 
-def test_one_listener_asks_who_it_is_and_another_does_not():
+def test_one_listener_requires_authentication_and_another_does_not():
     open_one = ListenerOptions(name="INSIDE")
     guarded_listener = ListenerOptions(name="OUTSIDE", protocol="SASL_PLAINTEXT")
     security = Security(users={"alice": "secret"})
@@ -68,14 +68,14 @@ def test_one_listener_asks_who_it_is_and_another_does_not():
 
 
 def test_a_broker_restarts_with_its_listeners():
-    with Broker(listeners=[INSIDE, OUTSIDE]) as broker:
+    with Broker(listeners=[INSIDE_LISTENER, OUTSIDE_LISTENER]) as broker:
         port = broker.port
         broker.restart()
         assert broker.port == port
         assert ask(listener_port(broker, "OUTSIDE"), "Metadata", 9, topics=None).brokers[0].host == "kafka.example"
 
 
-def test_listeners_of_server_properties():
+def test_listeners_are_read_from_server_properties():
     settings = {
         "listeners": "INSIDE://:9092, OUTSIDE://[::1]:9093,CONTROLLER://:9094",
         "advertised.listeners": "INSIDE://broker-1:9092,OUTSIDE://kafka.example:443",
@@ -108,21 +108,21 @@ def test_listeners_of_server_properties():
         {"listeners": "A://a:1", "listener.security.protocol.map": "A"},
     ],
 )
-def test_what_is_no_listener_is_refused(wrong):
+def test_an_invalid_listener_is_rejected(wrong):
     with pytest.raises(OptionError):
         parse_listeners(wrong)
 
 
-def test_listeners_that_contradict_each_other_are_refused():
+def test_contradictory_listeners_are_rejected():
     with pytest.raises(OptionError, match="names must be unique"):
-        Broker(listeners=[INSIDE, INSIDE])
+        Broker(listeners=[INSIDE_LISTENER, INSIDE_LISTENER])
     with pytest.raises(OptionError, match="certificate"):
         Broker(listeners=[ListenerOptions(protocol="SSL")])
     with pytest.raises(OptionError, match="protocol"):
         ListenerOptions(protocol="TLS")
 
 
-def test_a_further_nodes_advertised_port_is_a_port():
+def test_the_advertised_port_of_an_additional_node_is_in_range():
     listener = ListenerOptions(port=9092, advertised=("kafka", 65_535))
     assert listener.address_for_clients(9092) == ("kafka", 65_535)
     with pytest.raises(OptionError, match="65536"):

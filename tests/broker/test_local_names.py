@@ -1,4 +1,4 @@
-"""``sasl.kerberos.principal.to.local.rules``: examples of every part of a rule, and any text at all."""
+"""``sasl.kerberos.principal.to.local.rules``: examples for each part of a rule, and random texts."""
 
 import pytest
 from hypothesis import given
@@ -20,11 +20,12 @@ REALM = "NEW"
         (["RULE:[1:$1]"], "alice@OLD", "alice"),
         (["RULE:[1:$1]"], "kafka/host@OLD", None),
         (["RULE:[2:$1.$2]"], "kafka/host@OLD", "kafka.host"),
-        (["RULE:[2:$1@$0]"], "kafka/host@OLD", None),  # no simple name, and no other rule is tried
+        # the result is not a simple name, and the rules after it are not tried
+        (["RULE:[2:$1@$0]"], "kafka/host@OLD", None),
         (["RULE:[2:$1@$0]", "DEFAULT"], "kafka/host@NEW", None),
         (["RULE:[1:$1@$0](.*@OLD)s/@.*//"], "alice@OLD", "alice"),
         (["RULE:[1:$1@$0](.*@OLD)s/@.*//", "DEFAULT"], "bob@NEW", "bob"),
-        (["RULE:[1:$1](al)"], "alice@OLD", None),  # the whole has to fit
+        (["RULE:[1:$1](al)"], "alice@OLD", None),  # the expression must match the whole name
         (["RULE:[1:$1]s/a/o/"], "anna@OLD", "onna"),
         (["RULE:[1:$1]s/a/o/g"], "anna@OLD", "onno"),
         (["RULE:[1:$1]s/(a)(n+)/$2$1/"], "anna@OLD", "nnaa"),
@@ -42,7 +43,7 @@ REALM = "NEW"
         ([], "", None),
     ],
 )
-def test_rules_name_principals(rules, principal, user):
+def test_rules_map_principals_to_names(rules, principal, user):
     names = PrincipalRules(rules, REALM)
     if user is None:
         with pytest.raises(AuthenticationError):
@@ -59,15 +60,15 @@ def test_rules_name_principals(rules, principal, user):
         "RULE:[1:$1]s/a/$/", "RULE:[1:$1]s/a/b/gx", "RULE:[1:$1]s/a", "RULE:[1:$1]LU",
     ],
 )  # fmt: skip
-def test_what_is_no_rule_is_refused_at_once(rule):
+def test_an_invalid_rule_is_rejected_when_it_is_read(rule):
     with pytest.raises(OptionError, match=r"sasl\.kerberos\.principal\.to\.local\.rules"):
         PrincipalRules([rule], REALM)
 
 
-WORDS = st.text("ab$\\@/[]():12gLURE*.+?", max_size=12)
-RULES = st.one_of(
+RULE_TEXTS = st.text("ab$\\@/[]():12gLURE*.+?", max_size=12)
+RANDOM_RULES = st.one_of(
     st.just("DEFAULT"),
-    WORDS.map("RULE:".__add__),
+    RULE_TEXTS.map("RULE:".__add__),
     st.builds(
         "RULE:[{}:{}]{}{}{}".format,
         st.integers(0, 3),
@@ -82,8 +83,11 @@ RULES = st.one_of(
 )
 
 
-@given(st.lists(RULES, max_size=3), st.one_of(st.text(max_size=20), st.from_regex(r"[ab]{0,3}(/[ab]{0,3})?@(NEW|OLD)")))
-def test_any_rules_and_any_principal_give_a_simple_name_or_a_refusal(rules, principal):
+@given(
+    st.lists(RANDOM_RULES, max_size=3),
+    st.one_of(st.text(max_size=20), st.from_regex(r"[ab]{0,3}(/[ab]{0,3})?@(NEW|OLD)")),
+)
+def test_any_rule_and_principal_give_a_simple_name_or_an_error(rules, principal):
     try:
         user = PrincipalRules(rules, REALM).map_principal(principal)
     except (OptionError, AuthenticationError):

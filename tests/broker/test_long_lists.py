@@ -1,4 +1,4 @@
-"""Every API is linear in every list of its request: twice the elements are twice the work, counted in calls."""
+"""The work of each API is linear in each list of its request, counted in calls of Python functions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 import pytest
-from tests.broker.direct import BEGAN_MS, DirectBroker
-from tests.broker.long_lists import CASES, request_of, with_long_texts
+from tests.broker.direct import START_MS, DirectBroker
+from tests.broker.long_lists import CASES, build_request, with_long_texts
 from tests.soak.broker_bounds import batch, connect, fetch, frame, metadata, read
 
 from kafkaframes import Broker
@@ -19,17 +19,18 @@ from kafkaframes.broker.state import state
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 
-COUNT = 300
+ELEMENT_COUNT = 300
 
 
-def calls_for(broker: DirectBroker, name: str, version: int, path: tuple[str, ...], count: int) -> int:
-    frame = encode_request(request_of(name, version, path, count), version, client_id="test")
+def count_handler_calls(broker: DirectBroker, name: str, version: int, path: tuple[str, ...], count: int) -> int:
+    frame = encode_request(build_request(name, version, path, count), version, client_id="test")
     calls = 0
 
     def count_calls(frame: Any, event: str, argument: Any) -> None:
         nonlocal calls
         calls += event in ("call", "c_call")
-        if event == "c_call" and isinstance(getattr(argument, "__self__", None), list):  # not append and extend
+        # calls of C functions except append and extend
+        if event == "c_call" and isinstance(getattr(argument, "__self__", None), list):
             calls += len(argument.__self__) if argument.__name__ in ("count", "index", "remove", "insert") else 0
 
     request = broker.dispatcher.decode_request(frame, Session(peer="127.0.0.1:5000"))
@@ -47,18 +48,18 @@ def calls_for(broker: DirectBroker, name: str, version: int, path: tuple[str, ..
 @pytest.mark.parametrize(
     ("name", "version", "path"), [pytest.param(*case, id=f"{case[0]}-{'.'.join(case[2])}") for case in CASES]
 )
-def test_twice_the_elements_are_twice_the_work(name, version, path):
+def test_twice_the_elements_take_at_most_twice_the_work(name, version, path):
     broker = DirectBroker()
     try:
-        calls_for(broker, name, version, path, 3)  # created once
-        once = calls_for(DirectBroker(), name, version, path, COUNT)
-        twice = calls_for(DirectBroker(), name, version, path, 2 * COUNT)
+        count_handler_calls(broker, name, version, path, 3)  # created once
+        once = count_handler_calls(DirectBroker(), name, version, path, ELEMENT_COUNT)
+        twice = count_handler_calls(DirectBroker(), name, version, path, 2 * ELEMENT_COUNT)
     finally:
         broker.state.logs.abandon()
     assert twice <= 2.5 * once + 2_000
 
 
-IN_TURNS = {
+CASES_IN_STEPS = {
     ("OffsetFetch", ("groups",)),
     ("AddPartitionsToTxn", ("transactions",)),
     ("DescribeShareGroupOffsets", ("groups",)),
@@ -85,15 +86,15 @@ IN_TURNS = {
 
 @pytest.mark.parametrize(
     ("name", "version", "path"),
-    [pytest.param(*case, id=case[0]) for case in CASES if (case[0], case[2]) in IN_TURNS],
+    [pytest.param(*case, id=case[0]) for case in CASES if (case[0], case[2]) in CASES_IN_STEPS],
 )
-def test_an_answer_of_many_rows_gives_turns_and_is_the_same(name, version, path):
+def test_an_answer_with_many_rows_is_built_in_steps_and_is_the_same(name, version, path):
     count, answers, turns = 2_600, [], 0
     for has_others in (False, True):
         broker, due = DirectBroker(), []
         broker.state.changes.next_turn = due.append if has_others else None
         request = broker.dispatcher.decode_request(
-            encode_request(request_of(name, version, path, count), version, client_id="test"),
+            encode_request(build_request(name, version, path, count), version, client_id="test"),
             Session(peer="127.0.0.1:5000"),
         )
         answer = broker.dispatcher.answer(request)
@@ -109,7 +110,7 @@ def test_an_answer_of_many_rows_gives_turns_and_is_the_same(name, version, path)
 @pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
 @pytest.mark.parametrize(("kind", "setting"), [(16, "interval.ms"), (32, "consumer.session.timeout.ms")])
 def test_settings_of_many_resources_are_written_once(monkeypatch, api, kind, setting):
-    """All that is stored was written for each of them: 2,000 took 10 s, 20,000 a hundred times as long."""
+    """Previously the whole metadata was written once per resource: 2,000 took 10 s, 20,000 a hundred times as long."""
     broker, writes = DirectBroker(), []
     monkeypatch.setattr(state, "write_metadata", lambda *_: writes.append(1))
     types = message(f"{api}Request")
@@ -128,8 +129,11 @@ def test_settings_of_many_resources_are_written_once(monkeypatch, api, kind, set
     broker.state.logs.abandon()
 
 
-def test_a_produce_to_many_partitions_gives_turns():
-    """The first append to a partition creates its files: 5,000 partitions blocked all clients for 2.4 s."""
+def test_a_produce_to_many_partitions_runs_in_steps():
+    """The first append to a partition creates its files.
+
+    In one step, 5,000 partitions blocked all clients for 2.4 s.
+    """
     broker, due = DirectBroker(), []
     broker.state.create_topic("t", 900)
     types = message("ProduceRequest")
@@ -146,8 +150,8 @@ def test_a_produce_to_many_partitions_gives_turns():
     broker.state.logs.abandon()
 
 
-def test_markers_that_a_client_writes_give_turns():
-    """5,000 partitions blocked all clients for 3 s, although EndTxn gave turns."""
+def test_write_txn_markers_runs_in_steps():
+    """In one step, 5,000 partitions blocked all clients for 3 s, although EndTxn ran in steps."""
     broker, due = DirectBroker(), []
     broker.state.create_topic("t", 220)
     types = message("WriteTxnMarkersRequest")
@@ -165,8 +169,8 @@ def test_markers_that_a_client_writes_give_turns():
     broker.state.logs.abandon()
 
 
-def test_filters_of_rules_give_turns_by_the_rules_that_they_look_at():
-    """2,000 filters over 20,000 rules blocked all clients for a minute."""
+def test_acl_filters_run_in_steps_by_the_number_of_rules():
+    """In one step, 2,000 filters over 20,000 rules blocked all clients for a minute."""
     broker, due = DirectBroker(), []
     broker.state.access = AclAuthorizer(
         [Acl(2, f"t-{number}", LITERAL, "User:a", "*", 3, ALLOW) for number in range(400)]
@@ -189,8 +193,10 @@ def test_filters_of_rules_give_turns_by_the_rules_that_they_look_at():
 
 
 @pytest.mark.parametrize("api", collect_apis().values(), ids=lambda api: api.name)
-def test_texts_as_long_as_strings_can_be_are_answered(api):
-    """A message of an error that repeats what was sent is longer than a string may be: nothing was answered."""
+def test_strings_of_maximum_length_are_answered(api):
+    """Previously such a request got no answer: an error message that quotes its value exceeded the maximum string
+    length.
+    """
     broker, version = DirectBroker(), api.range[1]
     body = with_long_texts(message(f"{api.name}Request"), version, "x" * 32_767)
     try:
@@ -213,7 +219,7 @@ def test_texts_as_long_as_strings_can_be_are_answered(api):
         ("AlterClientQuotas", {"entity": ("EntityData", {"entity_type": "name-{}", "entity_name": "x"})}),
     ],
 )
-def test_quotas_of_many_entity_types_are_refused_in_words(api, fields):
+def test_quotas_with_many_entity_types_are_rejected_with_a_message(api, fields):
     broker, types = DirectBroker(), message(f"{api}Request")
     ((field, (struct, values)),) = fields.items()
     rows = [
@@ -232,7 +238,7 @@ def test_quotas_of_many_entity_types_are_refused_in_words(api, fields):
 
 
 @pytest.mark.parametrize(("version", "session_epoch"), [(11, -1), (11, 0), (12, -1)])
-def test_a_fetch_of_many_partitions_gives_turns_in_proportion(version, session_epoch):
+def test_a_fetch_of_many_partitions_runs_in_proportionally_many_steps(version, session_epoch):
     turns = {}
     for count in (6_000, 12_000):
         broker, due = DirectBroker(), []
@@ -250,8 +256,8 @@ def test_a_fetch_of_many_partitions_gives_turns_in_proportion(version, session_e
     assert 10 <= turns[6_000] < turns[12_000] <= 2 * turns[6_000] + 2
 
 
-def test_a_wait_for_many_partitions_looks_in_turns_and_misses_nothing():
-    """Each append to one of 20,000 made each waiting fetch read all of them, in one go."""
+def test_a_long_poll_on_many_partitions_checks_them_in_steps_and_misses_nothing():
+    """Previously each append to one of 20,000 partitions made each waiting fetch read all of them in one step."""
     broker, due = DirectBroker(), []
     broker.state.create_topic("t", 1_200)
     raw = batch(1, 100)
@@ -259,8 +265,9 @@ def test_a_wait_for_many_partitions_looks_in_turns_and_misses_nothing():
     answer = broker.send("Fetch", 11, **fields)
     broker.state.changes.next_turn = due.append
     partitions = broker.state.topics["t"].partitions
-    for index in (0, 1_100, 0):  # the last while the first look is under way, and has passed it
-        partitions[index].log.append_as_leader(raw, leader_epoch=0, now_ms=BEGAN_MS)
+    # append to the last partition while the first check is running and has already passed it
+    for index in (0, 1_100, 0):
+        partitions[index].log.append_as_leader(raw, leader_epoch=0, now_ms=START_MS)
         partitions[index].log.update_high_watermark(partitions[index].log.log_end_offset)
         broker.state.note_append(partitions[index])
     turns = 0
@@ -279,7 +286,7 @@ def test_a_wait_for_many_partitions_looks_in_turns_and_misses_nothing():
     broker.state.logs.abandon()
 
 
-def test_settings_and_members_are_described_in_turns():
+def test_configs_and_group_members_are_described_in_steps():
     broker, due = DirectBroker(), []
     for number in range(1_100):
         fields = {"member_id": f"m-{number}", "member_epoch": 0, "rebalance_timeout_ms": 60_000}
@@ -298,11 +305,14 @@ def test_settings_and_members_are_described_in_turns():
             due.pop(0)()
             turns += 1
         assert turns >= least
-        assert [len(one.members) for one in getattr(answer.body, "groups", [])] in ([], [1_100, 1_100])
+        assert [len(described_group.members) for described_group in getattr(answer.body, "groups", [])] in (
+            [],
+            [1_100, 1_100],
+        )
     broker.state.logs.abandon()
 
 
-def test_long_requests_are_answered_as_short_ones_are_and_bad_ones_close_the_connection():
+def test_long_requests_are_answered_like_short_ones_and_malformed_ones_close_the_connection():
     with Broker(journal=False, config={"auto.create.topics.enable": "false"}) as broker:
         names = [f"{number:0200}" for number in range(2_000)]
         raw = frame("Metadata", 9, **metadata(names, creates=False))
@@ -315,8 +325,8 @@ def test_long_requests_are_answered_as_short_ones_are_and_bad_ones_close_the_con
             assert peer.recv(1) == b""
 
 
-def test_users_asked_for_together_cost_no_more_than_each_alone():
-    """The lists of SCRAM users were searched once for each user: 20,000 took 84 s."""
+def test_describing_many_scram_users_costs_no_more_than_describing_each():
+    """Previously the lists of SCRAM users were searched once for each user: 20,000 took 84 s."""
     broker = DirectBroker()
     names = [f"user-{number}" for number in range(300)]
     types = message("AlterUserScramCredentialsRequest")

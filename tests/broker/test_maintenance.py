@@ -1,9 +1,9 @@
-"""Periodic work of a broker: retention at its interval, or never."""
+"""Periodic work of a broker: retention runs at its interval, or never."""
 
 from __future__ import annotations
 
 import pytest
-from tests.broker.direct import BEGAN_MS, DirectBroker
+from tests.broker.direct import START_MS, DirectBroker
 
 from kafkaframes.broker import Broker, Clock
 from kafkaframes.broker.lifecycle.maintenance import Maintenance
@@ -17,11 +17,11 @@ _WEEK_MS = 7 * 86_400_000
     ("interval_ms", "seconds", "is_kept"),
     [(300_000, 299, True), (300_000, 301, False), (2**63 - 1, 1_000, True), (60_000, 61, False)],
 )
-def test_retention_runs_as_often_as_it_is_set(interval_ms, seconds, is_kept):
-    """A record of the week before last is deleted by the first look; a mirror sets an interval without end."""
+def test_retention_runs_at_the_configured_interval(interval_ms, seconds, is_kept):
+    """The first retention check deletes a record of two weeks ago. A mirror sets an infinite interval."""
     broker = DirectBroker(log_retention_check_interval_ms=interval_ms)
     broker.state.create_topic("orders", 1)
-    request_type, old_ms = message("ProduceRequest"), BEGAN_MS - 2 * _WEEK_MS
+    request_type, old_ms = message("ProduceRequest"), START_MS - 2 * _WEEK_MS
     row = request_type.PartitionProduceData(index=0, records=build_records({"value": [b"v"], "timestamp": [old_ms]}))
     broker.send("Produce", 8, acks=-1, topic_data=[request_type.TopicProduceData(name="orders", partition_data=[row])])
     Maintenance(broker.state)
@@ -35,7 +35,7 @@ def test_a_full_disk_is_logged_once_until_the_situation_changes(tmp_path, caplog
         broker.append("orders", [{"value": b"v"}])
         broker.on_disk().full()
         for _ in range(10):
-            broker.clock.advance(60)  # checkpoints, and the deletion of old segments
+            broker.clock.advance(60)  # checkpoints are written and old segments are deleted
         assert len(caplog.records) == 1
         assert "No space left on device" in caplog.text
         assert caplog.records[0].exc_info is None

@@ -1,4 +1,6 @@
-"""``kafkaframes.broker.json``: earlier versions' files are read, and any other is a state or an error with a field."""
+"""``kafkaframes.broker.json``: files of earlier versions are read; any other file is read or rejected with a field's
+name.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import to_online_disk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 
-WRITTEN = sorted((Path(__file__).parents[1] / "data" / "broker_metadata").glob("*.json"))
-JSON = st.recursive(
+FILES_OF_EARLIER_VERSIONS = sorted((Path(__file__).parents[1] / "data" / "broker_metadata").glob("*.json"))
+JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
@@ -37,7 +39,7 @@ def disk_with(text: str) -> MemoryDisk:
 
 
 def rewrite_metadata(text: str) -> dict:
-    """Open a broker on the file; return what it has, written again."""
+    """Open a broker on a metadata file with this text; return the metadata as the broker writes it again."""
     disk = disk_with(text)
     state = open_broker(data_dir="/data", disk=disk, settings=BrokerSettings())
     try:
@@ -47,8 +49,8 @@ def rewrite_metadata(text: str) -> dict:
         state.logs.abandon()
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
-def test_what_earlier_versions_have_written_is_read(path):
+@pytest.mark.parametrize("path", FILES_OF_EARLIER_VERSIONS, ids=lambda path: path.stem)
+def test_files_of_earlier_versions_are_read(path):
     values = json.loads(path.read_bytes())
     metadata = read_metadata(to_online_disk(disk_with(path.read_text())), "/data")
     disk = to_online_disk(MemoryDisk())
@@ -58,7 +60,7 @@ def test_what_earlier_versions_have_written_is_read(path):
     again = rewrite_metadata(path.read_text())
     salts = again["entities"]["scram_salts"]
     assert len(bytes.fromhex(salts)) == 32
-    values["entities"].setdefault("scram_salts", salts)  # a broker that finds none makes some
+    values["entities"].setdefault("scram_salts", salts)  # a broker creates salts if the file has none
     assert {key: again[key] for key in ("cluster_id", "configs", "entities", "next_producer_id")} == {
         key: values[key] for key in ("cluster_id", "configs", "entities", "next_producer_id")
     }
@@ -88,19 +90,19 @@ def test_what_earlier_versions_have_written_is_read(path):
     ],
     ids=str,
 )
-def test_a_field_at_fault_is_named_with_the_file(field, value, reason):
-    values = json.loads(WRITTEN[0].read_bytes())
-    at = values
+def test_an_invalid_field_is_reported_with_its_file(field, value, reason):
+    values = json.loads(FILES_OF_EARLIER_VERSIONS[0].read_bytes())
+    place = values
     for name in field[:-1]:
-        at = at[name]
-    at[field[-1]] = value
+        place = place[name]
+    place[field[-1]] = value
     with pytest.raises(LogDirError) as error:
         rewrite_metadata(json.dumps(values))
     assert reason in str(error.value)
     assert error.value.file == f"/data/{METADATA_FILE_NAME}"
 
 
-def assert_a_state_or_one_error(text: str) -> None:
+def assert_read_or_rejected(text: str) -> None:
     error_seen = None
     try:
         rewrite_metadata(text)
@@ -112,19 +114,19 @@ def assert_a_state_or_one_error(text: str) -> None:
     )
 
 
-@given(value=JSON)
+@given(value=JSON_VALUES)
 def test_any_json_is_a_state_or_one_error(value):
-    assert_a_state_or_one_error(json.dumps(value))
+    assert_read_or_rejected(json.dumps(value))
 
 
 @given(seed=st.integers(0, 10**9))
 def test_any_change_of_a_file_is_a_state_or_one_error(seed):
-    assert_a_state_or_one_error(mutate(random.Random(seed), WRITTEN[0].read_bytes()))
+    assert_read_or_rejected(mutate(random.Random(seed), FILES_OF_EARLIER_VERSIONS[0].read_bytes()))
 
 
-def test_only_its_owner_may_read_it(tmp_path):
+def test_the_metadata_file_is_readable_only_by_its_owner(tmp_path):
     path = tmp_path / METADATA_FILE_NAME
-    for before in (None, 0o644):  # a new file, and one as earlier versions wrote it
+    for before in (None, 0o644):  # a new file, and one with the mode that earlier versions set
         if before is not None:
             path.chmod(before)
         open_broker(data_dir=str(tmp_path), settings=BrokerSettings()).logs.abandon()
@@ -135,7 +137,7 @@ def test_only_its_owner_may_read_it(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_a_crash_left_of_it_is_not_readable_to_others_either(tmp_path):
+def test_a_temporary_file_left_by_a_crash_is_readable_only_by_its_owner(tmp_path):
     unfinished_file = tmp_path / (METADATA_FILE_NAME + ".tmp")
     unfinished_file.write_text("half")
     unfinished_file.chmod(0o666)

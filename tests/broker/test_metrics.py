@@ -1,15 +1,15 @@
-"""Prometheus text stays text whatever names are in it."""
+"""Prometheus text is valid for any topic name."""
 
 from kafkaframes.broker.network.metrics import build_metrics_text
 from kafkaframes.broker.state.topics import Partition
 from kafkaframes.storage.files.names import TopicPartition
 
 
-def test_names_are_escaped_as_prometheus_reads_them(asker):
+def test_label_values_are_escaped_for_prometheus(asker):
     topic = asker.create()
     (partition,) = topic.partitions
-    odd = TopicPartition('a"b\\c\nd', 0)
-    topic.partitions[0] = Partition(odd, partition.log)
+    partition_to_escape = TopicPartition('a"b\\c\nd', 0)
+    topic.partitions[0] = Partition(partition_to_escape, partition.log)
     asker.state.counters['lost "all"'] = 2
     text = build_metrics_text(asker.state, 1)
     assert 'kafka_log_log_size{topic="a\\"b\\\\c\\nd",partition="0"} 0\n' in text

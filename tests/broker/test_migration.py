@@ -1,4 +1,4 @@
-"""KIP-31's migration, step by step: if formats agree, nothing is recompressed."""
+"""KIP-31's migration, step by step: records are converted only if the formats differ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_sets_of_another_format_and_of_format_0_are_compressed_again(story, step
     assert story[step].recompressed_bytes > 1_000
 
 
-def test_only_consumers_that_are_behind_the_topic_cost_a_conversion(story):
+def test_only_consumers_older_than_the_topics_format_need_a_conversion(story):
     behind = {step for step, counters in story.items() if counters.down_converted_records}
     assert behind == {("0.10.0", 1, 0), ("3.0-IV1", 1, 1), ("3.0-IV1", 2, 1)}
     assert all(story[step].down_converted_records == 100 for step in behind)

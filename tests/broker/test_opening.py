@@ -1,4 +1,6 @@
-"""``serve``: a tiered store, several copies, disks of several brokers get a port; not a byte under them changes."""
+"""``serve``: a read-only broker over a tiered store, several copies or disks of several brokers, which it never
+changes.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +31,18 @@ from kafkaframes.storage.log.discover import discover
 
 TIERED = Path(__file__).parents[1] / "data" / "tiered"
 CASES = sorted(path.name for path in TIERED.iterdir() if path.is_dir())
-LEVELS = ("read_uncommitted", "read_committed")
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 EARLIEST, LATEST = -2, -1
 Row = tuple[int, bytes | None, bytes | None]
 
 
-def tree(*paths: Path) -> dict[str, str]:
+def read_tree(*paths: Path) -> dict[str, str]:
     files = [file for path in paths for file in sorted(path.rglob("*")) if file.is_file()]
     return {f"{file} {file.stat().st_mtime_ns}": hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 def stored_rows(broker: Broker, topic: str) -> dict[int, list[Row]]:
-    """Everything that the broker has of a topic, by partition."""
+    """Return the rows of a topic in the broker, by partition."""
     numbers = range(broker.topics[topic].partitions)
     rows = {number: broker.records(topic, number) for number in numbers}
     return {
@@ -51,10 +53,10 @@ def stored_rows(broker: Broker, topic: str) -> dict[int, list[Row]]:
 
 
 def consume_rows(broker: Broker, topic: str, isolation: str = "read_committed") -> list[Row]:
-    """Everything that a consumer gets of the first partition."""
+    """Return the rows of the first partition that a consumer receives."""
     rows_so_far: list[Row] = []
     one = TopicPartition(topic, 0)
-    end = offset_at(broker, topic, LATEST, isolation_level=LEVELS.index(isolation))
+    end = offset_at(broker, topic, LATEST, isolation_level=ISOLATION_LEVELS.index(isolation))
     with Consumer(broker.bootstrap_servers, isolation_level=isolation) as consumer:
         consumer.assign([one])
         consumer.seek_to_beginning(one)
@@ -63,7 +65,7 @@ def consume_rows(broker: Broker, topic: str, isolation: str = "read_committed") 
     return rows_so_far
 
 
-def read(paths: list[Path], topic: str, **options: object) -> dict[int, list[Row]]:
+def read_with_scan(paths: list[Path], topic: str, **options: object) -> dict[int, list[Row]]:
     """The same, of the files."""
     rows_by_partition: dict[int, list[Row]] = {}
     columns = ["partition", "offset", "key", "value"]
@@ -98,8 +100,8 @@ def offset_at(broker: Broker, topic: str, timestamp: int, **fields: int) -> int:
     return ask(broker.port, "ListOffsets", 2, replica_id=-1, topics=topics, **fields).topics[0].partitions[0].offset
 
 
-def write_out_store(paths: list[Path], options: dict[str, tuple[str, ...]], to: Path) -> Path:
-    """The segments of a store as a plain log directory."""
+def copy_store_to_directory(paths: list[Path], options: dict[str, tuple[str, ...]], to: Path) -> Path:
+    """Copy the segments of a store to a plain log directory."""
     for directory in discover(list(map(str, paths)), options=options):
         for partition in directory.partitions:
             folder = to / str(partition.topic_partition)
@@ -111,37 +113,37 @@ def write_out_store(paths: list[Path], options: dict[str, tuple[str, ...]], to: 
 
 
 @pytest.mark.parametrize("case", ["diverged", "settings-changed"])
-def test_a_tiered_store_of_a_real_broker_is_served_from_its_objects(case):
+def test_a_real_brokers_tiered_store_is_served_from_its_objects(case):
     store, keys = TIERED / case / "store", tuple(map(str, (TIERED / case).glob("*.private.pem")))
-    before = tree(TIERED / case)
+    before = read_tree(TIERED / case)
     with Broker(serve=ServedLogs(store, storage={"key_files": keys})) as served_broker:
         assert served_broker.topics
         for topic in served_broker.topics:
-            rows = read([store], topic, key_files=keys)
+            rows = read_with_scan([store], topic, key_files=keys)
             assert rows
             assert stored_rows(served_broker, topic) == rows
-    assert tree(TIERED / case) == before
+    assert read_tree(TIERED / case) == before
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "zstd" not in case])
-def test_what_is_only_remote_and_what_is_only_local_are_one_log(case):
+def test_remote_and_local_segments_are_served_as_one_log(case):
     places = [TIERED / case / "local", TIERED / case / "store"]
     keys = tuple(map(str, (TIERED / case).glob("*.private.pem")))
-    before = tree(TIERED / case)
+    before = read_tree(TIERED / case)
     with Broker(serve=ServedLogs(places, storage={"key_files": keys})) as served_broker:
         for topic in served_broker.topics:
-            rows = read(places, topic, key_files=keys)
+            rows = read_with_scan(places, topic, key_files=keys)
             assert stored_rows(served_broker, topic) == rows
             if 0 in rows:
                 assert offset_at(served_broker, topic, EARLIEST) == rows[0][0][0]
                 assert offset_at(served_broker, topic, LATEST) == served_broker.topics[topic].end_offsets[0]
-    assert tree(TIERED / case) == before
+    assert read_tree(TIERED / case) == before
 
 
-def test_transactions_of_a_tiered_store_are_read_as_those_of_a_directory(tmp_path):
+def test_transactions_of_a_tiered_store_are_read_as_from_a_directory(tmp_path):
     case = TIERED / "zstd-encrypted-transactions"
     options = {"key_files": tuple(map(str, case.glob("*.private.pem")))}
-    plain = write_out_store([case / "store"], options, tmp_path / "plain")
+    plain = copy_store_to_directory([case / "store"], options, tmp_path / "plain")
     with Broker(serve=ServedLogs(case / "store", storage=options)) as served_broker, Broker(serve=plain) as twin:
         committed_rows = consume_rows(served_broker, "payments")
         assert committed_rows == consume_rows(twin, "payments")
@@ -151,7 +153,7 @@ def test_transactions_of_a_tiered_store_are_read_as_those_of_a_directory(tmp_pat
         assert old == [row[0] for row in everything]
 
 
-def test_a_partition_that_cannot_be_read_is_told_and_the_others_are_served(tmp_path):
+def test_an_unreadable_partition_is_reported_and_the_others_are_served(tmp_path):
     case = TIERED / "zstd-encrypted-transactions"
     shutil.copytree(case / "store", tmp_path / "store")
     last = max(tmp_path.glob("store/*/0/*.log"))
@@ -163,13 +165,13 @@ def test_a_partition_that_cannot_be_read_is_told_and_the_others_are_served(tmp_p
         assert str(last) in remark
         (topic,) = ask(served_broker.port, "Metadata", 1, topics=None).topics
         assert [(row.partition_index, row.leader_id) for row in topic.partitions] == [(0, -1), (1, 1)]
-        rows = read([case / "store"], "payments", **options)[1]
-        assert [(one.offset, one.key, one.value) for one in served_broker.records("payments", 1)] == rows
+        rows = read_with_scan([case / "store"], "payments", **options)[1]
+        assert [(record.offset, record.key, record.value) for record in served_broker.records("payments", 1)] == rows
 
 
-def test_a_size_that_no_batch_has_is_told_as_kafka_does(tmp_path):
-    """A size below a message's is CORRUPT_MESSAGE; one beyond the file's end is the end of the segment: the next one
-    answers (FileLogInputStream, LocalLog.read).
+def test_an_invalid_batch_size_is_answered_as_in_kafka(tmp_path):
+    """A size below the minimum is CORRUPT_MESSAGE. A size beyond the end of the file ends the segment, and the read
+    continues in the next one (FileLogInputStream, LocalLog.read).
     """
     log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(4)]
     for size, expected_answer in ((5, (ErrorCode.CORRUPT_MESSAGE, None)), (10_000, (0, 2))):
@@ -189,7 +191,7 @@ def test_a_size_that_no_batch_has_is_told_as_kafka_does(tmp_path):
             assert (partition.error_code, first) == expected_answer
 
 
-def test_a_consumer_is_told_of_bytes_that_cannot_be_read_and_does_not_ask_for_ever(tmp_path):
+def test_a_consumer_gets_an_error_for_unreadable_bytes_instead_of_retrying_forever(tmp_path):
     log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(2)]
     log[0][8:12] = (5).to_bytes(4, "big")
     write_partition(tmp_path, {0: b"".join(log[:1]), 1: b"".join(log[1:])}, epochs=[(0, 0)], high_watermark=2)
@@ -203,18 +205,18 @@ def test_a_consumer_is_told_of_bytes_that_cannot_be_read_and_does_not_ask_for_ev
             consumer.poll(30_000)
 
 
-def test_what_a_recovery_drops_is_told(tmp_path):
+def test_dropped_bytes_of_a_recovery_are_reported(tmp_path):
     log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(3)]
     log[1][8:12] = b"\xff" * 4
     write_partition(tmp_path, {0: b"".join(log)}, epochs=[(0, 0)], high_watermark=3)
     with Broker(serve=tmp_path) as served_broker:
-        lost_size, at = len(log[1]) + len(log[2]), len(log[0])
+        lost_size, position = len(log[1]) + len(log[2]), len(log[0])
         (remark,) = served_broker.remarks
-        assert f"error: orders-0: {lost_size} bytes are not served, from byte {at} of {tmp_path}" in remark
+        assert f"error: orders-0: {lost_size} bytes are not served, from byte {position} of {tmp_path}" in remark
         assert [row[0] for row in stored_rows(served_broker, "orders")[0]] == [0]
 
 
-def test_a_log_that_ends_with_the_largest_offset_is_not_served_and_told(tmp_path):
+def test_a_log_that_ends_with_the_largest_offset_is_reported_and_not_served(tmp_path):
     """Its end offset would be 2^63, which is not an offset."""
     last = (2**63 - 1).to_bytes(8, "big") + Batch("last", 0, 1, 0).raw()[8:]
     write_partition(tmp_path, {0: last}, epochs=[(0, 0)], high_watermark=1)
@@ -225,44 +227,47 @@ def test_a_log_that_ends_with_the_largest_offset_is_not_served_and_told(tmp_path
 
 
 @pytest.mark.parametrize("base", [5, 2**63 - 1])
-def test_a_segment_under_another_name_is_not_served_and_told_and_nothing_is_changed(tmp_path, base):
-    """After a clean stop no file needs a check; a segment that is found nevertheless is not written to."""
+def test_a_segment_with_a_wrong_base_offset_is_reported_and_neither_served_nor_changed(tmp_path, base):
+    """After a clean stop, segments are not recovered. Such a segment is not changed even if it is recovered."""
     with Broker(data_dir=tmp_path) as owner:
         owner.create_topic("orders")
         with Producer(owner.bootstrap_servers) as producer:
             producer.send("orders", b"v", partition=0).result()
     for file in (tmp_path / "orders-0").glob(f"{0:020}.*"):
         file.rename(file.with_name(name_segment_file(base, file.suffix[1:])))
-    before = tree(tmp_path / "orders-0")
+    before = read_tree(tmp_path / "orders-0")
     with Broker(serve=tmp_path) as served_broker:
         (remark,) = served_broker.remarks
         assert remark.startswith("error: not served: its last record has offset 0, which is below ")
         assert f"{base:020}.log" in remark
     with pytest.raises(LogDirError, match="below"):
         Broker(data_dir=tmp_path).start()
-    assert tree(tmp_path / "orders-0") == before
+    assert read_tree(tmp_path / "orders-0") == before
 
 
 @pytest.mark.parametrize("name", ["meta.properties", METADATA_FILE_NAME])
-def test_who_owns_a_directory_cannot_be_read_and_its_logs_are_served(tmp_path, name):
+def test_logs_are_served_even_if_the_owner_of_the_directory_is_unreadable(tmp_path, name):
     with Broker(data_dir=tmp_path) as owner, Producer(owner.bootstrap_servers) as producer:
         producer.send("orders", b"v", partition=0).result()
     (tmp_path / name).write_bytes(b"\xff\x00 noise")
-    before = tree(tmp_path)
+    before = read_tree(tmp_path)
     with Broker(serve=tmp_path) as served_broker:
         (remark,) = served_broker.remarks
         assert remark.startswith("warning: not served: ")
         assert str(tmp_path / name) in remark
         assert not served_broker.losses
         assert [row[0] for row in consume_rows(served_broker, "orders")] == [0]
-    assert tree(tmp_path) == before
-    with pytest.raises(LogDirError):  # a writer has to know the owner
+    assert read_tree(tmp_path) == before
+    with pytest.raises(LogDirError):  # a broker that writes must know the owner
         Broker(data_dir=tmp_path).start()
 
 
 @pytest.fixture
-def copies(tmp_path):
-    """Two brokers' copies of ``orders-0``: one lags, in the other a batch is damaged; and a topic of one alone."""
+def two_copies(tmp_path):
+    """Return two brokers' copies of ``orders-0``: one lags, the other has a damaged batch.
+
+    One broker has another topic.
+    """
     log = [Batch(f"b{base}", base, 20, 0) for base in range(0, 200, 20)]
     raw = [one.raw() for one in log]
     damaged_copy = bytearray(b"".join(raw))
@@ -273,11 +278,11 @@ def copies(tmp_path):
     return [tmp_path / "one", tmp_path / "two"]
 
 
-def test_several_copies_are_served_as_one_log(copies):
-    before = tree(*copies)
-    with Broker(serve=copies) as served_broker:
+def test_several_copies_are_served_as_one_log(two_copies):
+    before = read_tree(*two_copies)
+    with Broker(serve=two_copies) as served_broker:
         assert list(served_broker.topics) == ["alone", "orders"]
-        rows = read(copies, "orders")[0]
+        rows = read_with_scan(two_copies, "orders")[0]
         assert [row[0] for row in rows] == list(range(200))
         assert stored_rows(served_broker, "orders") == {0: rows}
         assert consume_rows(served_broker, "orders") == rows
@@ -286,30 +291,30 @@ def test_several_copies_are_served_as_one_log(copies):
         assert offset_at(served_broker, "orders", 1_700_000_000_150) == 150
         assert any("taken-from-copy" in line for line in served_broker.remarks)
         assert not served_broker.topics["orders"].configs
-    assert tree(*copies) == before
+    assert read_tree(*two_copies) == before
 
 
-def test_copies_that_are_not_to_be_merged_are_refused(copies):
+def test_several_copies_are_rejected_without_merging(two_copies):
     with pytest.raises(OptionError, match="orders-0 has several copies"):
-        Broker(serve=ServedLogs(copies, replicas="all")).start()
-    with Broker(serve=ServedLogs(copies[1], replicas="all")) as served_broker:
+        Broker(serve=ServedLogs(two_copies, replicas="all")).start()
+    with Broker(serve=ServedLogs(two_copies[1], replicas="all")) as served_broker:
         assert served_broker.topics["orders"].end_offsets[0] > 0
 
 
-def test_one_partitions_directory_is_served_alone(copies):
-    with Broker(serve=copies[1] / "alone-0") as served_broker:
+def test_one_partitions_directory_is_served_alone(two_copies):
+    with Broker(serve=two_copies[1] / "alone-0") as served_broker:
         assert stored_rows(served_broker, "alone").keys() == {0}
         assert "orders" not in served_broker.topics
 
 
-def test_what_is_no_log_directory_is_refused_by_name(tmp_path):
+def test_a_path_without_a_log_directory_is_rejected_by_name(tmp_path):
     with pytest.raises(LogDirError, match="no such file or directory"):
         Broker(serve=tmp_path / "nothing").start()
     with pytest.raises(LogDirError, match="contains no Kafka log directory"):
         Broker(serve=tmp_path).start()
 
 
-def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
+def test_groups_and_transactions_are_read_from_merged_copies(tmp_path):
     """Committed offsets, producers and aborted transactions are read from the merged internal topics."""
     first = tmp_path / "first"
     with Broker(data_dir=first) as broker:
@@ -324,7 +329,7 @@ def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
             consumer.commit({TopicPartition("orders", 0): 3})
         expected_rows = consume_rows(broker, "orders")
     second = tmp_path / "second"
-    for partition in discover(str(first))[0].partitions:  # a follower that lags in its topic of records
+    for partition in discover(str(first))[0].partitions:  # a follower whose copy of the topic lags
         folder = second / str(partition.topic_partition)
         folder.mkdir(parents=True)
         for file in Path(partition.directory).iterdir():
@@ -332,7 +337,7 @@ def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
                 (folder / file.name).write_bytes(file.read_bytes())
     segment = second / "orders-0" / name_segment_file(0, "log")
     segment.write_bytes(segment.read_bytes()[:200])
-    before = tree(first, second)
+    before = read_tree(first, second)
     with Broker(serve=[second, first]) as served_broker:
         assert [row[2] for row in expected_rows] == [b"kept", b"kept too"]
         assert consume_rows(served_broker, "orders") == expected_rows
@@ -341,16 +346,16 @@ def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
         with Consumer(served_broker.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
             consumer.commit({TopicPartition("orders", 0): 5})
             assert consumer.committed([TopicPartition("orders", 0)])[TopicPartition("orders", 0)].offset == 5
-    assert tree(first, second) == before
+    assert read_tree(first, second) == before
 
 
-def test_the_markers_of_decided_transactions_stay_over_a_restart_of_a_served_broker(tmp_path):
-    """The broker of the directory was killed between its decision to commit and the markers."""
+def test_markers_of_decided_transactions_are_kept_when_a_served_broker_restarts(tmp_path):
+    """The directory's broker was killed between its decision to commit and writing the markers."""
     partition = TopicPartition("orders", 0)
 
     def refuse_markers(state: BrokerState) -> None:
         def write_marker(*_: object, **__: object) -> None:
-            raise StorageError("the disk takes no markers")
+            raise StorageError("the disk rejects markers")
 
         state.transactions.write_marker = write_marker
 
@@ -365,7 +370,7 @@ def test_the_markers_of_decided_transactions_stay_over_a_restart_of_a_served_bro
             producer.send_offsets_to_transaction({partition: 7}, "readers")
             producer.commit_transaction()
         broker.kill()
-    before = tree(tmp_path)
+    before = read_tree(tmp_path)
     with Broker(serve=tmp_path) as served_broker:
         for _ in range(3):
             assert served_broker.groups["readers"].offsets == {partition: 7}
@@ -375,20 +380,18 @@ def test_the_markers_of_decided_transactions_stay_over_a_restart_of_a_served_bro
         with Consumer(served_broker.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
             consumer.commit({partition: 8})
         served_broker.restart()
-        assert served_broker.groups["readers"].offsets == {
-            partition: 8
-        }  # the marker does not bring the older offset back
-    assert tree(tmp_path) == before
+        assert served_broker.groups["readers"].offsets == {partition: 8}  # the marker does not restore the older offset
+    assert read_tree(tmp_path) == before
 
 
-def test_a_served_broker_takes_no_new_transactions(copies):
+def test_a_served_broker_rejects_new_transactions(two_copies):
     fields = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "group_id": "readers"}
     types = message("TxnOffsetCommitRequest")
     row = types.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
     topics = [types.TxnOffsetCommitRequestTopic(name="orders", partitions=[row])]
     added_topic = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic(name="orders", partitions=[0])
     names = {f"v3_and_below_{name}": fields[name] for name in ("transactional_id", "producer_id", "producer_epoch")}
-    with Broker(serve=copies) as served_broker:
+    with Broker(serve=two_copies) as served_broker:
         assert ask(served_broker.port, "AddOffsetsToTxn", 3, **fields).error_code == ErrorCode.POLICY_VIOLATION
         answer = ask(
             served_broker.port, "TxnOffsetCommit", 3, topics=topics, generation_id_or_member_epoch=-1, **fields
@@ -399,20 +402,20 @@ def test_a_served_broker_takes_no_new_transactions(copies):
         assert topic.results_by_partition[0].partition_error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_a_directory_that_was_not_stopped_cleanly_is_recovered_beside_others(copies, tmp_path):
+def test_an_uncleanly_stopped_directory_is_recovered_next_to_others(two_copies, tmp_path):
     torn = tmp_path / "three" / "torn-0"
     torn.mkdir(parents=True)
     whole = Batch("t", 0, 5, 0).raw()
     (torn / name_segment_file(0, "log")).write_bytes(whole + whole[:40])
-    before = tree(*copies, torn)
-    with Broker(serve=[*copies, tmp_path / "three"]) as served_broker:
+    before = read_tree(*two_copies, torn)
+    with Broker(serve=[*two_copies, tmp_path / "three"]) as served_broker:
         assert served_broker.topics["torn"].end_offsets == (5,)
         assert len(stored_rows(served_broker, "torn")[0]) == 5
-    assert tree(*copies, torn) == before
+    assert read_tree(*two_copies, torn) == before
 
 
-def test_the_command_serves_copies_and_says_what_was_decided(copies):
-    arguments = [word for path in copies for word in ("--serve", str(path))]
+def test_the_command_serves_copies_and_prints_the_decisions(two_copies):
+    arguments = [word for path in two_copies for word in ("--serve", str(path))]
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", *arguments, "--key-file", "none.pem"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         port = int(re.fullmatch(r"listening on 127\.0\.0\.1:(\d+)\n", process.stderr.readline())[1])
@@ -420,11 +423,11 @@ def test_the_command_serves_copies_and_says_what_was_decided(copies):
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
         assert process.wait(60) == 0
-    assert f"serving {copies[0]}, {copies[1]}: read-only" in rest
+    assert f"serving {two_copies[0]}, {two_copies[1]}: read-only" in rest
     assert "warning: taken-from-copy: orders-0" in rest
 
 
-def test_an_old_consumer_gets_past_what_its_format_has_nothing_of():
+def test_an_old_consumer_skips_batches_that_its_format_cannot_represent():
     with Broker() as broker:
         broker.create_topic("orders")
         with Producer(broker.bootstrap_servers, transactional_id="t") as producer:
@@ -432,18 +435,16 @@ def test_an_old_consumer_gets_past_what_its_format_has_nothing_of():
                 producer.begin_transaction()
                 producer.send("orders", value=value)
                 producer.commit_transaction()
-        assert list(fetch_old_format(broker, "orders", 0, 1, max_bytes=80)) == [
-            (0, 2)
-        ]  # the marker is all that 80 bytes hold
+        assert list(fetch_old_format(broker, "orders", 0, 1, max_bytes=80)) == [(0, 2)]  # 80 bytes hold only the marker
         assert list(fetch_old_format(broker, "orders", 2, 3)) == []
 
 
-def test_what_is_served_starts_again_as_it_was(copies):
+def test_a_served_broker_can_be_restarted(two_copies):
     async def main() -> None:
-        async with Broker(serve=copies) as served_broker:
+        async with Broker(serve=two_copies) as served_broker:
             assert served_broker.topics["orders"].end_offsets == (200,)
 
     asyncio.run(main())
-    with Broker(serve=copies) as served_broker:
+    with Broker(serve=two_copies) as served_broker:
         served_broker.restart()
         assert served_broker.topics["orders"].end_offsets == (200,)

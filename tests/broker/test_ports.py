@@ -1,4 +1,4 @@
-"""While a broker is down for a moment, no other process gets its ports."""
+"""While a broker restarts, no other process can bind its ports."""
 
 import gc
 import random
@@ -28,8 +28,9 @@ def is_refused(port):
         return False
 
 
-def test_a_port_is_held_until_it_is_let_go():
-    port = next(port for port in random.sample(range(20_000, 32_000), 100) if can_bind(port))  # none that is given away
+def test_a_port_is_held_until_it_is_released():
+    # not an ephemeral port that the system assigns to others
+    port = next(port for port in random.sample(range(20_000, 32_000), 100) if can_bind(port))
     held_ports = HeldPorts()
     held_ports.hold("127.0.0.1", port)
     held_ports.hold("127.0.0.1", port)
@@ -43,7 +44,7 @@ def test_a_port_is_held_until_it_is_let_go():
     assert can_bind(port)
 
 
-def test_a_port_that_somebody_has_is_not_held():
+def test_a_port_in_use_is_not_held():
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -51,10 +52,10 @@ def test_a_port_that_somebody_has_is_not_held():
 
 
 def ports_of(broker):
-    return [int(one.rsplit(":", 1)[1]) for one in broker.bootstrap_servers.split(",")]
+    return [int(address.rsplit(":", 1)[1]) for address in broker.bootstrap_servers.split(",")]
 
 
-def test_ports_of_a_broker_that_was_killed_are_held_and_it_comes_back_on_them():
+def test_a_killed_brokers_ports_are_held_and_it_restarts_on_them():
     broker = Broker(cluster=2).start()
     ports = ports_of(broker)
     broker.kill()
@@ -65,7 +66,7 @@ def test_ports_of_a_broker_that_was_killed_are_held_and_it_comes_back_on_them():
     broker.stop()
 
 
-def test_a_broker_that_restarts_holds_its_ports_while_its_logs_are_closed(tmp_path, monkeypatch):
+def test_a_restarting_broker_holds_its_ports_while_it_closes_its_logs(tmp_path, monkeypatch):
     with Broker(cluster=2, data_dir=tmp_path) as broker:
         ports, could_bind = ports_of(broker), []
         close = LogManager.close
@@ -80,7 +81,7 @@ def test_a_broker_that_restarts_holds_its_ports_while_its_logs_are_closed(tmp_pa
         assert ports_of(broker) == ports
 
 
-def test_the_port_of_a_node_that_is_down_is_held():
+def test_the_port_of_a_stopped_node_is_held():
     with Broker(cluster=2) as broker:
         ports = ports_of(broker)
         broker.stop_node(1)
@@ -90,7 +91,7 @@ def test_the_port_of_a_node_that_is_down_is_held():
         assert not is_refused(ports[1])
 
 
-def test_a_broker_that_is_dropped_in_a_circle_leaves_no_socket_open(monkeypatch, recwarn):
+def test_a_garbage_collected_broker_in_a_reference_cycle_closes_its_sockets(monkeypatch, recwarn):
     older = [socket.socket()]  # older than its holder: the collector finalizes it first
     monkeypatch.setattr(socket, "socket", lambda *_: older.pop())
     held_ports = HeldPorts()

@@ -1,4 +1,4 @@
-"""Faults of other brokers for tests, as their users reported them: each is played here, with its report named."""
+"""Bugs that users of other test brokers reported. Each test names its report and reproduces the situation here."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def coordinator_port(broker, group):
     return ask(broker.port, "FindCoordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0].port
 
 
-def test_answers_about_offsets_have_every_partition_in_the_order_of_the_request(broker):
+def test_offset_answers_have_every_partition_in_the_order_of_the_request(broker):
     """redpanda-data/redpanda#3403."""
     requested_partitions = [("orders", [2, 0, 1]), ("missing", [4, 3]), ("a", [1, 0])]
     port = coordinator_port(broker, "g")
@@ -81,7 +81,7 @@ def test_a_new_topic_is_answered_with_all_its_settings(broker):
     assert described_settings["cleanup.policy"] == "delete"
 
 
-def test_only_the_settings_that_a_client_names_are_described(broker):
+def test_only_the_requested_settings_are_described(broker):
     """redpanda-data/redpanda#1108."""
     assert describe(broker, TOPIC, "orders", ["cleanup.policy"]) == {"cleanup.policy": "delete"}
     assert describe(broker, TOPIC, "orders", ["unknown"]) == {}
@@ -96,8 +96,8 @@ def test_a_topic_with_default_counts_is_created_and_the_defaults_are_described(b
     assert topic.replication_factor == int(settings["default.replication.factor"])
 
 
-def test_a_fetch_answers_with_the_start_of_the_log(broker):
-    """MaterializeInc/materialize#6078: Redpanda left the log start offset out."""
+def test_a_fetch_answer_has_the_log_start_offset(broker):
+    """MaterializeInc/materialize#6078: Redpanda omitted the log start offset."""
     types = message("FetchRequest")
     metadata = ask(broker.port, "Metadata", 9, topics=[message("MetadataRequest").MetadataRequestTopic(name="orders")])
     ports = {node.node_id: node.port for node in metadata.brokers}
@@ -109,7 +109,7 @@ def test_a_fetch_answers_with_the_start_of_the_log(broker):
         assert (fetched_partition.error_code, fetched_partition.log_start_offset) == (ErrorCode.NONE, 0)
 
 
-def test_the_first_group_of_a_new_broker_reads_at_once():
+def test_the_first_group_of_a_new_broker_receives_records_immediately():
     """nomisRev/kotlin-kafka#191, orlangure/gnomock#1037: the first consumer of a new broker received nothing."""
     with Broker() as broker:
         broker.create_topic("orders")
@@ -120,7 +120,7 @@ def test_the_first_group_of_a_new_broker_reads_at_once():
             assert next(iter(consumer)).value == b"x"
 
 
-def test_the_coordinator_of_a_group_is_found_by_the_oldest_request(broker):
+def test_a_group_coordinator_is_found_by_find_coordinator_version_0(broker):
     """IBM/sarama#917: the mock broker ignored ConsumerMetadata, version 0 of FindCoordinator."""
     answer = ask(broker.port, "FindCoordinator", 0, key="g")
     ports = {node.node_id: node.port for node in ask(broker.port, "Metadata", 9, topics=None).brokers}
@@ -145,10 +145,10 @@ def test_records_of_format_2_are_fetched_as_they_were_produced():
         assert fetched_bytes[16] == 2
         assert (
             fetched_bytes[21:] == bytes(records)[21:]
-        )  # all after the broker's own fields: offset, length, epoch, checksum
+        )  # the bytes after the fields that the broker sets: base offset, length, leader epoch, checksum
 
 
-def test_every_node_is_known_as_soon_as_one_accepts_connections(monkeypatch):
+def test_metadata_lists_every_node_once_one_accepts_connections(monkeypatch):
     """twmb/franz-go#864: a client that connected while the cluster started saw fewer nodes."""
     nodes, threads = [], []
     listen = Server.listen
@@ -161,7 +161,7 @@ def test_every_node_is_known_as_soon_as_one_accepts_connections(monkeypatch):
         if not threads:
             threads.append(threading.Thread(target=request_metadata, args=(port,)))
             threads[0].start()
-            await asyncio.sleep(0.3)  # a broker that accepts connections too early answers now
+            await asyncio.sleep(0.3)  # a broker that accepts connections too early would answer now
         return port
 
     monkeypatch.setattr(Server, "listen", listen_slowly)
@@ -170,7 +170,7 @@ def test_every_node_is_known_as_soon_as_one_accepts_connections(monkeypatch):
         assert ",".join(nodes) == broker.bootstrap_servers
 
 
-def test_a_topic_that_metadata_creates_takes_records_at_once():
+def test_a_topic_auto_created_by_metadata_accepts_records_immediately():
     """quarkusio/quarkus#27617, apache/camel#9013: NOT_LEADER_OR_FOLLOWER after the creation of a topic."""
     with Broker(cluster=3) as broker:
         types = message("MetadataRequest")

@@ -1,4 +1,4 @@
-"""Quotas in force: throttle times as Kafka computes them, connections that are not heard, refusals of KIP-599."""
+"""Enforced quotas: Kafka's throttle times, muted connections, and rejected topic changes (KIP-599)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
 
-MUTATIONS = "controller_mutation_rate"
+MUTATION_QUOTA = "controller_mutation_rate"
 
 
 class QuotaClient:
@@ -43,7 +43,7 @@ class QuotaClient:
             self._connection.receive_data(data)
         return frame.body
 
-    def limit(self, entity, **values):
+    def set_quota(self, entity, **values):
         types = message("AlterClientQuotasRequest")
         rows = [types.EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()]
         ops = [types.OpData(key=key, value=value or 0, remove=value is None) for key, value in values.items()]
@@ -58,11 +58,11 @@ class QuotaClient:
         assert answer.responses[0].partition_responses[0].error_code == 0
         return answer.throttle_time_ms
 
-    def fetch(self, most=1 << 20):
+    def fetch(self, max_bytes=1 << 20):
         types = message("FetchRequest")
-        row = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=most)
+        row = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=max_bytes)
         topics = [types.FetchTopic(topic="orders", partitions=[row])]
-        return self.ask("Fetch", 12, max_wait_ms=10, min_bytes=1, max_bytes=most, session_epoch=0, topics=topics)
+        return self.ask("Fetch", 12, max_wait_ms=10, min_bytes=1, max_bytes=max_bytes, session_epoch=0, topics=topics)
 
     def create(self, name, partitions=1, version=7):
         types = message("CreateTopicsRequest")
@@ -77,32 +77,32 @@ def broker(request):
         yield running
 
 
-def test_a_producer_over_its_quota_is_told_how_long_and_not_heard_meanwhile(broker):
+def test_a_producer_over_its_quota_gets_a_throttle_time_and_its_connection_is_muted(broker):
     with QuotaClient(broker.port) as client, QuotaClient(broker.port, "other") as other:
         assert client.produce(10_000) == 0
-        client.limit({"client_id": "app"}, producer_byte_rate=1000)
+        client.set_quota({"client_id": "app"}, producer_byte_rate=1000)
         throttle_ms = client.produce(10_000)
-        assert 90 <= throttle_ms <= 200  # some 10,100 bytes in a window of 10 s are 1,010 a second
+        assert 90 <= throttle_ms <= 200  # about 10,100 bytes in a window of 10 s are 1,010 per second
         began = time.monotonic()
         assert client.produce(100) > 0
         assert time.monotonic() - began >= throttle_ms / 2000
         assert other.produce(10_000) == 0
-        other.limit({"client_id": "app"}, producer_byte_rate=None)
+        other.set_quota({"client_id": "app"}, producer_byte_rate=None)
         assert client.produce(10_000) == 0
         assert not broker.call(lambda state: state.quotas.limits)
 
 
-def test_a_fetch_over_its_quota_has_nothing_and_begins_no_session(broker):
+def test_a_fetch_over_its_quota_is_empty_and_starts_no_session(broker):
     broker.append("orders", [{"value": bytes(20_000)}])
     with QuotaClient(broker.port) as client:
         assert client.fetch().session_id
-        client.limit({"client_id": None}, consumer_byte_rate=1000)
+        client.set_quota({"client_id": None}, consumer_byte_rate=1000)
         answer = client.fetch()
         assert (answer.error_code, answer.session_id, answer.responses) == (0, 0, [])
         assert answer.throttle_time_ms > 0
         before = broker.call(lambda state: len(state.fetch_sessions))
-        with QuotaClient(broker.port, "another") as admin:  # the first connection is not heard
-            admin.limit({"client_id": None}, consumer_byte_rate=1_000_000)
+        with QuotaClient(broker.port, "another") as admin:  # the first connection is muted
+            admin.set_quota({"client_id": None}, consumer_byte_rate=1_000_000)
     with QuotaClient(broker.port) as client:
         answer = client.fetch()
         assert (answer.throttle_time_ms, bool(answer.session_id)) == (0, True)
@@ -110,7 +110,7 @@ def test_a_fetch_over_its_quota_has_nothing_and_begins_no_session(broker):
         assert broker.call(lambda state: len(state.fetch_sessions)) == before + 1
 
 
-def test_the_narrowest_quota_counts(broker):
+def test_the_most_specific_quota_applies(broker):
     order = [
         {"client_id": None},
         {"client_id": "app"},
@@ -122,24 +122,24 @@ def test_the_narrowest_quota_counts(broker):
         {"user": "ANONYMOUS", "client_id": "app"},
     ]
     with QuotaClient(broker.port, "admin") as admin:
-        admin.limit({"user": "ANONYMOUS", "client_id": "admin"}, producer_byte_rate=1e9)
+        admin.set_quota({"user": "ANONYMOUS", "client_id": "admin"}, producer_byte_rate=1e9)
         for entity in order:
-            admin.limit(entity, producer_byte_rate=1)
+            admin.set_quota(entity, producer_byte_rate=1)
             with QuotaClient(broker.port) as client:
                 assert client.produce(1) > 0, entity
-            admin.limit(entity, producer_byte_rate=1e9)  # the next one, which is narrower, takes its place
+            admin.set_quota(entity, producer_byte_rate=1e9)  # the next quota is more specific and overrides it
 
 
-def test_changes_over_their_quota_are_refused_or_wait(broker):
+def test_topic_changes_over_their_quota_are_rejected_or_delayed(broker):
     with QuotaClient(broker.port) as client:
-        client.limit({"user": None}, **{MUTATIONS: 1})
-        answer = client.create("large", 15)  # more than the remaining quota, which is not below 0
+        client.set_quota({"user": None}, **{MUTATION_QUOTA: 1})
+        answer = client.create("large", 15)  # more than the remaining quota, which is not negative yet
         assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0)
         answer = client.create("refused")
         assert answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert 3000 <= answer.throttle_time_ms <= 4000
         assert sorted(broker.topics) == ["large", "orders"]
-        with QuotaClient(broker.port) as later:  # the first connection is not heard
+        with QuotaClient(broker.port) as later:  # the first connection is muted
             answer = later.create("old", version=5)
             assert answer.topics[0].error_code == 0
             assert 4000 <= answer.throttle_time_ms <= 5000
@@ -148,7 +148,7 @@ def test_changes_over_their_quota_are_refused_or_wait(broker):
             assert deleting.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_client_ids_without_end_take_no_memory_without_end():
+def test_memory_is_limited_for_any_number_of_client_ids():
     quotas, request = Quotas(), Request(collect_apis()[0], 9)
     quotas.load([{"entity": {"client-id": None}, "values": {"producer_byte_rate": 10.0}}])
     for number in range(20_000):
@@ -157,41 +157,42 @@ def test_client_ids_without_end_take_no_memory_without_end():
     assert len(quotas._rates) == 10_000
 
 
-def test_the_time_of_handlers_is_counted(broker):
+def test_handler_time_counts_towards_the_request_quota(broker):
     with QuotaClient(broker.port) as client:
-        client.limit({"user": None}, request_percentage=0.0001)
+        client.set_quota({"user": None}, request_percentage=0.0001)
         first = client.ask("Metadata", 9, topics=None)
         assert 0 < first.throttle_time_ms <= 1000
 
 
-def test_quotas_are_in_force_after_a_restart(tmp_path):
+def test_quotas_are_enforced_after_a_restart(tmp_path):
     with Broker(data_dir=tmp_path) as broker:
         broker.create_topic("orders")
         with QuotaClient(broker.port) as client:
-            client.limit({"client_id": "app"}, producer_byte_rate=1000)
+            client.set_quota({"client_id": "app"}, producer_byte_rate=1000)
     with Broker(data_dir=tmp_path) as broker, QuotaClient(broker.port) as client:
         assert client.produce(20_000) > 0
 
 
-def test_a_rate_is_that_of_kafka():
-    """Throttle times of Kafka 4.3.1 for a producer of 10,000 bytes each 100 ms with a quota of 20,000 a second.
+def test_rates_give_kafkas_throttle_times():
+    """The expected values are Kafka 4.3.1's throttle times for 10,000 bytes every 100 ms with a quota of 20,000 per
+    second.
 
-    They were measured in milliseconds of a clock; the bytes around the records (some 90) are counted, too.
+    They were measured in wall-clock milliseconds. About 90 bytes around the records are counted as well.
     """
     measured_milliseconds = {22: 1446, 23: 1851, 24: 2253, 26: 3064, 28: 3874, 29: 4281, 31: 6093, 34: 7309, 38: 8936}
-    rate, waits = UsageRate(), {}
+    rate, throttle_times = UsageRate(), {}
     for number in range(40):
         rate.add(10_090, number * 100)
-        waits[number] = rate.throttle_ms(20_000, number * 100)
-    assert {waits[number] for number in range(19)} == {0}
+        throttle_times[number] = rate.throttle_ms(20_000, number * 100)
+    assert {throttle_times[number] for number in range(19)} == {0}
     for number, milliseconds in measured_milliseconds.items():
-        assert abs(waits[number] - milliseconds) < 150, number
+        assert abs(throttle_times[number] - milliseconds) < 150, number
 
 
 # ------------------------------------------------------------------------------------------------ new connections
 
 
-def of_addresses(**rates):
+def connection_quotas(**rates):
     quotas = Quotas()
     names = {"every": None, "own": "10.0.0.1", "six": "0::1"}
     quotas.load(
@@ -200,35 +201,36 @@ def of_addresses(**rates):
     return quotas
 
 
-def test_connections_of_an_address_are_counted_in_a_window_and_those_refused_are_not():
-    quotas = of_addresses(every=1)
+def test_accepted_connections_of_an_address_are_counted_in_a_window():
+    quotas = connection_quotas(every=1)
     assert [quotas.count_connection("10.0.0.2", 0) for _ in range(13)] == [0] * 10 + [1000] * 3
     assert quotas.count_connection("10.0.0.3", 0) == 0
-    assert quotas.count_connection("10.0.0.2", 10_500) == 500  # 11 in 10.5 seconds
+    assert quotas.count_connection("10.0.0.2", 10_500) == 500  # 11 connections in 10.5 seconds
     assert quotas.count_connection("10.0.0.2", 11_000) == 0
 
 
-def test_an_address_has_its_own_quota_or_the_default_or_none():
-    quotas = of_addresses(every=1, own=2, six=3)
+def test_an_address_has_its_own_connection_quota_or_the_default():
+    quotas = connection_quotas(every=1, own=2, six=3)
     counts = {
         name: sum(not quotas.count_connection(name, 0) for _ in range(40))
         for name in ("10.0.0.1", "::ffff:10.0.0.1", "::1", "10.9.9.9")
     }
     assert counts == {"10.0.0.1": 20, "::ffff:10.0.0.1": 0, "::1": 30, "10.9.9.9": 10}
-    assert not any(of_addresses(own=1).count_connection("10.0.0.2", 0) for _ in range(40))
+    assert not any(connection_quotas(own=1).count_connection("10.0.0.2", 0) for _ in range(40))
 
 
-def test_a_connection_above_the_quota_is_closed_unheard_and_others_go_on(broker):
+def test_a_connection_over_the_quota_is_closed_and_others_continue(broker):
     with QuotaClient(broker.port) as admin:
-        admin.limit({"ip": "127.0.0.1"}, connection_creation_rate=1)
-        connect_often(broker.port, 10)
+        admin.set_quota({"ip": "127.0.0.1"}, connection_creation_rate=1)
+        connect_repeatedly(broker.port, 10)
         with pytest.raises(AssertionError, match="closed the connection"):
-            connect_often(broker.port, 2)  # the first connection may be accepted at the end of a sample of one second
-        admin.limit({"ip": "127.0.0.1"}, connection_creation_rate=None)
-    connect_often(broker.port, 1)
+            # the first connection may be accepted at the end of a sample of one second
+            connect_repeatedly(broker.port, 2)
+        admin.set_quota({"ip": "127.0.0.1"}, connection_creation_rate=None)
+    connect_repeatedly(broker.port, 1)
 
 
-def connect_often(port, times):
+def connect_repeatedly(port, times):
     for _ in range(times):
         with QuotaClient(port) as client:
             client.ask("ApiVersions", 0)
@@ -236,7 +238,7 @@ def connect_often(port, times):
 
 @given(st.lists(st.tuples(st.floats(0, 3000), st.integers(1, 5)), max_size=80), st.integers(1, 5))
 def test_no_window_has_more_connections_than_its_quota(steps, limit):
-    quotas, now, admission_times = of_addresses(every=limit), 0.0, []
+    quotas, now, admission_times = connection_quotas(every=limit), 0.0, []
     for pause_ms, count in steps:
         now += pause_ms
         for _ in range(count):
@@ -245,18 +247,18 @@ def test_no_window_has_more_connections_than_its_quota(steps, limit):
             if not refused_ms:
                 admission_times.append(now)
     for end in admission_times:
-        assert sum(end - 10_000 < at <= end for at in admission_times) <= limit * 11
+        assert sum(end - 10_000 < now_ms <= end for now_ms in admission_times) <= limit * 11
 
 
 @given(
     st.floats(min_value=0, exclude_min=True, allow_infinity=True),
     st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 10**12)), min_size=1, max_size=20),
 )
-def test_whatever_the_quota_is_the_throttle_time_is_one_that_an_answer_can_say(value, steps):
+def test_the_throttle_time_of_any_quota_fits_in_an_answer(value, steps):
     quotas = Quotas()
     entity = {"client-id": "app"}
-    quotas.load([{"entity": entity, "values": {MUTATIONS: value}}])
-    limit = quotas.limits[MUTATIONS][frozenset(entity.items())]
+    quotas.load([{"entity": entity, "values": {MUTATION_QUOTA: value}}])
+    limit = quotas.limits[MUTATION_QUOTA][frozenset(entity.items())]
     rate, bucket, now_ms = UsageRate(), TokenBucket(limit, 0.0), 0.0
     for later_ms, amount in steps:
         now_ms += later_ms
@@ -268,8 +270,8 @@ def test_whatever_the_quota_is_the_throttle_time_is_one_that_an_answer_can_say(v
             assert not (over_ms and value == float("inf"))
 
 
-def test_an_infinite_quota_bounds_nothing(broker):
+def test_an_infinite_quota_limits_nothing(broker):
     with QuotaClient(broker.port) as client:
-        client.limit({"client_id": "app"}, request_percentage=float("inf"), controller_mutation_rate=float("inf"))
+        client.set_quota({"client_id": "app"}, request_percentage=float("inf"), controller_mutation_rate=float("inf"))
         assert [client.create(f"made-{number}").topics[0].error_code for number in range(3)] == [ErrorCode.NONE] * 3
         assert client.fetch().throttle_time_ms == 0

@@ -1,7 +1,7 @@
-"""Random requests and the answers that Kafka 4.3.1 gave to them, kept in a file: ours are the same.
+"""Random requests with Kafka 4.3.1's recorded answers: this broker's answers are the same.
 
-``python -m tests.interop.random_differential --seed 4301 --requests 800 --record FILE`` records it again with a Kafka;
-``make interop`` draws other requests and compares more of them.
+``python -m tests.interop.random_differential --seed 4301 --requests 800 --record FILE`` records the file again from
+Kafka. ``make interop`` generates other requests and compares more of them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tests.interop.random_differential.recorded import replay
 
 from kafkaframes.broker import Broker
 
-RECORDED = Path(__file__).parent / "recorded" / "kafka-4.3.1.jsonl.gz"
+RECORDED_FILE = Path(__file__).parent / "recorded" / "kafka-4.3.1.jsonl.gz"
 MIN_REQUESTS = 800
 
 
-def test_requests_are_answered_as_kafka_answered_them():
+def test_recorded_requests_are_answered_as_by_kafka():
     with Broker(config=OURS, broker_release="4.3") as broker:
-        findings = list(replay(RECORDED, ("127.0.0.1", broker.port)))
+        findings = list(replay(RECORDED_FILE, ("127.0.0.1", broker.port)))
     assert [str(finding) for _, finding in findings if finding is not None] == []
     assert sum(size for size, _ in findings) >= MIN_REQUESTS

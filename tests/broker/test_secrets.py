@@ -1,4 +1,6 @@
-"""Secrets in every field that may hold one: nothing that a broker writes, prints, answers or shows has them."""
+"""Requests and responses with a secret in each sensitive field: the broker's logs, files, answers and pages do not
+contain it.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,11 @@ from kafkaframes.protocol.messages.headers import body_class
 
 SECRET = "QhiddenQvalueQ"
 PASSWORD_NAMES = ("ssl.key.password", "sasl.jaas.config", "listener.name.x.ssl.keystore.password", "my.token")
-SHA = "SCRAM-SHA-256"
+SCRAM_SHA_256 = "SCRAM-SHA-256"
 
 
-def forms(secret=SECRET):
-    """Return what a secret looks like as text, as base64 at each alignment, and as hexadecimal digits."""
+def secret_encodings(secret=SECRET):
+    """Return a secret's encodings: as text, as base64 at each alignment, and as hexadecimal digits."""
     secret_forms = {secret, secret.encode().hex()}
     for before in range(3):
         text = base64.b64encode(bytes(before) + secret.encode()).decode()
@@ -46,9 +48,9 @@ def forms(secret=SECRET):
     return secret_forms
 
 
-def hides(text):
+def contains_no_secret(text):
     text = text if isinstance(text, str) else text.decode("latin-1")
-    return not any(form in text for form in forms())
+    return not any(form in text for form in secret_encodings())
 
 
 def with_secret(cls, path, **values):
@@ -66,7 +68,7 @@ def with_secret(cls, path, **values):
     return root_message
 
 
-def snake(cls, path, name):
+def attribute_name(cls, path, name):
     root_message = with_secret(cls, path)
     for step in path:
         info = next(field for field in root_message._fields if field.spec.json_name == step)
@@ -75,12 +77,16 @@ def snake(cls, path, name):
     return next(field.attribute for field in root_message._fields if field.spec.json_name == name)
 
 
-def all_secrets():
-    """Yield (API key, direction, message): each has the secret in one field."""
+def messages_with_secrets():
+    """Yield (API key, direction, message) with the secret in one field, for each sensitive field."""
     for (key, direction), paths in SECRET_FIELDS.items():
         cls = body_class(key, direction)
         for path in paths:
-            yield key, direction, with_secret(cls, path[:-1], **{snake(cls, path[:-1], path[-1]): SECRET.encode()})
+            yield (
+                key,
+                direction,
+                with_secret(cls, path[:-1], **{attribute_name(cls, path[:-1], path[-1]): SECRET.encode()}),
+            )
     for (key, direction), paths in CONFIG_FIELDS.items():
         cls = body_class(key, direction)
         for path in paths:
@@ -100,16 +106,16 @@ def field_type(cls, path):
     return name
 
 
-ALL = list(all_secrets())
+ALL_MESSAGES = list(messages_with_secrets())
 
 
 @pytest.mark.parametrize(
-    ("key", "direction", "filled_message"), ALL, ids=lambda value: getattr(type(value), "__name__", "")[:30]
+    ("key", "direction", "filled_message"), ALL_MESSAGES, ids=lambda value: getattr(type(value), "__name__", "")[:30]
 )
-def test_objects_and_json_lose_them_at_every_version(key, direction, filled_message):
+def test_secrets_are_removed_from_objects_and_json_at_every_version(key, direction, filled_message):
     before = copy.deepcopy(filled_message)
-    assert hides(repr(redact_message(key, direction, filled_message)))
-    assert filled_message == before  # the handler's own message keeps them
+    assert contains_no_secret(repr(redact_message(key, direction, filled_message)))
+    assert filled_message == before  # the handler's message still has the secrets
     shown_count = 0
     for version in range(
         type(filled_message).spec.valid_versions.lowest, type(filled_message).spec.valid_versions.highest + 1
@@ -118,22 +124,22 @@ def test_objects_and_json_lose_them_at_every_version(key, direction, filled_mess
             text = json.dumps(filled_message.to_json(version))
         except Exception:  # the version lacks the field
             continue
-        shown_count += not hides(text)
-        assert hides(json.dumps(redact_json(key, direction, filled_message.to_json(version))))
+        shown_count += not contains_no_secret(text)
+        assert contains_no_secret(json.dumps(redact_json(key, direction, filled_message.to_json(version))))
     assert shown_count
 
 
-def test_a_forwarded_request_is_blanked():
+def test_secrets_in_a_forwarded_request_are_hidden():
     for key, is_hidden in ((51, True), (3, False)):
         envelope = message("EnvelopeRequest")(request_data=key.to_bytes(2, "big") + SECRET.encode())
-        assert hides(json.dumps(redact_json(58, REQUEST, envelope.to_json(0)))) is is_hidden
-        assert hides(repr(redact_message(58, REQUEST, envelope)))
+        assert contains_no_secret(json.dumps(redact_json(58, REQUEST, envelope.to_json(0)))) is is_hidden
+        assert contains_no_secret(repr(redact_message(58, REQUEST, envelope)))
     answer = message("EnvelopeResponse")(response_data=SECRET.encode())
-    assert hides(repr(redact_message(58, RESPONSE, answer)))
+    assert contains_no_secret(repr(redact_message(58, RESPONSE, answer)))
 
 
-class Wire:
-    """One connection: requests out, answers in."""
+class RawConnection:
+    """A connection that sends requests and receives answers."""
 
     def __init__(self, broker):
         host, port = broker.bootstrap_servers.split(":")
@@ -161,7 +167,7 @@ class Wire:
         return self.send(message("SaslAuthenticateRequest")(auth_bytes=b"\0alice\0" + password.encode()), 2)
 
 
-def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog):
+def test_a_brokers_output_contains_no_secrets(tmp_path, capfd, caplog):
     caplog.set_level(0)
     path = tmp_path / "requests.log"
     with open_request_log(str(path)) as file, ExitStack() as stack:
@@ -177,15 +183,15 @@ def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog)
             repr(security),
             repr(broker),
             repr(security.credentials()),
-            repr(credential_from_password(SHA, SECRET)),
+            repr(credential_from_password(SCRAM_SHA_256, SECRET)),
         ]
         with broker:
-            with Wire(broker) as other:
+            with RawConnection(broker) as other:
                 assert other.authenticate(SECRET + "wrong").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-            wire = stack.enter_context(Wire(broker))
+            wire = stack.enter_context(RawConnection(broker))
             assert wire.authenticate(SECRET).error_code == 0
             served_apis = {api.key: api for api in collect_apis().values()}
-            for key, direction, filled_message in ALL:
+            for key, direction, filled_message in ALL_MESSAGES:
                 if direction == RESPONSE or key not in served_apis or key == 36:
                     continue
                 low, high = served_apis[key].range
@@ -194,8 +200,8 @@ def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog)
             request_type = message("DescribeConfigsRequest")
             resource = request_type.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
             for version in range(5):
-                asks = request_type(resources=[resource], include_synonyms=version > 0)
-                answer = wire.send(asks, version)
+                request = request_type(resources=[resource], include_synonyms=version > 0)
+                answer = wire.send(request, version)
                 rows = {row.name: row for row in answer.results[0].configs}
                 assert rows["ssl.truststore.password"].is_sensitive
                 assert rows["ssl.truststore.password"].value is None
@@ -211,19 +217,19 @@ def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     out, err = capfd.readouterr()
     for text in (*shown_texts, written_text, out, err, caplog.text):
-        assert hides(text)
+        assert contains_no_secret(text)
     for file in (tmp_path / "data").rglob("*"):
-        assert file.is_dir() or hides(file.read_bytes()), file
+        assert file.is_dir() or contains_no_secret(file.read_bytes()), file
 
 
-def test_requests_that_end_too_early_are_told_without_them(tmp_path, capfd, caplog):
+def test_truncated_requests_are_logged_without_secrets(tmp_path, capfd, caplog):
     caplog.set_level(0)
     path, shown_texts, sent_count = tmp_path / "requests.log", [], 0
     with (
         open_request_log(str(path)) as file,
         Broker(request_log=lambda line: print(line, file=file, flush=True)) as broker,
     ):
-        for key, direction, filled_message in ALL:
+        for key, direction, filled_message in ALL_MESSAGES:
             api = collect_apis().get(key)
             if direction == RESPONSE or api is None:
                 continue
@@ -232,7 +238,7 @@ def test_requests_that_end_too_early_are_told_without_them(tmp_path, capfd, capl
             frame = connection.data_to_send()[4:]
             for end in {*range(20, len(frame), 5), len(frame) - 1}:
                 sent_count += 1
-                with Wire(broker) as wire:
+                with RawConnection(broker) as wire:
                     wire.socket.sendall(end.to_bytes(4, "big") + frame[:end])
                     wire.socket.shutdown(socket.SHUT_WR)
                     while wire.socket.recv(1 << 16):
@@ -241,4 +247,4 @@ def test_requests_that_end_too_early_are_told_without_them(tmp_path, capfd, capl
     assert sent_count > 100
     out, err = capfd.readouterr()
     for text in (*shown_texts, path.read_text(), out, err, caplog.text):
-        assert hides(text)
+        assert contains_no_secret(text)

@@ -1,4 +1,4 @@
-"""SASL, TLS and access rules: with other clients, and with single frames that no client would send."""
+"""SASL, TLS and ACLs, with other clients and with single frames that clients would not send."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def client_final(first_bare, server_first, password, name, *, nonce=None, bindin
 
 
 @pytest.mark.parametrize(("mechanism", "name"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
-def test_scram_lets_in_who_knows_the_password_and_proves_itself(mechanism, name):
+def test_scram_accepts_the_right_password_and_authenticates_the_server(mechanism, name):
     exchange = ScramExchange(mechanism, {"a,b": credential_from_password(mechanism, "secret")}.get)
     bare = "n=a=2Cb,r=abc"
     answer = exchange.respond(f"n,,{bare}".encode())
@@ -78,7 +78,7 @@ def test_scram_lets_in_who_knows_the_password_and_proves_itself(mechanism, name)
         ("alice", "secret", {"binding": "eSws"}),
     ],
 )
-def test_scram_refuses_wrong_passwords_users_nonces_and_bindings(user, password, change):
+def test_scram_rejects_wrong_passwords_users_nonces_and_bindings(user, password, change):
     users = Credentials({"alice": "secret"})
     exchange = ScramExchange("SCRAM-SHA-256", lambda name: users.find_scram(name, "SCRAM-SHA-256"))
     bare = f"n={user},r=abc"
@@ -90,21 +90,23 @@ def test_scram_refuses_wrong_passwords_users_nonces_and_bindings(user, password,
 
 
 def first_answer(users, name, mechanism="SCRAM-SHA-256"):
-    """Return salt and iterations of the server's first answer."""
+    """Return the salt and iteration count in the server's first message."""
     exchange = ScramExchange(mechanism, lambda user: users.find_scram(user, mechanism), lambda: "x")
     fields = dict(part.split("=", 1) for part in exchange.respond(f"n,,n={name},r=abc".encode()).decode().split(","))
     return base64.b64decode(fields["s"]), int(fields["i"])
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_who_asks_for_an_unknown_user_learns_nothing(mechanism):
+def test_scram_does_not_reveal_whether_a_user_exists(mechanism):
     users = Credentials({"alice": "secret"}, secret=b"k" * 32)
     users.scram["bob", mechanism] = credential_from_password(mechanism, "b", iterations=8192, salt=b"s" * 24)
-    guessed_salt = hmac.digest(b"kafkaframes", b"nobody", "sha256")[:16]  # a guess without the secret
+    # a salt that an attacker could guess without the secret
+    guessed_salt = hmac.digest(b"kafkaframes", b"nobody", "sha256")[:16]
     answers = {first_answer(users, f"nobody{number}", mechanism) for number in range(64)}
     assert len({salt for salt, _ in answers}) == 64
     assert guessed_salt not in {salt for salt, _ in answers} | {first_answer(users, "nobody", mechanism)[0]}
-    assert {(len(salt), iterations) for salt, iterations in answers} == {(16, 4096), (24, 8192)}  # as alice's and bob's
+    # as long as those of alice and bob
+    assert {(len(salt), iterations) for salt, iterations in answers} == {(16, 4096), (24, 8192)}
     for name in ("nobody", "alice", "bob"):
         assert first_answer(users, name, mechanism) == first_answer(users, name, mechanism)
     again = Credentials({"alice": "secret"}, dict(users.scram), secret=b"k" * 32)
@@ -114,7 +116,7 @@ def test_who_asks_for_an_unknown_user_learns_nothing(mechanism):
     assert first_answer(other, "nobody", mechanism)[0] != first_answer(users, "nobody", mechanism)[0]
 
 
-def test_salts_stay_over_a_restart_and_differ_between_directories(tmp_path):
+def test_salts_survive_a_restart_and_differ_between_directories(tmp_path):
     def answers(directory):
         with Broker(data_dir=directory, security=Security(users={"alice": "secret"})) as broker:
             users = broker.call(lambda state: state.credentials)
@@ -125,8 +127,8 @@ def test_salts_stay_over_a_restart_and_differ_between_directories(tmp_path):
     assert not set(first) & set(other)
 
 
-def test_a_user_and_nobody_take_the_same_steps(monkeypatch):
-    """Count the expensive calls instead of reading a clock, which is not reliable on a busy machine."""
+def test_scram_takes_the_same_steps_for_unknown_users(monkeypatch):
+    """Count the expensive calls instead of measuring time, which is unreliable on a busy machine."""
     users = Credentials({"alice": "secret"})
     users.prepare_credentials()
     calls = []
@@ -164,7 +166,7 @@ def test_scram_survives_any_first_message(message):
         ScramExchange("SCRAM-SHA-256", lambda name: Credentials().find_scram(name, "SCRAM-SHA-256")).respond(message)
 
 
-def test_plain_takes_the_right_password_only():
+def test_plain_accepts_only_the_right_password():
     exchange = PlainExchange({"alice": "secret"})
     assert exchange.respond(b"\0alice\0secret") == b""
     assert exchange.user == "alice"
@@ -185,7 +187,7 @@ def test_unsecured_tokens_name_their_user_until_they_expire():
             unsecured_token(wrong, 9_999)
 
 
-def test_a_wrong_token_is_told_before_it_is_refused():
+def test_an_invalid_oauthbearer_token_gets_an_error_message_before_it_is_rejected():
     exchange = BearerExchange(unsecured_token, lambda: 0)
     assert b"invalid_token" in exchange.respond(b"n,,\x01auth=Bearer x.y.z\x01\x01")
     with pytest.raises(AuthenticationError):
@@ -201,14 +203,14 @@ def unknown_session(asker):
     return asker
 
 
-def test_nothing_but_authentication_is_answered_before_it(asker):
+def test_only_authentication_requests_are_answered_before_authentication(asker):
     unknown_session(asker)
     assert asker.ask("ApiVersions", 0).error_code == 0
     with pytest.raises(CloseConnection):
         asker.ask("Metadata", 9, topics=None)
 
 
-def test_a_failure_is_answered_later_and_closes_the_connection(asker):
+def test_an_authentication_failure_is_delayed_and_closes_the_connection(asker):
     unknown_session(asker)
     assert asker.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == 0
     later = asker.send("SaslAuthenticate", 2, auth_bytes=b"\0alice\0wrong")
@@ -218,7 +220,7 @@ def test_a_failure_is_answered_later_and_closes_the_connection(asker):
     assert asker.session.closes_after_response
 
 
-def test_raw_tokens_follow_the_first_handshake(asker):
+def test_raw_tokens_follow_a_version_0_handshake(asker):
     unknown_session(asker)
     assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
     assert b"".join(asker.session.login.answer_raw(b"\0alice\0secret").parts) == struct.pack(">i", 0)
@@ -226,7 +228,7 @@ def test_raw_tokens_follow_the_first_handshake(asker):
     assert asker.ask("Metadata", 9, topics=None).brokers
 
 
-def test_a_refused_raw_token_closes_the_connection_as_late_as_version_1_does(asker):
+def test_a_rejected_raw_token_closes_the_connection_with_the_same_delay(asker):
     unknown_session(asker)
     assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
     later = asker.session.login.answer_raw(b"\0alice\0wrong")
@@ -240,7 +242,7 @@ def test_a_refused_raw_token_closes_the_connection_as_late_as_version_1_does(ask
     assert not asker.session.is_authenticated
 
 
-def test_guesses_of_passwords_wait_on_the_wire_in_both_versions():
+def test_password_guesses_are_delayed_in_both_handshake_versions():
     config = {"connection.failed.authentication.delay.ms": 300}
     with Broker(security=Security(users={"alice": "secret"}), config=config) as broker:
         for version in (0, 1):
@@ -256,7 +258,7 @@ def test_guesses_of_passwords_wait_on_the_wire_in_both_versions():
                 assert time.monotonic() - began >= 0.29
 
 
-def test_a_session_ends_unless_it_authenticates_anew(make_asker):
+def test_a_session_expires_unless_it_reauthenticates(make_asker):
     asker = make_asker(config={"connections.max.reauth.ms": "5000"})
     asker.session.is_authenticated = False
     asker.state.credentials = Credentials({"alice": "secret"})
@@ -278,7 +280,7 @@ def test_a_session_ends_unless_it_authenticates_anew(make_asker):
 @pytest.mark.parametrize(
     ("listener", "lifetime_ms"), [("OUTSIDE", 1_000), ("INSIDE", 2_000), ("OTHER", 3_000), ("EVER", 0)]
 )
-def test_the_narrowest_limit_of_a_session_holds(make_asker, listener, lifetime_ms):
+def test_the_shortest_session_limit_applies(make_asker, listener, lifetime_ms):
     key = "connections.max.reauth.ms"
     config = {
         f"listener.name.outside.plain.{key}": "1000",
@@ -297,7 +299,7 @@ def test_the_narrowest_limit_of_a_session_holds(make_asker, listener, lifetime_m
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_clients_go_on_over_the_end_of_their_sessions(mechanism):
+def test_clients_reauthenticate_at_the_end_of_their_sessions(mechanism):
     settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism}
     settings |= {"sasl_username": "alice", "sasl_password": "secret"}
     security, config = Security(users={"alice": "secret"}), {"connections.max.reauth.ms": 200}
@@ -322,7 +324,7 @@ def frame(key, version, body):
     return len(data).to_bytes(4, "big") + data
 
 
-def test_an_unknown_mechanism_is_told_what_there_is(asker):
+def test_an_unknown_mechanism_is_answered_with_the_enabled_ones(asker):
     unknown_session(asker)
     answer = asker.ask("SaslHandshake", 1, mechanism="GSSAPI")
     assert (answer.error_code, answer.mechanisms[0]) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "PLAIN")
@@ -330,7 +332,7 @@ def test_an_unknown_mechanism_is_told_what_there_is(asker):
     assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
-def test_credentials_that_a_client_sets_are_kept(make_asker, tmp_path):
+def test_credentials_altered_by_a_client_are_stored(make_asker, tmp_path):
     asker = make_asker(data_dir=str(tmp_path))
     types = asker.types("AlterUserScramCredentials")
     new = types.ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p" * 32)
@@ -345,7 +347,7 @@ def test_credentials_that_a_client_sets_are_kept(make_asker, tmp_path):
 
 # ------------------------------------------------------------------------------------------------ rules
 
-ALICE = Session(principal="User:alice", peer="10.0.0.1:99")
+ALICE_SESSION = Session(principal="User:alice", peer="10.0.0.1:99")
 
 
 def rule(operation, *, permission=ALLOW, name="orders", pattern=LITERAL, principal="User:alice", host="*", kind=2):
@@ -374,7 +376,7 @@ def rule(operation, *, permission=ALLOW, name="orders", pattern=LITERAL, princip
     ],
 )
 def test_rules_allow_and_deny_as_kafkas_do(rules, operation, topic, is_allowed):
-    assert AclAuthorizer(rules).allows(ALICE, operation, "TOPIC", topic) is is_allowed
+    assert AclAuthorizer(rules).allows(ALICE_SESSION, operation, "TOPIC", topic) is is_allowed
 
 
 @given(
@@ -392,7 +394,7 @@ def test_rules_allow_and_deny_as_kafkas_do(rules, operation, topic, is_allowed):
     removed_indexes=st.sets(st.integers(0, 11)),
     topic=st.sampled_from(["o", "or", "orders", "orders-12", "*", "other"]),
 )
-def test_rules_that_are_looked_up_are_those_that_are_about_a_name(rules, removed_indexes, topic):
+def test_indexed_rules_are_those_that_match_a_name(rules, removed_indexes, topic):
     access = AclAuthorizer(rules)
     removed_rules = {rules[index] for index in removed_indexes if index < len(rules)}
     for acl in removed_rules:
@@ -401,13 +403,15 @@ def test_rules_that_are_looked_up_are_those_that_are_about_a_name(rules, removed
     remaining_rules = [acl for acl in rules if acl not in removed_rules]
     assert list(access) == list(dict.fromkeys(remaining_rules))
     for operation, number in (("READ", 3), ("WRITE", 4)):
-        own = [acl for acl in remaining_rules if acl.matches_resource(2, topic) and acl.principal == "User:alice"]
-        permissions = {acl.permission for acl in own if acl.operation == number}
-        assert access.allows(ALICE, operation, "TOPIC", topic) is (permissions == {ALLOW})
+        matching_rules = [
+            acl for acl in remaining_rules if acl.matches_resource(2, topic) and acl.principal == "User:alice"
+        ]
+        permissions = {acl.permission for acl in matching_rules if acl.operation == number}
+        assert access.allows(ALICE_SESSION, operation, "TOPIC", topic) is (permissions == {ALLOW})
 
 
-def test_a_check_costs_the_rules_about_a_name_not_all():
-    """2,000 topics by 20,000 rules took 10 s in one go."""
+def test_an_access_check_visits_only_the_rules_for_a_name():
+    """Previously 2,000 topics with 20,000 rules took 10 s in one step."""
     calls = Counter()
     for count in (10, 1_000):
         access = AclAuthorizer([rule(3, name=f"orders-{number}") for number in range(count)])
@@ -417,17 +421,17 @@ def test_a_check_costs_the_rules_about_a_name_not_all():
 
         sys.setprofile(count_calls)
         try:
-            access.allows(ALICE, "READ", "TOPIC", "orders-7")
+            access.allows(ALICE_SESSION, "READ", "TOPIC", "orders-7")
         finally:
             sys.setprofile(None)
     assert calls[1_000] <= calls[10] + 2
 
 
-def test_super_users_and_what_no_rule_is_about():
-    assert AclAuthorizer(super_users=["User:alice"]).allows(ALICE, "READ", "TOPIC", "orders")
-    assert AclAuthorizer(allows_unruled=True).allows(ALICE, "READ", "TOPIC", "orders")
+def test_super_users_are_allowed_and_resources_without_rules_follow_the_setting():
+    assert AclAuthorizer(super_users=["User:alice"]).allows(ALICE_SESSION, "READ", "TOPIC", "orders")
+    assert AclAuthorizer(allows_unruled=True).allows(ALICE_SESSION, "READ", "TOPIC", "orders")
     assert not AclAuthorizer([rule(3, principal="User:bob")], allows_unruled=True).allows(
-        ALICE, "READ", "TOPIC", "orders"
+        ALICE_SESSION, "READ", "TOPIC", "orders"
     )
 
 
@@ -439,22 +443,22 @@ def test_without_an_authorizer_rules_are_disabled(asker):
     assert asker.ask("CreateAcls", 2, creations=[row]).results[0].error_code == ErrorCode.SECURITY_DISABLED
 
 
-def test_a_broker_keeps_rules_unless_it_is_told_not_to():
+def test_acls_are_enabled_unless_disabled_by_a_setting():
     settings = BrokerSettings()
     default_access = Security().access(settings)
-    assert default_access.allows(ALICE, "READ", "TOPIC", "orders")
+    assert default_access.allows(ALICE_SESSION, "READ", "TOPIC", "orders")
     default_access.add(rule(3, principal="User:bob"))
-    assert not default_access.allows(ALICE, "READ", "TOPIC", "orders")
-    assert default_access.allows(ALICE, "READ", "TOPIC", "other")
+    assert not default_access.allows(ALICE_SESSION, "READ", "TOPIC", "orders")
+    assert default_access.allows(ALICE_SESSION, "READ", "TOPIC", "other")
     assert isinstance(Security().access(BrokerSettings({"authorizer.class.name": ""})), AllowAllAuthorizer)
-    assert not Security(authorizer=True).access(settings).allows(ALICE, "READ", "TOPIC", "orders")
+    assert not Security(authorizer=True).access(settings).allows(ALICE_SESSION, "READ", "TOPIC", "orders")
     named_settings = BrokerSettings(
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
     )
-    assert not Security().access(named_settings).allows(ALICE, "READ", "TOPIC", "orders")
+    assert not Security().access(named_settings).allows(ALICE_SESSION, "READ", "TOPIC", "orders")
 
 
-def test_rules_are_made_described_enforced_kept_and_deleted(make_asker, tmp_path):
+def test_acls_are_created_described_enforced_stored_and_deleted(make_asker, tmp_path):
     def open_with_rules():
         return make_asker(data_dir=str(tmp_path), access=AclAuthorizer(super_users=["User:ANONYMOUS"]))
 
@@ -508,10 +512,14 @@ def test_kafka_python_authenticates(secured_broker, kafka_python, mechanism):
     assert producer.send("orders", b"x").get(60).topic == "orders"
     producer.close()
     secured_broker.journal.clear()
-    for patience_ms in (500, 5_000, 60_000):  # it tries again until its time is up; the first may be too short
+    for patience_ms in (500, 5_000, 60_000):  # the client retries until its timeout; the first timeout may be too short
         with pytest.raises(kafka_python.errors.KafkaTimeoutError):
             kafka_python.KafkaAdminClient(**settings, sasl_plain_password="wrong", bootstrap_timeout_ms=patience_ms)
-        codes = {one.answer.error_code for one in secured_broker.journal.requests("SaslAuthenticate") if one.answer}
+        codes = {
+            request.answer.error_code
+            for request in secured_broker.journal.requests("SaslAuthenticate")
+            if request.answer
+        }
         if ErrorCode.SASL_AUTHENTICATION_FAILED in codes:
             return
     pytest.fail("the password was not rejected")
@@ -519,7 +527,7 @@ def test_kafka_python_authenticates(secured_broker, kafka_python, mechanism):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """An authority, and a certificate of 127.0.0.1 that is also the client's."""
+    """Return a CA certificate, and a certificate for 127.0.0.1 that broker and client share."""
     directory = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")])
@@ -544,7 +552,7 @@ def certificates(tmp_path_factory):
     return directory
 
 
-def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_python):
+def test_the_principal_of_a_tls_client_is_its_certificates_subject(certificates, kafka_python):
     paths = str(certificates / "cert.pem"), str(certificates / "key.pem")
     context = create_server_context(*paths, authorities=paths[0], needs_client=True)
     acls = [rule(2, name="*", principal="User:CN=alice"), rule(2, name="*", principal="User:CN=alice", kind=3)]
@@ -559,7 +567,8 @@ def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_pyt
         broker.create_topic("orders")
         producer = kafka_python.KafkaProducer(**settings)
         producer.send("orders", b"x").get(60)
-        producer.send("orders", b"y" * 300_000).get(60)  # enough to be sent from its file, which TLS forbids
+        # large enough to be sent from its file, which TLS does not allow
+        producer.send("orders", b"y" * 300_000).get(60)
         producer.close()
         settings["auto_offset_reset"] = "earliest"
         consumer, records = poll_with_kafka_python(lambda: kafka_python.KafkaConsumer("orders", **settings), 2)
@@ -567,7 +576,7 @@ def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_pyt
         consumer.close()
 
 
-def test_the_key_of_a_certificate_may_be_encrypted(certificates, tmp_path):
+def test_the_private_key_may_be_encrypted(certificates, tmp_path):
     key = serialization.load_pem_private_key((certificates / "key.pem").read_bytes(), None)
     encryption = serialization.BestAvailableEncryption(b"right")
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
@@ -580,7 +589,7 @@ def test_the_key_of_a_certificate_may_be_encrypted(certificates, tmp_path):
             build_security(settings | wrong)
 
 
-def test_a_plain_client_on_a_tls_port_is_closed(certificates):
+def test_a_plaintext_client_on_a_tls_port_is_disconnected(certificates):
     context = create_server_context(str(certificates / "cert.pem"), str(certificates / "key.pem"))
     with Broker(security=Security(tls=context)) as broker:
         with socket.create_connection((broker.host, broker.port), 60) as peer:
@@ -588,23 +597,23 @@ def test_a_plain_client_on_a_tls_port_is_closed(certificates):
             received_bytes = b""
             while part := peer.recv(100):
                 received_bytes += part
-        assert len(received_bytes) < 100  # a TLS alert at the most
+        assert len(received_bytes) < 100  # at most a TLS alert
 
 
-def test_files_that_are_no_certificates_are_named(tmp_path):
+def test_an_invalid_certificate_file_is_named(tmp_path):
     (tmp_path / "no.pem").write_text("no")
     with pytest.raises(OptionError, match=r"no\.pem cannot be used"):
         create_server_context(str(tmp_path / "no.pem"))
 
 
-def _ours(settings, password):
+def _client_options(settings, password):
     names = {"ssl.ca.location": "ssl_cafile"}
     options = {names.get(name, name).replace(".", "_"): value for name, value in settings.items()}
     return options | {"sasl_password": password, "delivery_timeout_ms": 60_000, "default_api_timeout_ms": 60_000}
 
 
 @pytest.mark.parametrize("by_file", [False, True])
-def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
+def test_the_command_accepts_sasl_and_tls_options(certificates, tmp_path, by_file):
     pem = tmp_path / "both.pem"
     pem.write_bytes((certificates / "key.pem").read_bytes() + (certificates / "cert.pem").read_bytes())
     config = tmp_path / "server.properties"
@@ -622,11 +631,11 @@ def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
                 "sasl.mechanism": "SCRAM-SHA-256",
             }
             settings |= {"sasl.username": "alice", "ssl.ca.location": str(certificates / "cert.pem")}
-            with Producer(**_ours(settings, "secret")) as producer:
+            with Producer(**_client_options(settings, "secret")) as producer:
                 assert producer.send("orders", b"x").result().offset == 0
             theirs = AdminClient({**settings, "sasl.password": "secret"})
             assert len(theirs.list_topics("orders", timeout=60).topics["orders"].partitions) == 1
-            with pytest.raises(KafkaframesError), Producer(**_ours(settings, "wrong")) as producer:
+            with pytest.raises(KafkaframesError), Producer(**_client_options(settings, "wrong")) as producer:
                 producer.send("orders", b"x").result()
         finally:
             process.terminate()
@@ -645,6 +654,6 @@ def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
         ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, {}, "unknown SASL mechanism DIGEST-MD5"),
     ],
 )
-def test_security_that_does_not_fit_is_refused(properties, arguments, reason):
+def test_contradictory_security_settings_are_rejected(properties, arguments, reason):
     with pytest.raises(OptionError, match=reason):
         build_security(properties, **arguments)

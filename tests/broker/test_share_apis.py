@@ -1,11 +1,11 @@
-"""The APIs of share groups at every version, from frame to frame, and over a kill."""
+"""The APIs of share groups at every version, and their state after a kill."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.broker.direct import BEGAN_MS, DirectBroker, PendingAnswer, versions
+from tests.broker.direct import START_MS, DirectBroker, PendingAnswer, versions
 
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.state.internal import build_batch
@@ -81,7 +81,7 @@ def offsets(broker, version: int, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", versions("ShareFetch"))
-def test_records_are_fetched_acknowledged_and_gone(broker, version):
+def test_acknowledged_records_are_not_delivered_again(broker, version):
     assert join(broker).member_epoch == 2
     produce(broker, 5)
     answer = fetch(broker, version, 0)
@@ -101,10 +101,11 @@ def test_records_are_fetched_acknowledged_and_gone(broker, version):
     broker.kill()
     assert join(broker).member_epoch == 3
     again = fetch(broker, version, 0)
-    assert read_acquired(again)[0] == (3, 3, 2)  # the log counts a delivery when its acknowledgement is stored
+    # the delivery count in the log increases when an acknowledgement is stored
+    assert read_acquired(again)[0] == (3, 3, 2)
 
 
-def test_sessions_have_epochs(broker):
+def test_share_sessions_have_epochs(broker):
     join(broker)
     assert fetch(broker, 1, 5).error_code == code("SHARE_SESSION_NOT_FOUND")
     assert acknowledge(broker, 1, 0, 0, 0).error_code == code("INVALID_SHARE_SESSION_EPOCH")
@@ -116,7 +117,7 @@ def test_sessions_have_epochs(broker):
     assert fetch(broker, 1, 0, group_id=None).error_code == code("INVALID_REQUEST")
 
 
-def test_a_session_that_ends_gives_back_what_it_has(broker):
+def test_closing_a_share_session_releases_its_records(broker):
     join(broker)
     produce(broker, 3)
     assert read_acquired(fetch(broker, 1, 0)) == [(0, 2, 1)]
@@ -125,7 +126,7 @@ def test_a_session_that_ends_gives_back_what_it_has(broker):
     assert read_acquired(fetch(broker, 1, 1, member="n")) == [(0, 2, 2)]
 
 
-def test_a_connection_that_is_lost_ends_its_session(broker):
+def test_a_lost_connection_closes_its_share_session(broker):
     join(broker)
     produce(broker, 3)
     assert read_acquired(fetch(broker, 1, 0)) == [(0, 2, 1)]
@@ -152,7 +153,7 @@ def test_fetch_does_not_acquire_after_the_groups_last_session_has_ended(broker):
     assert read_acquired(waiting.body) == []
 
 
-def test_a_fetch_waits_for_records_and_for_locks_that_time_out(broker):
+def test_a_share_fetch_waits_for_records_and_for_expired_acquisition_locks(broker):
     join(broker)
     waiting = fetch(broker, 1, 0, max_wait_ms=60_000)
     assert isinstance(waiting, PendingAnswer)
@@ -163,7 +164,7 @@ def test_a_fetch_waits_for_records_and_for_locks_that_time_out(broker):
     assert read_acquired(waiting.body) == [(0, 1, 2)]
 
 
-def test_max_records_is_the_most_in_one_mode_and_whole_batches_are_acquired_in_the_other(broker):
+def test_max_records_is_a_strict_limit_only_in_record_limit_mode(broker):
     join(broker)
     produce(broker, 10)
     produce(broker, 10)
@@ -184,7 +185,7 @@ def produce_in_transaction(broker, *, commit: bool) -> None:
         v3_and_below_producer_epoch=producer_answer.producer_epoch,
         v3_and_below_topics=[added_topic],
     )
-    records = build_batch([(None, b"v")] * 2, timestamp_ms=BEGAN_MS, transactional=True, base_sequence=0, **producer)
+    records = build_batch([(None, b"v")] * 2, timestamp_ms=START_MS, transactional=True, base_sequence=0, **producer)
     request_type = message("ProduceRequest")
     data = request_type.TopicProduceData(
         name="orders", partition_data=[request_type.PartitionProduceData(index=0, records=records)]
@@ -193,18 +194,18 @@ def produce_in_transaction(broker, *, commit: bool) -> None:
     broker.send("EndTxn", 3, transactional_id="t", committed=commit, **producer)
 
 
-def test_read_committed_leaves_out_what_was_aborted(broker):
+def test_read_committed_share_groups_skip_aborted_records(broker):
     broker.state.metadata.entities["group_configs"]["g"]["share.isolation.level"] = "read_committed"
     join(broker)
     produce_in_transaction(broker, commit=False)
     produce_in_transaction(broker, commit=True)
     answer = fetch(broker, 1, 0)
-    assert read_acquired(answer) == [(2, 5, 1)]  # with both markers, which consumers pass over
+    assert read_acquired(answer) == [(2, 5, 1)]  # the acquired range includes both markers, which consumers skip
     acknowledge(broker, 1, 1, 2, 5)
     assert next(iter(broker.state.share_groups.partitions.values())).start == 6
 
 
-def test_a_topic_that_there_is_not(broker):
+def test_a_share_fetch_of_an_unknown_topic_is_rejected(broker):
     from uuid import UUID
 
     request_type = message("ShareFetchRequest")
@@ -215,7 +216,7 @@ def test_a_topic_that_there_is_not(broker):
     assert answer.responses[0].partitions[0].error_code == code("UNKNOWN_TOPIC_ID")
 
 
-def test_an_administrator_describes_moves_and_forgets(broker):
+def test_an_admin_client_describes_alters_and_deletes_share_group_offsets(broker):
     assert join(broker).assignment.topic_partitions == []
     heartbeat = broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=2)
     assert [partition.partitions for partition in heartbeat.assignment.topic_partitions] == [[0]]
@@ -248,7 +249,7 @@ def test_an_administrator_describes_moves_and_forgets(broker):
     assert (missing.error_code, missing.topics) == (0, [])  # as Kafka 4.3.1 answers
 
 
-def test_a_group_and_a_topic_that_go_take_the_states_along(broker):
+def test_deleting_a_group_or_topic_deletes_its_share_states(broker):
     join(broker)
     produce(broker, 2)
     assert read_acquired(fetch(broker, 1, 0)) == [(0, 1, 1)]
@@ -257,7 +258,7 @@ def test_a_group_and_a_topic_that_go_take_the_states_along(broker):
     assert len(states.stored_states) == 1
     deleted_groups = broker.send("DeleteGroups", 2, groups_names=["g"]).results
     assert ([group.error_code for group in deleted_groups], states.stored_states) == ([0], {})
-    broker.clock.advance(60)  # a lock of a state that is gone
+    broker.clock.advance(60)  # the acquisition lock of a deleted state
     join(broker)
     fetch(broker, 1, 0)
     broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)

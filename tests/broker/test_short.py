@@ -1,4 +1,4 @@
-"""The short way answers as the dispatcher does, byte for byte, and leaves the same log; else it gives no answer."""
+"""The fast path answers byte for byte as the dispatcher does and leaves the same log, or leaves the request to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.direct import BEGAN_MS
+from tests.broker.direct import START_MS
 
 from kafkaframes.broker.apis import produce
 from kafkaframes.broker.dispatch import fast_produce
@@ -32,38 +32,38 @@ from kafkaframes.storage.files import headers
 from kafkaframes.storage.partition import appending
 from kafkaframes.storage.partition.segment import FileRange
 
-IDS = [f"{number:032x}" for number in range(1, 100)]
+TOPIC_IDS = [f"{number:032x}" for number in range(1, 100)]
 PRODUCE, FETCH = message("ProduceRequest"), message("FetchRequest")
 PRODUCE_VERSIONS, FETCH_VERSIONS = range(14), range(4, 19)
 
 
 def batch(count=1, *, value=b"v", **fields):
-    columns = {"key": [b"k"] * count, "value": [value] * count, "timestamp": [BEGAN_MS + row for row in range(count)]}
+    columns = {"key": [b"k"] * count, "value": [value] * count, "timestamp": [START_MS + row for row in range(count)]}
     return build_records(columns, batch_bytes=1 << 24, **fields)
 
 
 class OnlyOrders(AllowAllAuthorizer):
-    """An authorizer that knows one topic."""
+    """An authorizer that allows one topic."""
 
     def allows(self, session, operation, resource, name):
         return name == "orders"
 
 
 class OnlyOthers(AllowAllAuthorizer):
-    """An authorizer that knows all topics but one."""
+    """An authorizer that allows all topics except one."""
 
     def allows(self, session, operation, resource, name):
         return name != "orders"
 
 
 def new_broker(data_dir=None, *, access=None, **config):
-    """A broker with the same topics, ids, records and clock each time."""
+    """Return a broker; each call gives the same topics, ids, records and clock."""
     from uuid import UUID
 
-    ids = iter(IDS)
+    ids = iter(TOPIC_IDS)
     state = open_broker(
         data_dir=data_dir,
-        clock=Clock(source=lambda: BEGAN_MS, is_frozen=True),
+        clock=Clock(source=lambda: START_MS, is_frozen=True),
         settings=BrokerSettings({key.replace("_", "."): str(value) for key, value in config.items()}),
         nodes=Nodes({1: Node(1), 2: Node(2)}),
         new_id=lambda: UUID(next(ids)),
@@ -79,17 +79,17 @@ def new_broker(data_dir=None, *, access=None, **config):
     state.topics["orders"].partitions[2].leader_id = 2
     log = state.topics["orders"].partitions[1].log
     for number in range(6):
-        log.append_as_leader(batch(3, value=b"%d" % number * 100), leader_epoch=0, now_ms=BEGAN_MS)
+        log.append_as_leader(batch(3, value=b"%d" % number * 100), leader_epoch=0, now_ms=START_MS)
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-    log.append_as_leader(batch(2, **producer), leader_epoch=0, now_ms=BEGAN_MS)
-    end = build_end_transaction(0, commit=False, timestamp=BEGAN_MS, producer_id=7, producer_epoch=0)
-    log.append_as_leader(end, leader_epoch=0, now_ms=BEGAN_MS, origin="COORDINATOR")
+    log.append_as_leader(batch(2, **producer), leader_epoch=0, now_ms=START_MS)
+    end = build_end_transaction(0, commit=False, timestamp=START_MS, producer_id=7, producer_epoch=0)
+    log.append_as_leader(end, leader_epoch=0, now_ms=START_MS, origin="COORDINATOR")
     log.update_high_watermark(log.log_end_offset)
     return state
 
 
-def contents(state):
-    """Return the contents and the end of every log."""
+def log_contents(state):
+    """Return the bytes and the end offset of each log."""
     return {
         str(partition.topic_partition): (
             partition.log.log_end_offset,
@@ -101,7 +101,7 @@ def contents(state):
 
 
 class PairedBrokers:
-    """Two brokers with the same history: one is asked by the short way first, the other one by the dispatcher only."""
+    """Two brokers with the same history: one tries the fast path first, the other uses only the dispatcher."""
 
     def __init__(self, **how):
         data_dir = how.pop("data_dir", None)
@@ -111,17 +111,17 @@ class PairedBrokers:
         self.dispatchers = Dispatcher(self.quick), Dispatcher(self.plain)
 
     def ask(self, frame, *, sends_files=False, session=None):
-        """Ask both; return whether the short way knew the answer, and the answer."""
+        """Send a frame to both brokers; return whether the fast path answered, and the answer."""
         session = session or Session(sends_files=sends_files)
         quick_answer = self.short(memoryview(frame), session)
         quick = (
             join_buffers(quick_answer)
             if quick_answer is not None
-            else long_answer(self.dispatchers[0], frame, self.quick)
+            else dispatcher_answer(self.dispatchers[0], frame, self.quick)
         )
-        plain = long_answer(self.dispatchers[1], frame, self.plain)
+        plain = dispatcher_answer(self.dispatchers[1], frame, self.plain)
         assert quick == plain
-        assert contents(self.quick) == contents(self.plain)
+        assert log_contents(self.quick) == log_contents(self.plain)
         return quick_answer is not None, quick
 
 
@@ -129,8 +129,8 @@ def join_buffers(buffers):
     return b"".join(map(bytes, buffers))
 
 
-def long_answer(dispatcher, frame, state):
-    """Return the dispatcher's answer; None without an answer, "closed" if the connection is closed."""
+def dispatcher_answer(dispatcher, frame, state):
+    """Return the dispatcher's answer, None if there is no answer, or "closed" if the connection is closed."""
     try:
         request = dispatcher.decode_request(frame, Session())
         answer = dispatcher.answer(request)
@@ -159,7 +159,7 @@ def topic_field(name, version, *, field="name"):
     if version < 13:
         return {field: name}
     topic_names = ["orders", "stamped", "small", "compact"]
-    return {"topic_id": UUID(IDS[topic_names.index(name) + 1] if name in topic_names else IDS[50])}
+    return {"topic_id": UUID(TOPIC_IDS[topic_names.index(name) + 1] if name in topic_names else TOPIC_IDS[50])}
 
 
 def fetch_frame(version, topics, *, max_wait_ms=0, client_id="me", **fields):
@@ -190,35 +190,51 @@ def exists(key, version):
     return version >= first.get(key, 0)
 
 
-def of_format(version, count=2, **fields):
-    """Records as a version carries them."""
+def build_records_for(version, count=2, **fields):
+    """Return records in the format of a Produce version."""
     return batch(count, record_format=min(version, 4) // 2 if version < 3 else 2, **fields)
 
 
-ORDINARY_PRODUCE = {
-    "one batch": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])]),
-    "one acknowledgement": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], acks=1),
+FAST_PRODUCE = {
+    "one batch": lambda v: produce_frame(v, [("orders", [(0, build_records_for(v))])]),
+    "one acknowledgement": lambda v: produce_frame(v, [("orders", [(0, build_records_for(v))])], acks=1),
     "two partitions and topics": lambda v: produce_frame(
-        v, [("orders", [(0, of_format(v)), (1, of_format(v))]), ("stamped", [(0, of_format(v, 1))])]
+        v,
+        [
+            ("orders", [(0, build_records_for(v)), (1, build_records_for(v))]),
+            ("stamped", [(0, build_records_for(v, 1))]),
+        ],
     ),
-    "compressed": lambda v: produce_frame(v, [("orders", [(0, of_format(v, 50, codec="gzip"))])]),
-    "no client": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], client_id=None),
-    "too large": lambda v: produce_frame(v, [("orders", [(0, of_format(v))]), ("small", [(0, of_format(v, 30))])]),
-    "no key in a compacted topic": lambda v: produce_frame(
+    "compressed": lambda v: produce_frame(v, [("orders", [(0, build_records_for(v, 50, codec="gzip"))])]),
+    "no client": lambda v: produce_frame(v, [("orders", [(0, build_records_for(v))])], client_id=None),
+    "too large": lambda v: produce_frame(
+        v, [("orders", [(0, build_records_for(v))]), ("small", [(0, build_records_for(v, 30))])]
+    ),
+    "a record without a key in a compacted topic": lambda v: produce_frame(
         v,
         [("compact", [(0, build_records({"value": [b"x", b"y"]}, record_format=0 if v < 2 else 1 if v == 2 else 2))])],
     ),
-    "damaged": lambda v: produce_frame(v, [("orders", [(0, of_format(v)[:-3] + b"xyz"), (1, of_format(v))])]),
+    "damaged": lambda v: produce_frame(
+        v, [("orders", [(0, build_records_for(v)[:-3] + b"xyz"), (1, build_records_for(v))])]
+    ),
 }
-ODD_PRODUCE = {
-    "a partition twice": lambda v: produce_frame(v, [("orders", [(0, of_format(v)), (0, of_format(v))])]),
-    "a topic twice": lambda v: produce_frame(v, [("orders", [(0, of_format(v))]), ("orders", [(1, of_format(v))])]),
-    "no acknowledgement": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], acks=0),
-    "wrong acks": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], acks=2),
-    "unknown topic": lambda v: produce_frame(v, [("orders", [(0, of_format(v))]), ("unknown", [(0, of_format(v))])]),
-    "unknown partition": lambda v: produce_frame(v, [("orders", [(0, of_format(v)), (9, of_format(v))])]),
-    "negative partition": lambda v: produce_frame(v, [("orders", [(-1, of_format(v))])]),
-    "led elsewhere": lambda v: produce_frame(v, [("orders", [(0, of_format(v)), (2, of_format(v))])]),
+GENERAL_PRODUCE = {
+    "a partition twice": lambda v: produce_frame(
+        v, [("orders", [(0, build_records_for(v)), (0, build_records_for(v))])]
+    ),
+    "a topic twice": lambda v: produce_frame(
+        v, [("orders", [(0, build_records_for(v))]), ("orders", [(1, build_records_for(v))])]
+    ),
+    "no acknowledgement": lambda v: produce_frame(v, [("orders", [(0, build_records_for(v))])], acks=0),
+    "wrong acks": lambda v: produce_frame(v, [("orders", [(0, build_records_for(v))])], acks=2),
+    "unknown topic": lambda v: produce_frame(
+        v, [("orders", [(0, build_records_for(v))]), ("unknown", [(0, build_records_for(v))])]
+    ),
+    "unknown partition": lambda v: produce_frame(
+        v, [("orders", [(0, build_records_for(v)), (9, build_records_for(v))])]
+    ),
+    "negative partition": lambda v: produce_frame(v, [("orders", [(-1, build_records_for(v))])]),
+    "led elsewhere": lambda v: produce_frame(v, [("orders", [(0, build_records_for(v)), (2, build_records_for(v))])]),
     "no topics": lambda v: produce_frame(v, []),
     "no partitions": lambda v: produce_frame(v, [("orders", [])]),
     "null records": lambda v: produce_frame(v, [("orders", [(0, None)])]),
@@ -226,19 +242,19 @@ ODD_PRODUCE = {
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_produce_is_answered_as_the_dispatcher_answers_it(version):
+def test_the_fast_path_answers_produce_as_the_dispatcher_does(version):
     pair = PairedBrokers()
-    for name, make in ORDINARY_PRODUCE.items():
+    for name, make in FAST_PRODUCE.items():
         for _ in range(2):
             is_short, answer = pair.ask(make(version))
             assert is_short, name
             assert answer
-    for name, make in ODD_PRODUCE.items():
+    for name, make in GENERAL_PRODUCE.items():
         assert not pair.ask(make(version))[0], name
 
 
 @pytest.mark.parametrize("version", [version for version in PRODUCE_VERSIONS if version >= 3])
-def test_batches_of_producers_and_in_a_wrong_form(version):
+def test_the_fast_path_checks_idempotent_and_malformed_batches(version):
     pair = PairedBrokers()
     producer_fields = {"producer_id": 3, "producer_epoch": 0}
     for sequence, is_right in ((0, True), (2, True), (2, True), (9, False)):
@@ -257,12 +273,12 @@ def test_batches_of_producers_and_in_a_wrong_form(version):
         assert not pair.ask(produce_frame(version, [("orders", [(0, batch())])], header_tags=[(7, b"x")]))[0]
 
 
-ORDINARY_FETCH = {
+FAST_FETCH = {
     "one partition": lambda v: fetch_frame(v, [("orders", [(1, 0)])]),
     "from the middle": lambda v: fetch_frame(v, [("orders", [(1, 7)])]),
     "little": lambda v: fetch_frame(v, [("orders", [(1, 4, {"partition_max_bytes": 1})])]),
     "two topics and partitions": lambda v: fetch_frame(v, [("orders", [(1, 3), (0, 0)]), ("stamped", [(0, 0)])]),
-    "limited as a whole": lambda v: fetch_frame(
+    "limited by the request's max bytes": lambda v: fetch_frame(
         v, [("stamped", [(0, 0)]), ("orders", [(1, 3), (0, 0)])], max_bytes=400
     ),
     "the end": lambda v: fetch_frame(v, [("orders", [(0, 0)])]),
@@ -275,7 +291,7 @@ ORDINARY_FETCH = {
     "a rack": lambda v: fetch_frame(v, [("orders", [(1, 0)])], rack_id="here"),
     "no client": lambda v: fetch_frame(v, [("orders", [(1, 0)])], client_id=None),
 }
-ODD_FETCH = {
+GENERAL_FETCH = {
     "a negative limit": (4, lambda v: fetch_frame(v, [("orders", [(1, 0, {"partition_max_bytes": -5})])])),
     "a negative size": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)])], max_bytes=-1)),
     "an unknown isolation": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)])], isolation_level=5)),
@@ -296,24 +312,24 @@ ODD_FETCH = {
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_fetch_is_answered_as_the_dispatcher_answers_it(version):
+def test_the_fast_path_answers_fetch_as_the_dispatcher_does(version):
     pair = PairedBrokers()
-    for name, make in ORDINARY_FETCH.items():
+    for name, make in FAST_FETCH.items():
         is_short, answer = pair.ask(make(version))
         assert is_short, name
         assert answer
-    for name, (first, make) in ODD_FETCH.items():
+    for name, (first, make) in GENERAL_FETCH.items():
         if version >= first:
             assert not pair.ask(make(version))[0], name
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
-def test_long_records_come_from_their_file(tmp_path, version):
+def test_the_fast_path_sends_long_records_from_their_file(tmp_path, version):
     pair = PairedBrokers(data_dir=tmp_path)
     for state in (pair.quick, pair.plain):
         log = state.topics["orders"].partitions[0].log
         for number in range(4):
-            log.append_as_leader(batch(5, value=b"%d" % number * 7000), leader_epoch=0, now_ms=BEGAN_MS)
+            log.append_as_leader(batch(5, value=b"%d" % number * 7000), leader_epoch=0, now_ms=START_MS)
         log.update_high_watermark(log.log_end_offset)
     frame = fetch_frame(version, [("orders", [(0, 0), (1, 0)])])
     assert pair.ask(frame, sends_files=True)[0]
@@ -325,7 +341,7 @@ def test_long_records_come_from_their_file(tmp_path, version):
     pair.plain.logs.abandon()
 
 
-def test_what_a_client_may_not_do_is_left_to_the_dispatcher():
+def test_unauthorized_requests_are_left_to_the_dispatcher():
     pair = PairedBrokers(access=OnlyOrders())
     assert pair.ask(produce_frame(9, [("orders", [(0, batch())])]))[0]
     assert not pair.ask(produce_frame(9, [("stamped", [(0, batch())])]))[0]
@@ -335,11 +351,11 @@ def test_what_a_client_may_not_do_is_left_to_the_dispatcher():
     assert pair.short(memoryview(fetch_frame(11, [("orders", [(1, 0)])])), session) is None
 
 
-def test_a_session_that_ends_is_answered_until_then():
+def test_the_fast_path_answers_until_the_session_expires():
     pair = PairedBrokers()
     session = Session(principal="User:alice", expires_ms=pair.quick.clock.now_ms + 10)
     frames = fetch_frame(11, [("orders", [(1, 0)])]), produce_frame(9, [("orders", [(0, batch())])])
-    for frame in (*frames, frames[1]):  # the second Produce in the words of the first
+    for frame in (*frames, frames[1]):  # the second Produce repeats the bytes of the first
         assert pair.ask(frame, session=session)[0]
     pair.quick.clock.advance(0.010)
     for frame in frames:
@@ -349,10 +365,10 @@ def test_a_session_that_ends_is_answered_until_then():
 
 
 @pytest.mark.parametrize("version", [11, 18])
-def test_a_consumer_that_is_sent_to_its_rack_is_left_to_the_dispatcher(version):
+def test_a_fetch_with_a_preferred_read_replica_is_left_to_the_dispatcher(version):
     pair = PairedBrokers()
     frame = fetch_frame(version, [("orders", [(1, 0)])], rack_id="b")
-    assert pair.ask(frame)[0]  # no node has a rack
+    assert pair.ask(frame)[0]  # none of the nodes has a rack
     for state in (pair.quick, pair.plain):
         state.nodes.by_id[2].rack = "b"
     assert not pair.ask(frame)[0]
@@ -369,18 +385,18 @@ def test_other_requests_and_versions_are_left_to_the_dispatcher():
     assert pair.short(memoryview(produce_frame(9, [("__consumer_offsets", [(0, batch())])])), Session()) is None
 
 
-CASES = [(0, v, make) for v in PRODUCE_VERSIONS for make in ORDINARY_PRODUCE.values()]
-CASES += [(1, v, make) for v in FETCH_VERSIONS for make in ORDINARY_FETCH.values()]
+CASES = [(0, v, make) for v in PRODUCE_VERSIONS for make in FAST_PRODUCE.values()]
+CASES += [(1, v, make) for v in FETCH_VERSIONS for make in FAST_FETCH.values()]
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_hostile_bytes_are_answered_as_the_dispatcher_answers_them(part):
+def test_the_fast_path_answers_mutated_requests_as_the_dispatcher_does(part):
     pair, rng = PairedBrokers(), random.Random(part)
     for _ in range(250):
         _, version, make = rng.choice(CASES)
         raw = bytearray(make(version))
         for _ in range(rng.choice((1, 1, 2, 6))):
-            # more often near the start, in lengths and counts, than in records
+            # mutations are more frequent near the start, where the lengths and counts are, than in the records
             raw[rng.randrange(8, min(len(raw), rng.choice((40, 90, len(raw)))))] = rng.choice(
                 (0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256))
             )
@@ -393,51 +409,55 @@ def test_hostile_bytes_are_answered_as_the_dispatcher_answers_them(part):
 
 
 @given(case=st.sampled_from(CASES), cut_size=st.integers(0, 400))
-def test_every_request_that_ends_early_is_no_ordinary_one(case, cut_size):
+def test_truncated_requests_are_left_to_the_dispatcher(case, cut_size):
     _, version, make = case
     raw = make(version)
-    assert EMPTY.short(memoryview(raw)[: max(len(raw) - 1 - cut_size, 0)], Session()) is None
+    assert EMPTY_BROKERS.short(memoryview(raw)[: max(len(raw) - 1 - cut_size, 0)], Session()) is None
 
 
-EMPTY = PairedBrokers()
+EMPTY_BROKERS = PairedBrokers()
 
 
-def repeat_request(version, records=None, **fields):
-    """A request for one partition, in words that do not change."""
-    return produce_frame(version, [("orders", [(0, of_format(version) if records is None else records)])], **fields)
+def build_repeated_request(version, records=None, **fields):
+    """Return a request for one partition whose bytes are the same at each call, apart from the records."""
+    return produce_frame(
+        version, [("orders", [(0, build_records_for(version) if records is None else records)])], **fields
+    )
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_what_comes_again_in_the_same_words_is_answered_as_the_first_time(version):
+def test_a_repeated_request_is_answered_as_the_first_time(version):
     pair, session = PairedBrokers(), Session()
-    assert pair.ask(repeat_request(version), session=session)[0]
-    at = session.records_at
-    assert at > 0
-    same = [of_format(version, count, value=b"v" * size) for count, size in ((1, 1), (1, 90), (3, 9000), (40, 600))]
+    assert pair.ask(build_repeated_request(version), session=session)[0]
+    position = session.records_at
+    assert position > 0
+    same = [
+        build_records_for(version, count, value=b"v" * size) for count, size in ((1, 1), (1, 90), (3, 9000), (40, 600))
+    ]
     for number, records in enumerate(same):
-        again = bytearray(repeat_request(version, records))
+        again = bytearray(build_repeated_request(version, records))
         again[4:8] = number.to_bytes(4, "big")
-        assert pair.short._repeats._known_requests.get(fast_produce._cache_key(bytes(again), at)) is not None
+        assert pair.short._repeats._known_requests.get(fast_produce._cache_key(bytes(again), position)) is not None
         assert pair.ask(bytes(again), session=session)[0]
-    for name, make in (ORDINARY_PRODUCE | ODD_PRODUCE).items():
+    for name, make in (FAST_PRODUCE | GENERAL_PRODUCE).items():
         is_known, _ = pair.ask(make(version), session=session)
-        assert is_known == (name in ORDINARY_PRODUCE)
-        assert pair.ask(repeat_request(version), session=session)[0]
-    damaged_records = of_format(version)[:-3] + b"xyz"
+        assert is_known == (name in FAST_PRODUCE)
+        assert pair.ask(build_repeated_request(version), session=session)[0]
+    damaged_records = build_records_for(version)[:-3] + b"xyz"
     for records in (
         damaged_records,
         damaged_records[:-1],
         b"",
-        of_format(version) * 2,
+        build_records_for(version) * 2,
         batch(2, record_format=1),
         bytes(70),
     ):
-        pair.ask(repeat_request(version, records), session=session)
-    assert pair.ask(repeat_request(version), session=session)[0]
+        pair.ask(build_repeated_request(version, records), session=session)
+    assert pair.ask(build_repeated_request(version), session=session)[0]
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["the first time", "in the same words"])
-def test_records_are_copied_once_on_the_way_to_the_disk_and_their_header_is_read_once(tmp_path, monkeypatch, again):
+@pytest.mark.parametrize("again", [False, True], ids=["the first time", "answered from the remembered request"])
+def test_the_fast_path_copies_records_once_and_reads_their_header_once(tmp_path, monkeypatch, again):
     state = new_broker(str(tmp_path))
     short, session = FastPath(Dispatcher(state)), Session()
     records = batch(value=random.Random(1).randbytes(900_000))
@@ -459,20 +479,20 @@ def test_records_are_copied_once_on_the_way_to_the_disk_and_their_header_is_read
     assert state.topics["orders"].partitions[0].log.log_end_offset == (3 if again else 2)
 
 
-def test_only_a_request_for_one_partition_that_ends_where_it_says_is_kept():
+def test_only_well_formed_single_partition_requests_are_remembered():
     pair, version = PairedBrokers(), 9
     both = [("orders", [(0, batch()), (1, batch())])]
-    behind = repeat_request(version) + repeat_request(version, batch(2))[14 + len("me") :]
+    request_with_surplus = build_repeated_request(version) + build_repeated_request(version, batch(2))[14 + len("me") :]
     long = produce_frame(version, [("orders", [(0, batch())])], client_id="x" * fast_produce.MAX_HEAD_BYTES)
-    for frame in (produce_frame(version, both), behind, long):
+    for frame in (produce_frame(version, both), request_with_surplus, long):
         session = Session()
         assert pair.ask(frame, session=session)[0]
         assert session.records_at == 0
 
 
-def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
+def test_a_repeated_request_is_checked_against_the_current_state():
     pair, session = PairedBrokers(), Session()
-    ordinary = repeat_request(9)
+    ordinary = build_repeated_request(9)
     assert pair.ask(ordinary, session=session)[0]
     moved_session = Session(node_id=2)
     moved_session.records_at = session.records_at
@@ -500,7 +520,7 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
     assert request.topic.topic is pair.quick.topics["orders"]
 
 
-def test_requests_in_turn_are_kept_once_each():
+def test_alternating_requests_are_each_remembered_once():
     pair, session = PairedBrokers(), Session()
     frames = [produce_frame(9, [(name, [(0, batch())])]) for name in ("orders", "stamped")]
     for _ in range(3):
@@ -514,11 +534,11 @@ def test_requests_in_turn_are_kept_once_each():
     ] == [True] * 2
 
 
-def test_what_is_kept_of_requests_is_bounded(monkeypatch):
+def test_the_number_of_remembered_requests_is_limited(monkeypatch):
     monkeypatch.setattr(fast_produce, "MAX_CACHED_REQUESTS", 3)
     pair, session = PairedBrokers(), Session()
     for number in range(10):
-        assert pair.ask(repeat_request(9, client_id=f"client {number}"), session=session)[0]
+        assert pair.ask(build_repeated_request(9, client_id=f"client {number}"), session=session)[0]
         assert len(pair.short._repeats._known_requests) <= 3
 
 
@@ -527,9 +547,9 @@ def test_what_is_kept_of_requests_is_bounded(monkeypatch):
     changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
     cut_at=st.one_of(st.none(), st.integers(0, 400)),
 )
-def test_any_bytes_after_known_words_are_answered_as_the_dispatcher_answers_them(version, changes, cut_at):
+def test_any_bytes_after_a_remembered_prefix_are_answered_as_by_the_dispatcher(version, changes, cut_at):
     pair, session = open_pair_with_request(version)
-    frame = bytearray(repeat_request(version))
+    frame = bytearray(build_repeated_request(version))
     for place, value in changes:
         if place < len(frame):
             frame[place] = value
@@ -539,5 +559,5 @@ def test_any_bytes_after_known_words_are_answered_as_the_dispatcher_answers_them
 @cache
 def open_pair_with_request(version):
     pair, session = PairedBrokers(), Session()
-    assert pair.ask(repeat_request(version), session=session)[0]
+    assert pair.ask(build_repeated_request(version), session=session)[0]
     return pair, session

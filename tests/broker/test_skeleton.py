@@ -1,4 +1,6 @@
-"""The shell, the table of APIs, and the first three of them, over a socket."""
+"""Basic requests over a socket: the table of APIs, Metadata, unknown versions, malformed frames and deferred
+answers.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def ask(broker, name, version, **fields):
 
 
 @pytest.mark.parametrize("api", collect_apis().values(), ids=lambda api: api.name)
-def test_the_facts_of_an_api_are_in_its_declaration_alone(api):
+def test_versions_and_gaps_of_an_api_are_only_in_its_declaration(api):
     import importlib
 
     module = importlib.import_module(api.handle.__module__)
@@ -47,14 +49,14 @@ def test_the_facts_of_an_api_are_in_its_declaration_alone(api):
     assert re.search(r"^Versions? \d+( to|\.)|^\* v\d|^Gaps:", module.__doc__, re.M) is None
 
 
-def test_metadata_names_the_port_that_is_listened_on(broker):
+def test_metadata_returns_the_listening_port(broker):
     answer = ask(broker, "Metadata", 9, topics=None).body
     (only,) = answer.brokers
     assert (only.host, only.port, only.node_id) == ("127.0.0.1", broker.port, answer.controller_id)
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_metadata_makes_a_topic_and_tells_its_id(broker, version):
+def test_metadata_creates_a_topic_and_returns_its_id(broker, version):
     topic_type = message("MetadataRequest").MetadataRequestTopic
     answer = ask(broker, "Metadata", version, topics=[topic_type(name="orders")]).body
     (topic,) = answer.topics
@@ -62,10 +64,10 @@ def test_metadata_makes_a_topic_and_tells_its_id(broker, version):
     assert bool(topic.topic_id.int) == (version >= 10)
 
 
-def test_a_version_of_tomorrow_is_answered_at_version_0_and_the_client_falls_back(broker):
+def test_an_unknown_api_versions_version_is_answered_at_version_0_and_the_client_falls_back(broker):
     frame = ask(broker, "ApiVersions", 5, client_software_name="a", client_software_version="1")
     assert frame.body.error_code == 0
-    raw = b"\x00\x12\x00\x63\x00\x00\x00\x00\xff\xff\x00"  # version 99, nothing else that is known
+    raw = b"\x00\x12\x00\x63\x00\x00\x00\x00\xff\xff\x00"  # version 99, whose fields are unknown
     with socket.create_connection((broker.host, broker.port), 60) as peer:
         peer.sendall(len(raw).to_bytes(4, "big") + raw)
         connection = ClientConnection()
@@ -79,14 +81,14 @@ def test_a_version_of_tomorrow_is_answered_at_version_0_and_the_client_falls_bac
 @pytest.mark.parametrize(
     "raw", [b"", b"\x00\x03", b"\x7f\xff\x00\x00\x00\x00\x00\x00\xff\xff", b"\x00\x03\x00\x63" + b"\0" * 9]
 )
-def test_what_cannot_be_answered_closes_the_connection(broker, raw):
+def test_a_malformed_request_closes_the_connection(broker, raw):
     with socket.create_connection((broker.host, broker.port), 60) as peer:
         peer.sendall(len(raw).to_bytes(4, "big") + raw)
         assert peer.recv(100) == b""
     assert ask(broker, "Metadata", 1, topics=None).body.brokers
 
 
-def test_internal_records_come_back_after_a_restart(tmp_path):
+def test_internal_records_are_replayed_after_a_restart(tmp_path):
     state = open_broker(data_dir=str(tmp_path))
     state.internal.append("__consumer_offsets", 0, [(b"k", b"v"), (b"l", None)])
     state.internal.append("__consumer_offsets", 0, [(b"m", b"w")], producer_id=7, producer_epoch=1, transactional=True)
@@ -104,7 +106,7 @@ def test_internal_records_come_back_after_a_restart(tmp_path):
     assert (first[3].is_marker, first[3].is_commit, first[3].producer_id) == (True, True, 7)
 
 
-def test_the_clock_calls_what_is_due_in_order_and_at_its_time():
+def test_the_clock_runs_callbacks_in_order_and_at_their_time():
     clock, calls = Clock(lambda: 1_000, is_frozen=True), []
     clock.call_later(5_000, lambda: calls.append(("late", clock.now_ms)))
     clock.call_later(1_000, lambda: clock.call_later(1_000, lambda: calls.append(("nested", clock.now_ms))))
@@ -116,7 +118,7 @@ def test_the_clock_calls_what_is_due_in_order_and_at_its_time():
     assert clock.now_ms == 6_500
 
 
-def test_long_polls_end_in_time_when_the_systems_time_is_set_back(monkeypatch):
+def test_long_polls_end_on_time_when_the_system_clock_is_set_back(monkeypatch):
     passed_ns = [5 * 10**9]
     monkeypatch.setattr("time.monotonic_ns", lambda: passed_ns[0])
     state, calls = open_broker(), []
@@ -131,7 +133,7 @@ def test_long_polls_end_in_time_when_the_systems_time_is_set_back(monkeypatch):
     state.logs.abandon()
 
 
-def test_an_answer_that_comes_later_comes_once():
+def test_a_deferred_answer_is_sent_once():
     later, answers = DeferredResponse(), []
     later.call_when_complete(lambda one: answers.append(one.answer))
     later.call_when_abandoned(lambda: answers.append("abandoned"))

@@ -1,4 +1,4 @@
-"""Imports of a broker before its first answers: the test counts modules, not seconds."""
+"""The modules that a broker imports before its first answers are limited in number."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ with Broker(journal=False) as broker, socket.create_connection((broker.host, bro
 """
 
 
-def test_the_first_requests_wait_for_no_arrow_no_spark_and_no_compiler(require_compiler):
+def test_the_first_requests_import_neither_arrow_nor_spark_nor_the_compiler(require_compiler):
     from kafkaframes.records.build import build_records
 
     batch = build_records({"key": [b"k"], "value": [b"v"], "timestamp": [1_700_000_000_000]})
@@ -47,11 +47,11 @@ def test_the_first_requests_wait_for_no_arrow_no_spark_and_no_compiler(require_c
     has_answers, large, ours, all_of_them, later = json.loads(process.stdout)
     assert has_answers
     assert (large, later) == ([], [])
-    assert ours <= 330  # 323 of them, a third are one file for an API each
+    assert ours <= 330  # 323 modules; a third of them are files of one API each
     assert all_of_them <= 658
 
 
-def test_the_package_imports_no_spark_before_it_is_asked_for():
+def test_importing_the_package_does_not_import_spark():
     script = "import kafkaframes, sys; print(sorted(name for name in sys.modules if 'spark' in name))"
     script += "; print(kafkaframes.spark.__name__, kafkaframes.export_log.__name__)"
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)

@@ -1,4 +1,4 @@
-"""A broker that is stopped leaves what is under way as it is."""
+"""A stopping broker does not wait for running operations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaframes import Broker
 from kafkaframes.protocol.messages import message
 
 
-def test_a_stop_does_not_wait_for_topics_that_are_being_made(tmp_path):
+def test_a_stop_does_not_wait_for_topic_creation(tmp_path):
     types = message("CreateTopicsRequest")
     topics = [
         types.CreatableTopic(name=f"c-{number}", num_partitions=1, replication_factor=1) for number in range(2000)
@@ -30,11 +30,11 @@ def test_a_stop_does_not_wait_for_topics_that_are_being_made(tmp_path):
         again.create_topic("after")
 
 
-_SECONDS = 2.0  # until nothing is answered any more, after the signal
+_MAX_STOP_SECONDS = 2.0  # time from the signal until requests are no longer answered
 
 
 def test_the_command_answers_nothing_two_seconds_after_sigterm(tmp_path):
-    """Whatever is under way: topics are being made, and a batch is being opened that takes long."""
+    """Even while topics are being created and a large batch is being decompressed."""
     types = message("CreateTopicsRequest")
     topics = [
         types.CreatableTopic(name=f"c-{number}", num_partitions=10, replication_factor=1) for number in range(1000)
@@ -53,11 +53,12 @@ def test_the_command_answers_nothing_two_seconds_after_sigterm(tmp_path):
                 with contextlib.suppress(ConnectionError):
                     while True:
                         call(other, "Metadata", 9, topics=[])
-                assert time.monotonic() - began < _SECONDS
-                with contextlib.suppress(ConnectionError):  # the system may take one until the process is gone
-                    while time.monotonic() - began < _SECONDS:
+                assert time.monotonic() - began < _MAX_STOP_SECONDS
+                # the system may accept one connection until the process has exited
+                with contextlib.suppress(ConnectionError):
+                    while time.monotonic() - began < _MAX_STOP_SECONDS:
                         connect(port).close()
-                    raise AssertionError("a connection was taken")
+                    raise AssertionError("a connection was accepted")
             assert process.wait(60) == 0
         finally:
             process.kill()

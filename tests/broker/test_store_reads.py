@@ -23,11 +23,11 @@ from kafkaframes.storage.files.directory import ServedDirectory
 from kafkaframes.storage.files.filesystem import LocalFileSystem, ReadAt
 from kafkaframes.storage.files.names import TopicPartition
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 class BlockingStore:
-    """A store with readable files while ``is_open`` is set; a read that waits for it sets ``was_asked``."""
+    """A store whose reads block until ``is_open`` is set; a blocked read sets ``was_asked``."""
 
     def __init__(self) -> None:
         self.is_open, self.was_asked = threading.Event(), threading.Event()
@@ -41,15 +41,15 @@ class BlockingStore:
     def open(self, path: str) -> Iterator[ReadAt]:
         with self._files.open(path) as read_at:
 
-            def slowly(position: int, length: int) -> bytes:
+            def read_blocking(position: int, length: int) -> bytes:
                 if not self.is_open.is_set():
                     self.was_asked.set()
-                    assert self.is_open.wait(PATIENCE_S)
+                    assert self.is_open.wait(TIMEOUT_S)
                 if self.fails:
-                    raise LogDirError("the store is gone", file=path)
+                    raise LogDirError("the store is unavailable", file=path)
                 return read_at(position, length)
 
-            yield slowly
+            yield read_blocking
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def store():
 
 @pytest.fixture
 def served_broker(tmp_path, monkeypatch, store):
-    """A broker that serves ``orders-0`` (200 records) and ``orders-1`` of that store."""
+    """A broker that serves ``orders-0`` (200 records) and ``orders-1`` from the blocking store."""
     raws = [Batch(f"b{base}", base, 20, 0).raw() for base in range(0, 200, 20)]
     write_partition(tmp_path, {0: b"".join(raws[:5]), 100: b"".join(raws[5:])}, epochs=[(0, 0)], high_watermark=200)
     write_partition(tmp_path, {0: raws[0]}, epochs=[(0, 0)], high_watermark=20, name="orders-1")
@@ -79,27 +79,27 @@ def fetch(port: int, *partitions: int, version: int = 4, offset: int = 0):
     return ask(port, "Fetch", version, max_bytes=1 << 20, topics=topics).responses[0].partitions
 
 
-def in_thread(call, *arguments):
+def start_in_thread(call, *arguments):
     results: list[object] = []
     thread = threading.Thread(target=lambda: results.append(call(*arguments)))
     thread.start()
     return thread, results
 
 
-def test_others_are_answered_while_a_store_is_read(served_broker, store):
+def test_other_requests_are_answered_while_a_store_is_read(served_broker, store):
     expected_records = [bytes(row.records) for row in fetch(served_broker.port, 0, 1)]
     store.is_open.clear()
-    thread, results = in_thread(fetch, served_broker.port, 0, 1)
-    assert store.was_asked.wait(PATIENCE_S)
+    thread, results = start_in_thread(fetch, served_broker.port, 0, 1)
+    assert store.was_asked.wait(TIMEOUT_S)
     assert [topic.name for topic in ask(served_broker.port, "Metadata", 1, topics=None).topics] == ["orders"]
     assert not results
     store.is_open.set()
-    thread.join(PATIENCE_S)
+    thread.join(TIMEOUT_S)
     assert [bytes(row.records) for row in results[0]] == expected_records
     assert all(expected_records)
 
 
-def test_a_look_up_by_time_waits_without_holding_up_others(served_broker, store):
+def test_a_lookup_by_time_does_not_block_other_requests(served_broker, store):
     types = message("ListOffsetsRequest")
     rows = [types.ListOffsetsPartition(partition_index=0, timestamp=0)]
 
@@ -108,15 +108,15 @@ def test_a_look_up_by_time_waits_without_holding_up_others(served_broker, store)
         return ask(served_broker.port, "ListOffsets", 2, replica_id=-1, topics=topics).topics[0].partitions[0].offset
 
     store.is_open.clear()
-    thread, results = in_thread(look_up)
-    assert store.was_asked.wait(PATIENCE_S)
+    thread, results = start_in_thread(look_up)
+    assert store.was_asked.wait(TIMEOUT_S)
     assert ask(served_broker.port, "Metadata", 1, topics=None).topics
     store.is_open.set()
-    thread.join(PATIENCE_S)
+    thread.join(TIMEOUT_S)
     assert results == [0]
 
 
-def test_a_store_that_fails_is_told_and_asked_again_later(served_broker, store):
+def test_a_failed_store_read_is_reported_and_retried_later(served_broker, store):
     store.fails = True
     (row,) = fetch(served_broker.port, 0)
     assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -125,29 +125,29 @@ def test_a_store_that_fails_is_told_and_asked_again_later(served_broker, store):
     assert row.records
 
 
-def test_a_connection_that_ends_while_a_store_is_read_is_forgotten(served_broker, store):
+def test_a_connection_closed_during_a_store_read_is_dropped(served_broker, store):
     store.is_open.clear()
     with Consumer(served_broker.bootstrap_servers) as consumer:
         consumer.assign({TopicPartition("orders", 0): 0})
         assert consumer.poll(0) == []
-        assert store.was_asked.wait(PATIENCE_S)
+        assert store.was_asked.wait(TIMEOUT_S)
     served_broker.wait_for(lambda: not served_broker.connections())
     store.is_open.set()
     assert fetch(served_broker.port, 0)[0].records
 
 
-def test_sessions_and_long_polls_go_on_over_a_store(served_broker):
-    """A current consumer: a fetch session must not advance twice if a request runs again."""
+def test_fetch_sessions_and_long_polls_work_over_a_store(served_broker):
+    """A fetch session must not advance twice when a request is run again after a store read."""
     with Consumer(served_broker.bootstrap_servers, fetch_min_bytes=1_000_000, fetch_max_wait_ms=20) as consumer:
         consumer.assign({TopicPartition("orders", number): 0 for number in (0, 1)})
         values: dict[int, list[int]] = {0: [], 1: []}
         while sum(map(len, values.values())) < 220:
-            for row in consumer.poll(PATIENCE_S * 1000):
+            for row in consumer.poll(TIMEOUT_S * 1000):
                 values[row.partition].append(row.offset)
     assert values == {0: list(range(200)), 1: list(range(20))}
 
 
-def test_what_is_lost_by_conversion_is_counted_once(served_broker):
+def test_records_lost_by_conversion_are_counted_once(served_broker):
     fetch(served_broker.port, 0, version=1)
     once = served_broker.counters()["down_converted_records"]
     assert once == 100
@@ -175,20 +175,20 @@ def share_fetch(peer: socket.socket, topic_id, epoch: int):
     }
 
 
-def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each_record_once(served_broker, store):
+def test_a_share_group_reads_a_store_without_blocking_others_and_gets_each_record_once(served_broker, store):
     config = {"share.auto.offset.reset": "earliest"}
     served_broker.call(lambda state: state.metadata.entities.update(group_configs={"g": config}))
     topic_id = served_broker.topics["orders"].topic_id
     keys = [ShareKey("g", topic_id, index) for index in (0, 1)]
     served_broker.call(lambda state: [state.share_groups.initialize_state(key, 1) for key in keys])
     store.is_open.clear()
-    peer = socket.create_connection(("127.0.0.1", served_broker.port), PATIENCE_S)
-    thread, results = in_thread(share_fetch, peer, topic_id, 0)
-    assert store.was_asked.wait(PATIENCE_S)
+    peer = socket.create_connection(("127.0.0.1", served_broker.port), TIMEOUT_S)
+    thread, results = start_in_thread(share_fetch, peer, topic_id, 0)
+    assert store.was_asked.wait(TIMEOUT_S)
     assert ask(served_broker.port, "Metadata", 1, topics=None).topics
     assert not results
     store.is_open.set()
-    thread.join(PATIENCE_S)
+    thread.join(TIMEOUT_S)
     records: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
     answer, epoch = results[0], 0
     while True:
@@ -204,7 +204,7 @@ def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each
     assert records == {0: [(number, 1) for number in range(200)], 1: [(number, 1) for number in range(20)]}
 
 
-def test_a_store_that_is_opened_holds_up_nobody_on_the_loop_that_enters_it(tmp_path, monkeypatch, store):
+def test_opening_a_store_does_not_block_the_event_loop(tmp_path, monkeypatch, store):
     write_partition(tmp_path, {0: Batch("b", 0, 20, 0).raw()}, epochs=[(0, 0)], high_watermark=20)
     store.is_open.clear()
     monkeypatch.setattr(opening, "serve_paths", lambda *_, **__: ServedDirectory(str(tmp_path), store))
@@ -215,7 +215,7 @@ def test_a_store_that_is_opened_holds_up_nobody_on_the_loop_that_enters_it(tmp_p
                 return broker.topics["orders"].partitions
 
         entering = asyncio.ensure_future(enter())
-        assert await asyncio.get_running_loop().run_in_executor(None, store.was_asked.wait, PATIENCE_S)
+        assert await asyncio.get_running_loop().run_in_executor(None, store.was_asked.wait, TIMEOUT_S)
         assert not entering.done()  # the event loop continues
         store.is_open.set()
         return await entering

@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071) at the broker: internal topics are created, a crash loses nothing, users see members."""
+"""Streams groups (KIP-1071) at the broker: internal topics, recovery after a crash, and request validation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tasks_of(answer: Any) -> dict[str, list[int]]:
     return {row.subtopology_id: row.partitions for row in answer.active_tasks}
 
 
-def test_internal_topics_are_made_and_a_crash_loses_nothing(broker):
+def test_internal_topics_are_created_and_a_crash_loses_nothing(broker):
     broker.create_topic("in", 2)
     streams = asking(broker)
     heartbeat = streams.join("join", "g")
@@ -56,7 +56,7 @@ def test_internal_topics_are_made_and_a_crash_loses_nothing(broker):
 
 @pytest.mark.parametrize(
     ("group_id", "source", "sinks", "index", "error"),
-    [  # as Kafka 4.3.1: KafkaApis checks names first, then the coordinator checks the request, then the topology
+    [  # the order of Kafka 4.3.1: KafkaApis checks names, then the coordinator checks the request, then the topology
         ("", "a b", [], -1, ErrorCode.STREAMS_INVALID_TOPOLOGY),
         ("", "in", ["__consumer_offsets"], -1, ErrorCode.STREAMS_INVALID_TOPOLOGY),
         ("", "in", [], -1, ErrorCode.INVALID_REQUEST),

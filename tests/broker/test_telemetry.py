@@ -9,7 +9,7 @@ from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 
 CLIENT_METRICS = 16
-NIL = UUID(int=0)
+NIL_ID = UUID(int=0)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def read_advertised_keys(broker):
     return {row.api_key for row in answer.api_keys}
 
 
-def get(broker, instance_id=NIL):
+def get(broker, instance_id=NIL_ID):
     return broker.send("GetTelemetrySubscriptions", 0, client_instance_id=instance_id)
 
 
@@ -54,7 +54,7 @@ def test_a_subscription_has_the_prefixes_and_the_shortest_interval(broker):
     subscribe(broker, metrics="org.apache.kafka.producer., org.apache.kafka.consumer.", interval_ms="1000")
     answer = get(broker)
     assert answer.error_code == ErrorCode.NONE
-    assert answer.client_instance_id != NIL
+    assert answer.client_instance_id != NIL_ID
     assert (answer.push_interval_ms, answer.telemetry_max_bytes, answer.delta_temporality) == (1000, 1048576, True)
     assert answer.requested_metrics == ["org.apache.kafka.consumer.", "org.apache.kafka.producer."]
     assert answer.accepted_compression_types == [4, 3, 1, 2]
@@ -98,7 +98,7 @@ def test_a_changed_subscription_has_another_id_and_is_read_at_once(broker):
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"client_instance_id": NIL}, ErrorCode.INVALID_REQUEST),
+        ({"client_instance_id": NIL_ID}, ErrorCode.INVALID_REQUEST),
         ({"client_instance_id": UUID(int=1)}, ErrorCode.INVALID_REQUEST),
         ({"subscription_id": -1}, ErrorCode.UNKNOWN_SUBSCRIPTION_ID),
         ({"compression_type": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),

@@ -28,20 +28,20 @@ from kafkaframes.broker.security.tokens import ClaimRules, KeySet, SignedTokens,
 from kafkaframes.client import Producer
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 
-NOW = 1_700_000_000
-NOW_MS = NOW * 1000
-RSA = rsa.generate_private_key(65537, 2048)
-WEAK = rsa.generate_private_key(65537, 1024)
-EC = ec.generate_private_key(ec.SECP256R1())
-OTHER = rsa.generate_private_key(65537, 2048)
-RULES = ClaimRules(issuer="https://issuer", audiences=("kafka", "other"), scopes=("kafka.write",))
+NOW_SECONDS = 1_700_000_000
+NOW_MS = NOW_SECONDS * 1000
+RSA_KEY = rsa.generate_private_key(65537, 2048)
+WEAK_KEY = rsa.generate_private_key(65537, 1024)
+EC_KEY = ec.generate_private_key(ec.SECP256R1())
+OTHER_KEY = rsa.generate_private_key(65537, 2048)
+CLAIM_RULES = ClaimRules(issuer="https://issuer", audiences=("kafka", "other"), scopes=("kafka.write",))
 CLAIMS = {
     "sub": "alice",
     "iss": "https://issuer",
     "aud": ["x", "kafka"],
-    "iat": NOW - 5,
-    "nbf": NOW - 5,
-    "exp": NOW + 60,
+    "iat": NOW_SECONDS - 5,
+    "nbf": NOW_SECONDS - 5,
+    "exp": NOW_SECONDS + 60,
     "scope": "openid kafka.write",
 }
 
@@ -54,24 +54,24 @@ def number(value):
     return encode_base64url(value.to_bytes((value.bit_length() + 7) // 8, "big"))
 
 
-def of_rsa(key, **more):
+def rsa_jwk(key, **more):
     numbers = key.public_key().public_numbers()
     return {"kty": "RSA", "n": number(numbers.n), "e": number(numbers.e), **more}
 
 
-def of_ec(key, **more):
+def ec_jwk(key, **more):
     numbers = key.public_key().public_numbers()
     return {"kty": "EC", "crv": "P-256", "x": number(numbers.x), "y": number(numbers.y), **more}
 
 
 KEYS = {
     "keys": [
-        of_rsa(OTHER, kid="encryption", use="enc"),
-        of_rsa(WEAK, kid="weak"),
+        rsa_jwk(OTHER_KEY, kid="encryption", use="enc"),
+        rsa_jwk(WEAK_KEY, kid="weak"),
         {"kty": "oct", "k": encode_base64url(b"symmetric"), "kid": "oct", "alg": "HS256"},
         {"kty": "EC", "crv": "P-256", "x": number(1), "y": number(1), "kid": "no point"},
-        of_rsa(RSA, kid="r", alg="RS256", use="sig"),
-        of_ec(EC, kid="e"),
+        rsa_jwk(RSA_KEY, kid="r", alg="RS256", use="sig"),
+        ec_jwk(EC_KEY, kid="e"),
     ]
 }
 
@@ -79,12 +79,12 @@ KEYS = {
 def signed_text(text, algorithm):
     data = text.encode()
     if algorithm == "RS256":
-        return RSA.sign(data, padding.PKCS1v15(), hashes.SHA256())
-    r, s = decode_dss_signature(EC.sign(data, ec.ECDSA(hashes.SHA256())))
+        return RSA_KEY.sign(data, padding.PKCS1v15(), hashes.SHA256())
+    r, s = decode_dss_signature(EC_KEY.sign(data, ec.ECDSA(hashes.SHA256())))
     return r.to_bytes(32, "big") + s.to_bytes(32, "big")
 
 
-def token(claims=None, *, algorithm="RS256", kid=None, header=None, text=None, signature=None, **changed_claims):
+def build_token(claims=None, *, algorithm="RS256", kid=None, header=None, text=None, signature=None, **changed_claims):
     """Return a token; ``text`` replaces the claims' JSON, ``changed_claims`` changes or (None) removes claims."""
     head = {"alg": algorithm} | ({} if kid is None else {"kid": kid}) | (header or {})
     claims = {name: value for name, value in ((claims or CLAIMS) | changed_claims).items() if value is not None}
@@ -95,68 +95,70 @@ def token(claims=None, *, algorithm="RS256", kid=None, header=None, text=None, s
 
 
 @pytest.fixture(scope="module")
-def check(tmp_path_factory):
+def token_check(tmp_path_factory):
     path = tmp_path_factory.mktemp("keys") / "jwks.json"
     path.write_text(json.dumps(KEYS))
-    return SignedTokens(KeySet(path.as_uri()), RULES)
+    return SignedTokens(KeySet(path.as_uri()), CLAIM_RULES)
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
 @pytest.mark.parametrize("kid", [None, True])
-def test_a_signed_token_names_its_user(check, algorithm, kid):
+def test_a_signed_token_names_its_user(token_check, algorithm, kid):
     kid = kid and {"RS256": "r", "ES256": "e"}[algorithm]
-    assert check(token(algorithm=algorithm, kid=kid), NOW_MS) == "alice"
-    assert check(token(algorithm=algorithm, kid=kid, nbf=None, aud="other"), NOW_MS) == "alice"
-    assert check(token(algorithm=algorithm, scope=["a", "kafka.write"]), NOW_MS) == "alice"
+    assert token_check(build_token(algorithm=algorithm, kid=kid), NOW_MS) == "alice"
+    assert token_check(build_token(algorithm=algorithm, kid=kid, nbf=None, aud="other"), NOW_MS) == "alice"
+    assert token_check(build_token(algorithm=algorithm, scope=["a", "kafka.write"]), NOW_MS) == "alice"
 
 
 def forge_tokens():
-    whole = token()
+    whole = build_token()
     header, claims, signature = whole.split(".")
-    public = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = RSA_KEY.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     symmetric = f"{encode_base64url(json.dumps({'alg': 'HS256'}).encode())}.{claims}"
     yield "no signature", f"{header}.{claims}."
-    yield "unsecured", token(algorithm="none", signature=b"")
-    yield "unsecured in capitals", token(algorithm="NONE", signature=b"")
+    yield "unsecured", build_token(algorithm="none", signature=b"")
+    yield "unsecured in capitals", build_token(algorithm="NONE", signature=b"")
     yield (
-        "the public key as a secret",
+        "the public key used as an HMAC secret",
         f"{symmetric}.{encode_base64url(hmac.digest(public, symmetric.encode(), 'sha256'))}",
     )
     yield (
-        "a symmetric key of the set",
+        "a symmetric key in the key set",
         f"{symmetric}.{encode_base64url(hmac.digest(b'symmetric', symmetric.encode(), 'sha256'))}",
     )
     yield "another's claims", f"{header}.{encode_base64url(json.dumps(CLAIMS | {'sub': 'root'}).encode())}.{signature}"
     yield (
         "another's key",
-        token(signature=OTHER.sign(whole.rpartition(".")[0].encode(), padding.PKCS1v15(), hashes.SHA256())),
+        build_token(signature=OTHER_KEY.sign(whole.rpartition(".")[0].encode(), padding.PKCS1v15(), hashes.SHA256())),
     )
-    yield "a key that the token brings", token(header={"jwk": of_rsa(OTHER)}, signature=b"x" * 256)
-    yield "the signature of another algorithm", token(algorithm="ES256", signature=bytes(64))
-    yield "a DER signature", token(algorithm="ES256", signature=EC.sign(b"x", ec.ECDSA(hashes.SHA256())))
-    yield "zeros of ECDSA (CVE-2022-21449)", token(algorithm="ES256", signature=b"\0" * 64)
-    yield "an unknown key", token(kid="nobody")
-    yield "a key of encryption", token(kid="encryption")
-    yield "a key that is too weak", token(kid="weak")
-    yield "a key of the other kind", token(kid="e")
-    yield "a key id that is no text", token(header={"kid": ["r"]})
-    yield "critical extensions", token(header={"crit": ["exp"]})
+    yield "a key that is embedded in the token", build_token(header={"jwk": rsa_jwk(OTHER_KEY)}, signature=b"x" * 256)
+    yield "the signature of another algorithm", build_token(algorithm="ES256", signature=bytes(64))
+    yield "a DER signature", build_token(algorithm="ES256", signature=EC_KEY.sign(b"x", ec.ECDSA(hashes.SHA256())))
+    yield "an all-zero ECDSA signature (CVE-2022-21449)", build_token(algorithm="ES256", signature=b"\0" * 64)
+    yield "an unknown key", build_token(kid="nobody")
+    yield "a key for encryption", build_token(kid="encryption")
+    yield "an RSA key that is too short", build_token(kid="weak")
+    yield "a key of another type", build_token(kid="e")
+    yield "a key id that is not a string", build_token(header={"kid": ["r"]})
+    yield "critical extensions", build_token(header={"crit": ["exp"]})
     yield "padding", f"{header}.{claims}.{signature}=="
-    yield "white space in it", f"{header}.{claims}.\n{signature}"
+    yield "a token with white space", f"{header}.{claims}.\n{signature}"
     yield "more parts", f"{whole}.x"
-    yield "doubled names", token(text='{"sub": "eve", ' + json.dumps(CLAIMS)[1:])
-    yield "an array", token(text="[1]")
-    yield "deep", token(text="[" * 30_000)
-    yield "long", token(text=json.dumps(CLAIMS | {"x": "x" * (1 << 20)}))
+    yield "doubled names", build_token(text='{"sub": "eve", ' + json.dumps(CLAIMS)[1:])
+    yield "an array", build_token(text="[1]")
+    yield "deep", build_token(text="[" * 30_000)
+    yield "long", build_token(text=json.dumps(CLAIMS | {"x": "x" * (1 << 20)}))
 
 
-FORGED = dict(forge_tokens())
+FORGED_TOKENS = dict(forge_tokens())
 
 
-@pytest.mark.parametrize("name", FORGED)
-def test_a_forged_token_is_rejected(check, name):
+@pytest.mark.parametrize("name", FORGED_TOKENS)
+def test_a_forged_token_is_rejected(token_check, name):
     with pytest.raises(AuthenticationError):
-        check(FORGED[name], NOW_MS)
+        token_check(FORGED_TOKENS[name], NOW_MS)
 
 
 BAD_TIMES = [
@@ -176,14 +178,14 @@ BAD_TIMES += ["true", "null", "[9999999999]", "{}", "-1e400", '"Infinity"', "170
 
 
 @pytest.mark.parametrize("expires", BAD_TIMES)
-def test_an_invalid_expiry_is_rejected(check, expires):
+def test_an_invalid_expiry_is_rejected(token_check, expires):
     claims = json.dumps({name: value for name, value in CLAIMS.items() if name != "exp"})
     for text in (claims[:-1] + f', "exp": {expires}' + "}",):
         late = NOW_MS + 31_000  # more than the allowed clock skew
         with pytest.raises(AuthenticationError):
-            check(token(text=text), late)
+            token_check(build_token(text=text), late)
         with pytest.raises(AuthenticationError):
-            unsecured_token(token(text=text, algorithm="none", signature=b""), late)
+            unsecured_token(build_token(text=text, algorithm="none", signature=b""), late)
 
 
 @pytest.mark.parametrize(
@@ -191,8 +193,8 @@ def test_an_invalid_expiry_is_rejected(check, expires):
     [
         {"exp": None},
         {"iat": None},
-        {"iat": NOW + 31},
-        {"nbf": NOW + 31},
+        {"iat": NOW_SECONDS + 31},
+        {"nbf": NOW_SECONDS + 31},
         {"nbf": "5"},
         {"iss": None},
         {"iss": "https://issuer/"},
@@ -212,27 +214,27 @@ def test_an_invalid_expiry_is_rejected(check, expires):
         {"sub": ["alice"]},
     ],
 )
-def test_an_invalid_claim_is_rejected(check, changed_claims):
+def test_an_invalid_claim_is_rejected(token_check, changed_claims):
     with pytest.raises(AuthenticationError):
-        check(token(**changed_claims), NOW_MS)
+        token_check(build_token(**changed_claims), NOW_MS)
 
 
-def test_clocks_may_differ_by_the_skew(check):
-    assert check(token(exp=NOW - 29, iat=NOW + 29, nbf=NOW + 29), NOW_MS) == "alice"
+def test_clocks_may_differ_by_the_skew(token_check):
+    assert token_check(build_token(exp=NOW_SECONDS - 29, iat=NOW_SECONDS + 29, nbf=NOW_SECONDS + 29), NOW_MS) == "alice"
 
 
-def test_an_authzid_of_another_user_is_rejected(check):
+def test_an_authzid_of_another_user_is_rejected(token_check):
     for acting_for, is_taken in ((b"n,,", True), (b"n,a=alice,", True), (b"n,a=root,", False)):
-        exchange = BearerExchange(check, lambda: NOW_MS)
-        exchange.respond(acting_for + b"\x01auth=Bearer " + token().encode() + b"\x01\x01")
+        exchange = BearerExchange(token_check, lambda: NOW_MS)
+        exchange.respond(acting_for + b"\x01auth=Bearer " + build_token().encode() + b"\x01\x01")
         assert (exchange.user == "alice") is is_taken
 
 
-def test_a_malicious_first_message_is_parsed_in_linear_time(check):
+def test_a_malicious_first_message_is_parsed_in_linear_time(token_check):
     bearer = b"n,,\x01auth=Bearer "
     for message in (bearer + b" " * 500_000, b"n,," + b"\x01a=" * 150_000, bearer + b"x" + b"\x01" * 500_000):
         began = time.process_time()
-        exchange = BearerExchange(check, lambda: NOW_MS)
+        exchange = BearerExchange(token_check, lambda: NOW_MS)
         with contextlib.suppress(AuthenticationError):
             exchange.respond(message)
         assert exchange.user is None
@@ -241,21 +243,21 @@ def test_a_malicious_first_message_is_parsed_in_linear_time(check):
 
 def test_new_keys_are_fetched_when_a_token_has_an_unknown_key_id(monkeypatch):
     monkeypatch.setattr(tokens, "_JWKS_RETRY_SECONDS", -1.0)
-    published_keys = [{"keys": [of_rsa(OTHER, kid="old")]}]
+    published_keys = [{"keys": [rsa_jwk(OTHER_KEY, kid="old")]}]
     server = HttpServer([Route("GET", "/keys", lambda request: published_keys[-1])])
     try:
-        check = SignedTokens(KeySet(f"{server.url}/keys"), RULES)
+        token_check = SignedTokens(KeySet(f"{server.url}/keys"), CLAIM_RULES)
         published_keys.append(KEYS)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
-                assert check(token(kid="r"), NOW_MS) == "alice"
+                assert token_check(build_token(kid="r"), NOW_MS) == "alice"
                 break
             except AuthenticationError:
                 time.sleep(0.01)
         published_keys.append({"keys": []})  # a failing issuer does not remove keys
-        check.keys._fetch_key_set()
-        assert check(token(kid="r"), NOW_MS) == "alice"
+        token_check.keys._fetch_key_set()
+        assert token_check(build_token(kid="r"), NOW_MS) == "alice"
     finally:
         server.close()
 
@@ -279,7 +281,7 @@ def test_redirects_and_invalid_key_sets_are_rejected(tmp_path):
 
 # Enabled mechanisms
 
-UNSECURED = {"sasl.enabled.mechanisms": "OAUTHBEARER", "kafkaframes.sasl.oauthbearer.allow.unsecured": "true"}
+UNSECURED_SETTINGS = {"sasl.enabled.mechanisms": "OAUTHBEARER", "kafkaframes.sasl.oauthbearer.allow.unsecured": "true"}
 
 
 def produce_record(broker, **options):
@@ -290,7 +292,7 @@ def produce_record(broker, **options):
 
 def test_a_token_is_rejected_if_only_passwords_are_enabled():
     """Previously a client with {"alg":"none"}.{"sub":"alice"} was alice on every broker with SASL."""
-    eternal = token({"sub": "alice", "exp": 10**11}, algorithm="none", signature=b"")
+    eternal = build_token({"sub": "alice", "exp": 10**11}, algorithm="none", signature=b"")
     with Broker(security=Security(users={"alice": "secret"})) as broker:
         with pytest.raises(KafkaframesError, match=r"OAUTHBEARER|UNSUPPORTED_SASL_MECHANISM"):
             produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: eternal)
@@ -309,15 +311,15 @@ def test_only_enabled_mechanisms_are_offered():
 
 
 def test_unsecured_tokens_require_an_explicit_setting():
-    security = build_security(dict(UNSECURED))
+    security = build_security(dict(UNSECURED_SETTINGS))
     assert security.needs_sasl
     now = int(time.time())
     with Broker(security=security) as broker:
-        text = token({"sub": "alice", "exp": now + 600}, algorithm="none", signature=b"")
+        text = build_token({"sub": "alice", "exp": now + 600}, algorithm="none", signature=b"")
         assert produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: text) == 0
 
 
-def test_signed_tokens_by_settings(tmp_path):
+def test_signed_tokens_are_verified_with_keys_from_the_settings(tmp_path):
     path = tmp_path / "keys.json"
     path.write_text(json.dumps(KEYS))
     properties = {
@@ -333,9 +335,9 @@ def test_signed_tokens_by_settings(tmp_path):
     now = int(time.time())
     good = {"email": "a@b", "scp": ["kafka.write"], "iat": now, "exp": now + 600, "nbf": None}
     with Broker(security=build_security(properties)) as broker:
-        text = token(**good)
+        text = build_token(**good)
         assert produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: text) == 0
-        forged_token = token(**good, signature=b"x" * 256)
+        forged_token = build_token(**good, signature=b"x" * 256)
         with pytest.raises(KafkaframesError):
             produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: forged_token)
 
@@ -350,34 +352,34 @@ def test_a_session_ends_with_its_token_unless_the_same_user_reauthenticates(make
         handshake = asker.ask("SaslHandshake", version, mechanism="OAUTHBEARER")
         if handshake.error_code:
             return handshake.error_code, None
-        text = token({"sub": user, "exp": expires}, algorithm="none", signature=b"")
+        text = build_token({"sub": user, "exp": expires}, algorithm="none", signature=b"")
         answer = asker.send("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
         if isinstance(answer, DeferredResponse):
             asker.state.waits.advance(1)
             return answer.answer.error_code, None
         return answer.error_code, answer.session_lifetime_ms
 
-    assert authenticate("alice", NOW + 10) == (0, 10_000)
+    assert authenticate("alice", NOW_SECONDS + 10) == (0, 10_000)
     assert asker.ask("Metadata", 9, topics=None).brokers
     assert asker.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert authenticate("alice", NOW + 20, version=0) == (34, None)
-    assert authenticate("alice", NOW + 20) == (0, 20_000)
+    assert authenticate("alice", NOW_SECONDS + 20, version=0) == (34, None)
+    assert authenticate("alice", NOW_SECONDS + 20) == (0, 20_000)
     clock.advance(15)
     assert asker.ask("Metadata", 9, topics=None).brokers
     clock.advance(6)
     with pytest.raises(CloseConnection, match="session expired"):
         asker.ask("Metadata", 9, topics=None)
-    assert authenticate("root", NOW + 60) == (58, None)
+    assert authenticate("root", NOW_SECONDS + 60) == (58, None)
     assert asker.session.principal == "User:alice"
     assert asker.session.closes_after_response
 
 
-@pytest.mark.parametrize(("expires", "lifetime_ms"), [(NOW + 3, 3_000), (NOW + 60, 5_000)])
+@pytest.mark.parametrize(("expires", "lifetime_ms"), [(NOW_SECONDS + 3, 3_000), (NOW_SECONDS + 60, 5_000)])
 def test_a_session_lasts_no_longer_than_its_token_and_the_setting(make_asker, expires, lifetime_ms):
     asker = make_asker(config={"connections.max.reauth.ms": "5000"})
     asker.session.is_authenticated = False
     asker.state.credentials = Credentials(mechanisms=("OAUTHBEARER",), check_token=unsecured_token)
-    text = token({"sub": "alice", "exp": expires}, algorithm="none", signature=b"")
+    text = build_token({"sub": "alice", "exp": expires}, algorithm="none", signature=b"")
     asker.ask("SaslHandshake", 1, mechanism="OAUTHBEARER")
     answer = asker.ask("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
     assert answer.session_lifetime_ms == lifetime_ms
@@ -387,9 +389,9 @@ def test_a_session_lasts_no_longer_than_its_token_and_the_setting(make_asker, ex
     ("properties", "reason"),
     [
         ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "require each other"),
-        (UNSECURED | {"sasl.enabled.mechanisms": "PLAIN"}, "requires OAUTHBEARER"),
-        (UNSECURED | {"sasl.oauthbearer.expected.issuer": "x"}, "tokens are then not verified"),
-        (UNSECURED | {"kafkaframes.sasl.oauthbearer.allow.unsecured": "false"}, "require each other"),
+        (UNSECURED_SETTINGS | {"sasl.enabled.mechanisms": "PLAIN"}, "requires OAUTHBEARER"),
+        (UNSECURED_SETTINGS | {"sasl.oauthbearer.expected.issuer": "x"}, "tokens are then not verified"),
+        (UNSECURED_SETTINGS | {"kafkaframes.sasl.oauthbearer.allow.unsecured": "false"}, "require each other"),
         ({"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.expected.issuer": "x"}, "require each other"),
         ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "unknown SASL mechanism DIGEST-MD5"),
     ],

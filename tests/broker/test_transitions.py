@@ -1,4 +1,4 @@
-"""Kafka 4.3.1's answers while something changes, and of settings that are seldom set."""
+"""Kafka 4.3.1's answers during state changes, and with rarely used settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 import threading
 
 import pytest
-from tests.broker.direct import BEGAN_MS, DirectBroker
+from tests.broker.direct import START_MS, DirectBroker
 from tests.broker.test_durability import ask
 
 from kafkaframes.broker import Broker
@@ -23,38 +23,38 @@ from kafkaframes.records.build import build_records
 
 
 @pytest.fixture
-def sasl():
+def sasl_broker():
     broker = DirectBroker()
     broker.state.credentials = Credentials({"alice": "secret"})
     broker.session = Session(peer="127.0.0.1:5000", is_authenticated=False)
     return broker
 
 
-def test_between_handshake_and_token_only_tokens_are_allowed(sasl):
-    assert sasl.send("ApiVersions", 0).error_code == ErrorCode.NONE
-    assert sasl.send("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.NONE
-    assert sasl.send("ApiVersions", 0).error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert sasl.session.closes_after_response
+def test_only_a_token_is_allowed_after_a_handshake(sasl_broker):
+    assert sasl_broker.send("ApiVersions", 0).error_code == ErrorCode.NONE
+    assert sasl_broker.send("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.NONE
+    assert sasl_broker.send("ApiVersions", 0).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert sasl_broker.session.closes_after_response
 
 
-def test_a_second_handshake_is_refused_and_closes_the_connection(sasl):
-    sasl.send("SaslHandshake", 1, mechanism="PLAIN")
-    assert sasl.send("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert sasl.session.closes_after_response
+def test_a_second_handshake_is_rejected_and_closes_the_connection(sasl_broker):
+    sasl_broker.send("SaslHandshake", 1, mechanism="PLAIN")
+    assert sasl_broker.send("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert sasl_broker.session.closes_after_response
 
 
-def test_after_the_token_everything_is_allowed(sasl):
-    sasl.send("SaslHandshake", 1, mechanism="PLAIN")
-    assert sasl.send("SaslAuthenticate", 1, auth_bytes=b"\0alice\0secret").error_code == ErrorCode.NONE
-    assert sasl.send("ApiVersions", 0).error_code == ErrorCode.NONE
-    assert sasl.send("Metadata", 9, topics=None).topics == []
+def test_all_requests_are_allowed_after_authentication(sasl_broker):
+    sasl_broker.send("SaslHandshake", 1, mechanism="PLAIN")
+    assert sasl_broker.send("SaslAuthenticate", 1, auth_bytes=b"\0alice\0secret").error_code == ErrorCode.NONE
+    assert sasl_broker.send("ApiVersions", 0).error_code == ErrorCode.NONE
+    assert sasl_broker.send("Metadata", 9, topics=None).topics == []
 
 
 def test_every_login_state_has_its_row():
     assert ALLOWED_APIS.keys() == set(LoginState)
 
 
-def test_a_partition_is_described_until_its_member_has_given_it_up():
+def test_a_partition_is_described_until_its_member_has_revoked_it():
     broker = DirectBroker()
     topic = broker.state.create_topic("t", 3)
     joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
@@ -85,7 +85,7 @@ def test_a_partition_is_described_until_its_member_has_given_it_up():
         ({"broker_release": "2.8"}, ErrorCode.LEADER_NOT_AVAILABLE),
     ],
 )
-def test_a_topic_that_metadata_creates_is_answered_with_an_error_first(options, code):
+def test_metadata_first_answers_an_auto_created_topic_with_an_error(options, code):
     with Broker(**options) as broker:
         body = message("MetadataRequest")(topics=[message("MetadataRequest").MetadataRequestTopic(name="new")])
         first, second = (ask(broker.port, body, 9).topics[0] for _ in range(2))
@@ -93,14 +93,14 @@ def test_a_topic_that_metadata_creates_is_answered_with_an_error_first(options, 
         assert (second.error_code, len(second.partitions)) == (ErrorCode.NONE, 1)
 
 
-def test_silent_producers_are_removed_as_often_as_it_is_set():
+def test_idle_producers_are_removed_at_the_configured_interval():
     broker = DirectBroker(producer_id_expiration_ms=5_000, producer_id_expiration_check_interval_ms=1_000)
     broker.state.create_topic("t", 1)
     Maintenance(broker.state)
     log = broker.state.topics["t"].partitions[0].log
-    records = {"value": [b"v"], "timestamp": [BEGAN_MS]}
+    records = {"value": [b"v"], "timestamp": [START_MS]}
     data = build_records(records, producer_id=7, producer_epoch=0, base_sequence=0)
-    log.append_as_leader(data, leader_epoch=0, now_ms=BEGAN_MS)
+    log.append_as_leader(data, leader_epoch=0, now_ms=START_MS)
 
     def producers():
         topic = message("DescribeProducersRequest").TopicRequest(name="t", partition_indexes=[0])
@@ -179,7 +179,7 @@ def test_a_new_cluster_has_the_features_of_the_latest_release():
         ("kraft.version", 0, 2, "Can't downgrade the version of this feature."),
     ],
 )
-def test_levels_of_features_are_changed_as_kafka_changes_them(name, level, upgrade_type, reason):
+def test_feature_levels_are_changed_as_in_kafka(name, level, upgrade_type, reason):
     broker = DirectBroker()
     answer = update_feature(broker, name, level, upgrade_type)
     if reason is None:
@@ -191,7 +191,7 @@ def test_levels_of_features_are_changed_as_kafka_changes_them(name, level, upgra
         assert reason in answer.error_message
 
 
-def test_a_level_is_not_changed_by_a_validation_and_stays_over_a_restart(tmp_path):
+def test_a_feature_level_survives_a_restart_and_is_not_changed_by_validate_only(tmp_path):
     broker = DirectBroker(str(tmp_path / "d"))
     assert update_feature(broker, "share.version", 0, 2, validate_only=True).error_code == 0
     assert read_finalized_levels(broker)["share.version"] == 1
@@ -215,7 +215,7 @@ def test_a_level_is_not_changed_by_a_validation_and_stays_over_a_restart(tmp_pat
         ("streams.version", "StreamsGroupDescribe", 0, {"group_ids": ["g"]}),
     ],
 )
-def test_groups_of_a_disabled_feature_are_an_unsupported_version(feature, api, version, fields):
+def test_requests_of_a_disabled_feature_get_unsupported_version(feature, api, version, fields):
     broker = DirectBroker()
     update_feature(broker, feature, 0, 2)
     answer = broker.send(api, version, **fields)
@@ -225,13 +225,13 @@ def test_groups_of_a_disabled_feature_are_an_unsupported_version(feature, api, v
 
 @pytest.mark.parametrize(
     ("release", "levels"),
-    [  # 3.9.1 as its broker answers; ZooKeeper's brokers have none
+    [  # 3.9.1 as a KRaft broker; ZooKeeper-based brokers have no features
         ("2.8.2", {}),
         ("3.9.1", {"metadata.version": 21}),
         ("4.0", {"metadata.version": 25, "kraft.version": 1, "group.version": 1, "transaction.version": 2}),
     ],
 )
-def test_a_release_has_its_features(release, levels):
+def test_an_emulated_release_has_its_features(release, levels):
     body = message("ApiVersionsRequest")(client_software_name="x", client_software_version="1")
     with Broker(broker_release=release) as broker:
         answer = ask(broker.port, body, 3)
@@ -250,7 +250,7 @@ def test_kafkas_defaults_are_described_as_defaults(name):
     assert rows["num.partitions"].config_source == 4
 
 
-def test_a_topic_takes_internal_segment_bytes():
+def test_a_topic_accepts_internal_segment_bytes():
     broker = DirectBroker()
     types = message("CreateTopicsRequest")
     config = types.CreatableTopicConfig(name="internal.segment.bytes", value="300")
@@ -274,21 +274,21 @@ def test_a_topic_takes_internal_segment_bytes():
         ("StreamsGroupHeartbeat", 0, {}),
     ],
 )
-def test_protocols_of_groups_that_are_not_offered(api, version, fields):
+def test_disabled_group_protocols_are_rejected(api, version, fields):
     broker = DirectBroker(group_coordinator_rebalance_protocols="classic")
     answer = broker.send(api, version, group_id="g", member_id="m", member_epoch=0, **fields)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_session_of_many_unknown_partitions_is_answered_in_turns_and_encoded_apart(monkeypatch):
-    """Eight sessions of 100,000 partitions held other clients for 11 s: the answer of a short request is long."""
+def test_a_session_with_many_unknown_partitions_is_answered_in_steps_and_encoded_in_a_thread(monkeypatch):
+    """Eight sessions with 100,000 partitions blocked other clients for 11 s: a short request can have a long answer."""
     encode, threads = server.encode_answer, []
 
-    def note(answer, version):
+    def record_encode(answer, version):
         threads.append(threading.get_ident())
         return encode(answer, version)
 
-    monkeypatch.setattr(server, "encode_answer", note)
+    monkeypatch.setattr(server, "encode_answer", record_encode)
     types = message("FetchRequest")
     partitions = [types.FetchPartition(partition=index, partition_max_bytes=1) for index in range(5_000)]
     topics = [types.FetchTopic(topic="unknown", partitions=partitions)]
@@ -313,19 +313,19 @@ def test_a_session_of_many_unknown_partitions_is_answered_in_turns_and_encoded_a
 
 @pytest.mark.parametrize("racks", [("a", "b", "b", "a", "c", "c"), ("a", "a", "a", "a", "b", "c")])
 def test_replicas_of_a_partition_are_in_different_racks(racks):
-    """As Kafka's TopicCommandTest.testCreateAlterTopicWithRackAware expects of its StripedReplicaPlacer."""
+    """Kafka's TopicCommandTest.testCreateAlterTopicWithRackAware expects the same of StripedReplicaPlacer."""
     nodes = Nodes({number: Node(number, rack=rack) for number, rack in enumerate(racks)})
     assignment = [nodes.choose_replicas("t", index, 3) for index in range(18)]
     assert all(len({racks[number] for number in replicas}) == 3 for replicas in assignment)
     assert {sum(replicas[0] == node for replicas in assignment) for node in range(6)} == {3}
 
 
-def test_replicas_share_a_rack_where_there_are_more_replicas_than_racks():
+def test_replicas_share_a_rack_if_there_are_more_replicas_than_racks():
     nodes = Nodes({number: Node(number, rack=rack) for number, rack in enumerate("aabb")})
     assert all(sorted(nodes.choose_replicas("t", index, 4)) == [0, 1, 2, 3] for index in range(4))
 
 
-def test_a_groups_setting_names_a_brokers_setting_that_was_changed_as_its_synonym():
+def test_a_changed_broker_setting_is_a_synonym_of_the_group_setting():
     """DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym."""
     broker = DirectBroker()
     types = message("IncrementalAlterConfigsRequest")
@@ -359,8 +359,8 @@ def test_share_sessions_are_limited():
         ({"ip": "not a valid host because it has spaces"}, "is not a valid IP"),
     ],
 )
-def test_quotas_of_invalid_entities_are_refused_with_kafkas_words(entity, text):
-    """ClientQuotasRequestTest of Apache Kafka 4.3.1."""
+def test_quotas_of_invalid_entities_are_rejected_with_kafkas_message(entity, text):
+    """The cases are those of Apache Kafka 4.3.1's ClientQuotasRequestTest."""
     types = message("AlterClientQuotasRequest")
     parts = [types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
     entry = types.EntryData(entity=parts, ops=[types.OpData(key="connection_creation_rate", value=1.0)])

@@ -1,4 +1,4 @@
-"""Handlers are typed with the generated classes of their own API: mypy finds a field that a message does not have."""
+"""Handlers are typed with their API's generated classes, so mypy reports a field that a message does not have."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from tests.under_mypy import run_mypy
 
 from kafkaframes.broker.dispatch.table import collect_apis
 
-MESSAGES = "kafkaframes.protocol.messages.kafka"
-WRONG = """\
+MESSAGES_MODULE = "kafkaframes.protocol.messages.kafka"
+HANDLER_WITH_UNKNOWN_FIELD = """\
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.protocol.messages.kafka import HeartbeatRequest, HeartbeatResponse
 
@@ -31,7 +31,7 @@ def test_mypy_knows_the_messages_of_every_handler(tmp_path):
         *(f"reveal_type({'.'.join(handler)})" for handler in handlers),
     ]
     path = tmp_path / "handlers_under_mypy.py"
-    path.write_text(WRONG + "\n".join(lines))
+    path.write_text(HANDLER_WITH_UNKNOWN_FIELD + "\n".join(lines))
     output = run_mypy(path)
     wrong = [line for line in output if " error: " in line]
     assert [line.partition(": ")[0] for line in wrong] == ["7", "8", "9", "10"], "\n".join(wrong)
@@ -40,6 +40,6 @@ def test_mypy_knows_the_messages_of_every_handler(tmp_path):
     untyped_handlers = [
         api.name
         for api, line in zip(apis, revealed_lines, strict=True)
-        if f"TypedRequest[{MESSAGES}.{api.name}Request, {MESSAGES}.{api.name}Response]" not in line
+        if f"TypedRequest[{MESSAGES_MODULE}.{api.name}Request, {MESSAGES_MODULE}.{api.name}Response]" not in line
     ]
     assert untyped_handlers == []

@@ -89,13 +89,15 @@ def test_truncated_records_keep_no_byte_of_their_contents(version):
         assert b"!" not in masked_records
         assert b"?" not in masked_records
     assert not any(remove_payloads(b"secret" * 20))
-    whole = campaign.Secrets(random.Random(1)).of(200)
+    whole = campaign.SecretFactory(random.Random(1)).create(200)
     assert not any(remove_payloads(records + whole)[len(records) :])
 
 
 def test_no_message_keeps_a_secret(tmp_path):
     """Every API at every version, truncated at some positions; ``tests/fuzz/redaction.py`` truncates at every byte."""
-    searched_count, calls = campaign.check(campaign.calls_of(campaign.every_api(), campaign.some_cuts), 1, tmp_path)
+    searched_count, calls = campaign.check(
+        campaign.create_sender(campaign.every_api(), campaign.some_cuts), 1, tmp_path
+    )
     assert searched_count > 10_000
     assert calls > 5 * len(campaign.every_api())
 

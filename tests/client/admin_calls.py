@@ -48,7 +48,7 @@ NEVER: frozenset[str] = frozenset()
 
 
 def start_broker(nodes: int = 3) -> Broker:
-    """Return a broker with the users ``root``, who has all rights, and ``stranger``, who has none."""
+    """Return a broker with two users: ``root`` with all permissions and ``stranger`` without any."""
     security = Security(mechanisms=("PLAIN",), authorizer=True, users={"root": "r", "stranger": "s"})
     config: dict[str, str | int] = {
         "node.id": 0,
@@ -59,14 +59,14 @@ def start_broker(nodes: int = 3) -> Broker:
     return Broker(cluster=nodes, config=config, security=security)
 
 
-class Scene:
+class AdminCallFixture:
     """A cluster, and a client that prepares its state before each call.
 
     Attributes:
         servers: bootstrap servers.
-        login: settings of the connection of a user with all rights.
-        broker: the embedded broker; a cluster of Kafka has none.
-        root: a client with all rights.
+        login: connection settings of a user with all permissions.
+        broker: the embedded broker; None for a Kafka cluster.
+        root: a client with all permissions.
         node_ids: ids of all nodes.
     """
 
@@ -129,7 +129,7 @@ class Scene:
         self._send_streams_heartbeat(0)
 
     def remove_streams_member(self) -> None:
-        """Let the member of the streams group leave."""
+        """Remove the member from the streams group."""
         self._send_streams_heartbeat(-1)
 
     def _send_streams_heartbeat(self, member_epoch: int) -> None:
@@ -149,7 +149,7 @@ class Scene:
         self.root._loop.call(twin._cluster.retry_step(send))
 
     def open_transaction(self) -> None:
-        """Leave a transaction open in a new topic, and remember its producer."""
+        """Open a transaction in a new topic, and store its producer."""
         name = f"open-{len(self.producers)}"
         self.create_topic(name)
         producer = Producer(self.servers, **self.login, transactional_id=name)
@@ -161,21 +161,21 @@ class Scene:
         self.producer_state = state.producer_id, state.producer_epoch
 
     def add_static_member(self) -> None:
-        """Add a static member to a classic group, which stays when its consumer is closed."""
+        """Add a static member to a classic group; it stays in the group when its consumer is closed."""
         options = {"group_id": "members", "group_protocol": "classic", "group_instance_id": "first"}
         with Consumer(self.servers, **self.login, **options) as consumer:
             consumer.subscribe([TOPIC])
             wait_for(lambda: consumer.poll(10) is not None and consumer.assignment())
 
 
-class Call(NamedTuple):
+class AdminCall(NamedTuple):
     """A call of a method of ``Admin``.
 
     Attributes:
         run: calls the method.
         api: API of the request that does the work; empty if the method sends no request.
-        target: node that gets the request: ``leader``, ``group``, ``transaction`` (their coordinators), ``controller``,
-            ``broker`` (the one that is named), ``every`` or ``any``.
+        target: node that gets the request: ``leader``, ``group`` or ``transaction`` (their coordinators),
+        ``controller``, ``broker`` (the broker in the arguments), ``every`` or ``any``.
         key: group or transactional id whose coordinator gets the request.
         retriable: error codes after which the request is sent again.
         is_change: whether a repeated request may fail or take effect twice. Other requests, such as queries and
@@ -183,29 +183,29 @@ class Call(NamedTuple):
         prepare: restores the state that the call needs.
         check: returns whether the result and the state of the cluster are as expected.
         expected: error code that the embedded broker returns even with all rights.
-        denied: error code without rights; None if the result is empty instead.
+        denied: error code for a user without permissions; None if the result is empty instead.
     """
 
-    run: Callable[[Admin, Scene], Any]
+    run: Callable[[Admin, AdminCallFixture], Any]
     api: str
     target: str
     retriable: frozenset[str] = NEVER
     key: str = ""
     is_change: bool = False
-    prepare: Callable[[Scene], Any] = lambda scene: None
-    check: Callable[[Scene, Any], object] = lambda scene, result: True
+    prepare: Callable[[AdminCallFixture], Any] = lambda scene: None
+    check: Callable[[AdminCallFixture, Any], object] = lambda scene, result: True
     expected: str = ""
     denied: str | None = "CLUSTER_AUTHORIZATION_FAILED"
 
 
-def _settings(scene: Scene) -> Any:
+def _settings(scene: AdminCallFixture) -> Any:
     return {name: entry.value for name, entry in scene.root.describe_configs("topic", TOPIC).items()}
 
 
 _LEADER = frozenset({"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"})
-CALLS: dict[str, Call] = {
-    "metrics": Call(lambda admin, _: admin.metrics(), "", "any", denied=None),
-    "client_instance_id": Call(  # tests/client/telemetry has its requests
+CALLS: dict[str, AdminCall] = {
+    "metrics": AdminCall(lambda admin, _: admin.metrics(), "", "any", denied=None),
+    "client_instance_id": AdminCall(  # tests/client/telemetry tests its requests
         lambda admin, _: admin.client_instance_id(),
         "",
         "any",
@@ -213,25 +213,25 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: result.int,
         denied=None,
     ),
-    "close": Call(lambda admin, _: admin.close(), "", "any", denied=None),
-    "describe_cluster": Call(
+    "close": AdminCall(lambda admin, _: admin.close(), "", "any", denied=None),
+    "describe_cluster": AdminCall(
         lambda admin, _: admin.describe_cluster(),
         "Metadata",
         "any",
         check=lambda scene, result: len(result.brokers) == len(scene.node_ids),
         denied=None,
     ),
-    "list_topics": Call(
+    "list_topics": AdminCall(
         lambda admin, _: admin.list_topics(), "Metadata", "any", check=lambda _, result: TOPIC in result, denied=None
     ),
-    "describe_topics": Call(
+    "describe_topics": AdminCall(
         lambda admin, _: admin.describe_topics([TOPIC]),
         "Metadata",
         "any",
         check=lambda _, result: result[TOPIC].partitions[0].leader >= 0,
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "create_topics": Call(
+    "create_topics": AdminCall(
         lambda admin, scene: admin.create_topics([scene.new_topic]),
         "CreateTopics",
         "controller",
@@ -241,7 +241,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: "new" in scene.root.list_topics(),
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "delete_topics": Call(
+    "delete_topics": AdminCall(
         lambda admin, _: admin.delete_topics(["old"]),
         "DeleteTopics",
         "controller",
@@ -251,7 +251,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: "old" not in scene.root.list_topics(),
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "create_partitions": Call(
+    "create_partitions": AdminCall(
         lambda admin, _: admin.create_partitions({"growing": 2}),
         "CreatePartitions",
         "controller",
@@ -261,7 +261,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: len(scene.root.describe_topics(["growing"])["growing"].partitions) == 2,
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "delete_records": Call(
+    "delete_records": AdminCall(
         lambda admin, _: admin.delete_records({PARTITION: 0}),
         "DeleteRecords",
         "leader",
@@ -269,7 +269,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: result == {PARTITION: 0},
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "list_offsets": Call(
+    "list_offsets": AdminCall(
         lambda admin, _: admin.list_offsets({PARTITION: EARLIEST}),
         "ListOffsets",
         "leader",
@@ -277,14 +277,14 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: result == {PARTITION: 0},
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "describe_configs": Call(
+    "describe_configs": AdminCall(
         lambda admin, _: admin.describe_configs("topic", TOPIC),
         "DescribeConfigs",
         "any",
         check=lambda _, result: "retention.ms" in result,
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "alter_configs": Call(
+    "alter_configs": AdminCall(
         lambda admin, _: admin.alter_configs("topic", TOPIC, {"retention.ms": "70000"}),
         "IncrementalAlterConfigs",
         "any",
@@ -294,7 +294,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: _settings(scene)["retention.ms"] == "70000",
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "list_groups": Call(
+    "list_groups": AdminCall(
         lambda admin, _: admin.list_groups(),
         "ListGroups",
         "every",
@@ -303,7 +303,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: GROUP in [group.group_id for group in result],
         denied=None,
     ),
-    "describe_group": Call(
+    "describe_group": AdminCall(
         lambda admin, _: admin.describe_group(GROUP),
         "DescribeGroups",
         "group",
@@ -313,7 +313,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: result.state == "Empty",
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "delete_groups": Call(
+    "delete_groups": AdminCall(
         lambda admin, _: admin.delete_groups(["gone"]),
         "DeleteGroups",
         "group",
@@ -324,7 +324,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: "gone" not in [group.group_id for group in scene.root.list_groups()],
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "group_offsets": Call(
+    "group_offsets": AdminCall(
         lambda admin, _: admin.group_offsets(GROUP),
         "OffsetFetch",
         "group",
@@ -334,7 +334,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: result[PARTITION].offset == 1,
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "alter_group_offsets": Call(
+    "alter_group_offsets": AdminCall(
         lambda admin, _: admin.alter_group_offsets(GROUP, {PARTITION: 0}),
         "OffsetCommit",
         "group",
@@ -345,7 +345,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: scene.root.group_offsets(GROUP)[PARTITION].offset == 0,
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "delete_group_offsets": Call(
+    "delete_group_offsets": AdminCall(
         lambda admin, _: admin.delete_group_offsets(GROUP, [PARTITION]),
         "OffsetDelete",
         "group",
@@ -356,7 +356,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: scene.root.group_offsets(GROUP) == {},
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "create_delegation_token": Call(
+    "create_delegation_token": AdminCall(
         lambda admin, _: admin.create_delegation_token(),
         "CreateDelegationToken",
         "any",
@@ -364,7 +364,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: result.owner == "User:root",
         denied=None,
     ),
-    "renew_delegation_token": Call(
+    "renew_delegation_token": AdminCall(
         lambda admin, scene: admin.renew_delegation_token(scene.token),
         "RenewDelegationToken",
         "any",
@@ -373,7 +373,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: result > 0,
         denied="DELEGATION_TOKEN_OWNER_MISMATCH",
     ),
-    "expire_delegation_token": Call(
+    "expire_delegation_token": AdminCall(
         lambda admin, scene: admin.expire_delegation_token(scene.token),
         "ExpireDelegationToken",
         "any",
@@ -382,7 +382,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: scene.token not in [token.hmac for token in scene.root.describe_delegation_token()],
         denied="DELEGATION_TOKEN_OWNER_MISMATCH",
     ),
-    "describe_delegation_token": Call(
+    "describe_delegation_token": AdminCall(
         lambda admin, _: admin.describe_delegation_token(),
         "DescribeDelegationToken",
         "any",
@@ -390,14 +390,14 @@ CALLS: dict[str, Call] = {
         check=lambda scene, result: scene.token in [token.hmac for token in result],
         denied=None,
     ),
-    "describe_acls": Call(
+    "describe_acls": AdminCall(
         lambda admin, _: admin.describe_acls(AclFilter(principal="User:alice")),
         "DescribeAcls",
         "any",
         prepare=lambda scene: scene.root.create_acls([RULE]),
         check=lambda _, result: result == [RULE],
     ),
-    "create_acls": Call(
+    "create_acls": AdminCall(
         lambda admin, _: admin.create_acls([RULE]),
         "CreateAcls",
         "controller",
@@ -406,7 +406,7 @@ CALLS: dict[str, Call] = {
         prepare=lambda scene: scene.root.delete_acls([AclFilter(principal="User:alice")]),
         check=lambda scene, _: scene.root.describe_acls(AclFilter(principal="User:alice")) == [RULE],
     ),
-    "delete_acls": Call(
+    "delete_acls": AdminCall(
         lambda admin, _: admin.delete_acls([AclFilter(principal="User:alice")]),
         "DeleteAcls",
         "controller",
@@ -415,7 +415,7 @@ CALLS: dict[str, Call] = {
         prepare=lambda scene: scene.root.create_acls([RULE]),
         check=lambda scene, _: scene.root.describe_acls(AclFilter(principal="User:alice")) == [],
     ),
-    "authorized_operations": Call(
+    "authorized_operations": AdminCall(
         lambda admin, _: admin.authorized_operations("group", GROUP),
         "DescribeGroups",
         "group",
@@ -425,14 +425,14 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: "read" in result,
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "describe_user_scram_credentials": Call(
+    "describe_user_scram_credentials": AdminCall(
         lambda admin, _: admin.describe_user_scram_credentials(["alice"]),
         "DescribeUserScramCredentials",
         "any",
         prepare=lambda scene: scene.root.alter_user_scram_credentials([CREDENTIAL]),
         check=lambda _, result: list(result) == ["alice"],
     ),
-    "alter_user_scram_credentials": Call(
+    "alter_user_scram_credentials": AdminCall(
         lambda admin, _: admin.alter_user_scram_credentials([CREDENTIAL]),
         "AlterUserScramCredentials",
         "controller",
@@ -440,14 +440,14 @@ CALLS: dict[str, Call] = {
         is_change=True,
         check=lambda scene, _: "alice" in scene.root.describe_user_scram_credentials(),
     ),
-    "describe_client_quotas": Call(
+    "describe_client_quotas": AdminCall(
         lambda admin, _: admin.describe_client_quotas(user="alice"),
         "DescribeClientQuotas",
         "any",
         prepare=lambda scene: scene.root.alter_client_quotas({USER: {"producer_byte_rate": 1.0}}),
         check=lambda _, result: result == {USER: {"producer_byte_rate": 1.0}},
     ),
-    "alter_client_quotas": Call(
+    "alter_client_quotas": AdminCall(
         lambda admin, _: admin.alter_client_quotas({USER: {"producer_byte_rate": 2.0}}),
         "AlterClientQuotas",
         "controller",
@@ -455,7 +455,7 @@ CALLS: dict[str, Call] = {
         is_change=True,
         check=lambda scene, _: scene.root.describe_client_quotas(user="alice") == {USER: {"producer_byte_rate": 2.0}},
     ),
-    "elect_leaders": Call(
+    "elect_leaders": AdminCall(
         lambda admin, _: admin.elect_leaders([MOVING]),
         "ElectLeaders",
         "controller",
@@ -464,7 +464,7 @@ CALLS: dict[str, Call] = {
         prepare=lambda scene: scene.create_topic_on_one_node(),
         check=lambda _, result: result == {MOVING: False},
     ),
-    "alter_partition_reassignments": Call(
+    "alter_partition_reassignments": AdminCall(
         lambda admin, scene: admin.alter_partition_reassignments({MOVING: [scene.node_ids[-1]]}),
         "AlterPartitionReassignments",
         "controller",
@@ -475,40 +475,40 @@ CALLS: dict[str, Call] = {
             scene.root.describe_topics(["moving"])["moving"].partitions[0].replicas == (scene.node_ids[-1],)
         ),
     ),
-    "list_partition_reassignments": Call(
+    "list_partition_reassignments": AdminCall(
         lambda admin, _: admin.list_partition_reassignments(),
         "ListPartitionReassignments",
         "controller",
         CONTROLLER_MOVED,
         check=lambda _, result: result == {},
     ),
-    "describe_log_dirs": Call(
+    "describe_log_dirs": AdminCall(
         lambda admin, _: admin.describe_log_dirs(),
         "DescribeLogDirs",
         "every",
         check=lambda scene, result: len(result) == len(scene.node_ids),
     ),
-    "describe_replica_log_dirs": Call(
+    "describe_replica_log_dirs": AdminCall(
         lambda admin, scene: admin.describe_replica_log_dirs([Replica(TOPIC, 0, scene.node_ids[0])]),
         "DescribeLogDirs",
         "broker",
         check=lambda scene, result: len(result[Replica(TOPIC, 0, scene.node_ids[0])]) == 1,
     ),
-    "alter_replica_log_dirs": Call(
+    "alter_replica_log_dirs": AdminCall(
         lambda admin, scene: admin.alter_replica_log_dirs({Replica(TOPIC, 0, scene.node_ids[0]): "/missing"}),
         "AlterReplicaLogDirs",
         "broker",
         is_change=True,
         expected="LOG_DIR_NOT_FOUND",
     ),
-    "list_brokers": Call(
+    "list_brokers": AdminCall(
         lambda admin, _: admin.list_brokers(),
         "DescribeCluster",
         "any",
         check=lambda scene, result: len(result) == len(scene.node_ids),
         denied=None,
     ),
-    "unregister_broker": Call(
+    "unregister_broker": AdminCall(
         lambda admin, _: admin.unregister_broker(99),
         "UnregisterBroker",
         "any",
@@ -517,14 +517,14 @@ CALLS: dict[str, Call] = {
         expected="UNSUPPORTED_VERSION",
         denied="UNSUPPORTED_VERSION",
     ),
-    "describe_features": Call(
+    "describe_features": AdminCall(
         lambda admin, _: admin.describe_features(),
         "ApiVersions",
         "any",
         check=lambda _, result: "metadata.version" in result.supported,
         denied=None,
     ),
-    "update_features": Call(
+    "update_features": AdminCall(
         lambda admin, _: admin.update_features({"no.such.feature": FeatureUpdate(7)}),
         "UpdateFeatures",
         "controller",
@@ -532,14 +532,14 @@ CALLS: dict[str, Call] = {
         is_change=True,
         expected="INVALID_UPDATE_VERSION",
     ),
-    "describe_quorum": Call(
+    "describe_quorum": AdminCall(
         lambda admin, _: admin.describe_quorum(),
         "DescribeQuorum",
         "any",
         CONTROLLER_MOVED | {"LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER"},
         check=lambda _, result: len(result.voters) >= 1,
     ),
-    "add_raft_voter": Call(
+    "add_raft_voter": AdminCall(
         lambda admin, _: admin.add_raft_voter(9, UUID(int=9), [Endpoint("CONTROLLER", "127.0.0.1", 9)]),
         "AddRaftVoter",
         "any",
@@ -548,7 +548,7 @@ CALLS: dict[str, Call] = {
         expected="UNSUPPORTED_VERSION",
         denied="UNSUPPORTED_VERSION",
     ),
-    "remove_raft_voter": Call(
+    "remove_raft_voter": AdminCall(
         lambda admin, _: admin.remove_raft_voter(9, UUID(int=9)),
         "RemoveRaftVoter",
         "any",
@@ -557,14 +557,14 @@ CALLS: dict[str, Call] = {
         expected="UNSUPPORTED_VERSION",
         denied="UNSUPPORTED_VERSION",
     ),
-    "list_config_resources": Call(
+    "list_config_resources": AdminCall(
         lambda admin, _: admin.list_config_resources(["client-metrics"]),
         "ListConfigResources",
         "any",
         prepare=lambda scene: scene.root.alter_configs("client-metrics", "slow", {"interval.ms": "60000"}),
         check=lambda _, result: [resource.name for resource in result] == ["slow"],
     ),
-    "list_transactions": Call(
+    "list_transactions": AdminCall(
         lambda admin, _: admin.list_transactions(),
         "ListTransactions",
         "every",
@@ -572,7 +572,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: TRANSACTIONAL_ID in [entry.transactional_id for entry in result],
         denied=None,
     ),
-    "describe_transactions": Call(
+    "describe_transactions": AdminCall(
         lambda admin, _: admin.describe_transactions([TRANSACTIONAL_ID]),
         "DescribeTransactions",
         "transaction",
@@ -581,7 +581,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: list(result) == [TRANSACTIONAL_ID],
         denied="TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     ),
-    "describe_producers": Call(
+    "describe_producers": AdminCall(
         lambda admin, _: admin.describe_producers([PARTITION]),
         "DescribeProducers",
         "leader",
@@ -589,7 +589,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: len(result[PARTITION]) == 1,
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "abort_transaction": Call(
+    "abort_transaction": AdminCall(
         lambda admin, scene: admin.abort_transaction(scene.open_partition, *scene.producer_state),
         "WriteTxnMarkers",
         "leader",
@@ -602,7 +602,7 @@ CALLS: dict[str, Call] = {
         ),
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
-    "force_terminate_transaction": Call(
+    "force_terminate_transaction": AdminCall(
         lambda admin, _: admin.force_terminate_transaction(TRANSACTIONAL_ID),
         "InitProducerId",
         "transaction",
@@ -611,7 +611,7 @@ CALLS: dict[str, Call] = {
         is_change=True,
         denied="TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     ),
-    "fence_producers": Call(
+    "fence_producers": AdminCall(
         lambda admin, _: admin.fence_producers([TRANSACTIONAL_ID]),
         "InitProducerId",
         "transaction",
@@ -623,7 +623,7 @@ CALLS: dict[str, Call] = {
         ),
         denied="TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     ),
-    "remove_group_members": Call(
+    "remove_group_members": AdminCall(
         lambda admin, _: admin.remove_group_members("members", ["first"]),
         "LeaveGroup",
         "group",
@@ -634,7 +634,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: scene.root.describe_group("members").members == (),
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "describe_share_group": Call(
+    "describe_share_group": AdminCall(
         lambda admin, _: admin.describe_share_group(SHARE_GROUP),
         "ShareGroupDescribe",
         "group",
@@ -644,7 +644,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: result.state == "Empty",
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "describe_streams_group": Call(
+    "describe_streams_group": AdminCall(
         lambda admin, _: admin.describe_streams_group(STREAMS_GROUP),
         "StreamsGroupDescribe",
         "group",
@@ -654,7 +654,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: [member.member_id for member in result.members] == ["m"],
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "share_group_offsets": Call(
+    "share_group_offsets": AdminCall(
         lambda admin, _: admin.share_group_offsets(SHARE_GROUP),
         "DescribeShareGroupOffsets",
         "group",
@@ -664,7 +664,7 @@ CALLS: dict[str, Call] = {
         check=lambda _, result: result[PARTITION].start_offset == 0,
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "alter_share_group_offsets": Call(
+    "alter_share_group_offsets": AdminCall(
         lambda admin, _: admin.alter_share_group_offsets(SHARE_GROUP, {PARTITION: 1}),
         "AlterShareGroupOffsets",
         "group",
@@ -675,7 +675,7 @@ CALLS: dict[str, Call] = {
         check=lambda scene, _: scene.root.share_group_offsets(SHARE_GROUP)[PARTITION].start_offset == 1,
         denied="GROUP_AUTHORIZATION_FAILED",
     ),
-    "delete_share_group_offsets": Call(
+    "delete_share_group_offsets": AdminCall(
         lambda admin, _: admin.delete_share_group_offsets(SHARE_GROUP, [TOPIC]),
         "DeleteShareGroupOffsets",
         "group",
@@ -691,8 +691,8 @@ CALLS: dict[str, Call] = {
 }
 
 
-def perform(call: Call, admin: Admin, scene: Scene) -> None:
-    """Call the method, and check its result and the state of the cluster."""
+def perform(call: AdminCall, admin: Admin, scene: AdminCallFixture) -> None:
+    """Call the method; check its result and the cluster's state afterwards."""
     if call.expected:
         with pytest.raises(BrokerError) as failure:
             call.run(admin, scene)
@@ -702,7 +702,7 @@ def perform(call: Call, admin: Admin, scene: Scene) -> None:
     assert call.check(scene, result), result
 
 
-def error_of(call: Call, admin: Admin, scene: Scene) -> KafkaframesError | None:
+def error_of(call: AdminCall, admin: Admin, scene: AdminCallFixture) -> KafkaframesError | None:
     """Return the error of a call, or None."""
     try:
         call.run(admin, scene)
@@ -711,7 +711,7 @@ def error_of(call: Call, admin: Admin, scene: Scene) -> KafkaframesError | None:
     return None
 
 
-def is_from(admin: Admin) -> Callable[[Any], bool]:
+def requests_from(admin: Admin) -> Callable[[Any], bool]:
     """Return a condition for the requests of one client; its client id is unique."""
     client_id = admin._twin.settings.client_id
     return lambda request: bool(request.client_id == client_id)

@@ -1,4 +1,4 @@
-"""Situations from public reports about access rules: a rejected topic is reported, and read once it is allowed."""
+"""Situations from public reports about ACLs: a forbidden topic is reported, and read once it is allowed."""
 
 import time
 
@@ -52,7 +52,7 @@ def send(broker, **values):
 
 
 def poll_through_errors(consumer, count):
-    """Poll as an application that logs errors of access rules and continues. Return the values of each topic."""
+    """Poll like an application that logs authorization errors and continues. Return the consumed values by topic."""
     values, deadline = {}, time.monotonic() + POLL_MS / 1000
     while sum(map(len, values.values())) < count and time.monotonic() < deadline:
         try:
@@ -71,7 +71,7 @@ def test_each_poll_reports_a_topic_that_the_user_may_not_read(consumer):
             consumer.poll(timeout_ms=POLL_MS)
 
 
-def test_iterations_and_tables_report_it_too(consumer):
+def test_iterations_and_tables_also_report_a_forbidden_topic(consumer):
     consumer.subscribe(["closed"])
     with pytest.raises(AuthorizationError):
         next(iter(consumer))
@@ -80,7 +80,9 @@ def test_iterations_and_tables_report_it_too(consumer):
 
 
 def test_a_topic_is_read_once_access_is_allowed(broker, admin, consumer):
-    """librdkafka #3072, redpanda #26281: not after ``metadata_max_age_ms``, which is five minutes by default."""
+    """librdkafka #3072, redpanda #26281: clients read it only after ``metadata_max_age_ms``, five minutes by
+    default.
+    """
     send(broker, open=b"o", closed=b"c")
     consumer.subscribe(["open", "closed"])
     with pytest.raises(AuthorizationError, match="TOPIC_AUTHORIZATION_FAILED"):
@@ -93,7 +95,8 @@ def test_a_topic_is_read_once_access_is_allowed(broker, admin, consumer):
     send(broker, open=b"o2", closed=b"c2")
     assert poll_through_errors(consumer, 1) == {"open": [b"o2"]}
     admin.create_acls([AclBinding("topic", "closed", "User:bob", "read")])
-    # A classic group revokes the topic in the meantime, and the commit of its offset is rejected: b"c" may come again.
+    # A classic group revokes the topic in the meantime, and the commit of its offset is rejected, so b"c" may be read
+    # again.
     while b"c2" not in (values := poll_through_errors(consumer, 1))["closed"]:
         assert values == {"closed": [b"c"]}
 

@@ -1,4 +1,4 @@
-"""The accumulator: each record is in one batch, in order, and the draining task is woken in time."""
+"""The record accumulator: each record is in one batch, in order, and the sending task is woken in time."""
 
 import pytest
 from hypothesis import settings
@@ -19,13 +19,13 @@ BATCH, BUFFER, LINGER_S, MAX_AGE_S = 100, 450, 0.005, 300.0
 TOPICS = st.sampled_from("ab")
 
 
-class Gathers(RuleBasedStateMachine):
-    """A producer's threads, its loop, and the state of each.
+class AccumulatorMachine(RuleBasedStateMachine):
+    """A Hypothesis state machine of a producer's threads and its event loop.
 
     Attributes:
-        waiting: records that were taken and not drained, by partition, in order.
+        waiting: added records that were not drained yet, by partition, in order.
         is_woken: whether ``wake`` was called since ``drain``.
-        timer: when the loop comes by itself.
+        timer: time at which the event loop drains without being woken.
     """
 
     def __init__(self):
@@ -54,7 +54,7 @@ class Gathers(RuleBasedStateMachine):
         self.accumulator.results = ThreadResults
         self.accumulator.may_open = lambda target: target.topic in self.open_topics
         self.accumulator._random.seed(seed)
-        self.learn("a", count)
+        self.update_metadata("a", count)
 
     def wake(self):
         assert not self.accumulator._lock.locked()
@@ -62,10 +62,10 @@ class Gathers(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, count=st.integers(1, 3))
     def metadata_come(self, topic, count):
-        self.learn(topic, count)
+        self.update_metadata(topic, count)
 
-    def learn(self, topic, count):
-        """Receive new metadata, with the same number of partitions or more."""
+    def update_metadata(self, topic, count):
+        """Receive new metadata with the same number of partitions or more."""
         if self.is_closed:
             return
         before = self.cluster.topics.get(topic)
@@ -80,8 +80,8 @@ class Gathers(RuleBasedStateMachine):
         self.cluster.topics.pop(topic, None)
 
     @rule(topics=st.sets(TOPICS))
-    def allow(self, topics):
-        """Partitions of these topics are in the transaction."""
+    def add_to_transaction(self, topics):
+        """Add the partitions of these topics to the transaction."""
         self.open_topics = topics
 
     @rule(
@@ -104,7 +104,9 @@ class Gathers(RuleBasedStateMachine):
         assert not self.is_closed
         assert used_bytes == 0 or used_bytes + size <= BUFFER
         topic_state = self.accumulator._topics[topic]
-        (target,) = (at.target for at in topic_state.open_batches.values() if at.values and at.values[-1] == value)
+        (target,) = (
+            batch.target for batch in topic_state.open_batches.values() if batch.values and batch.values[-1] == value
+        )
         if partition is not None or key is not None:
             expected_partition = partition if partition is not None else partition_of(key, len(topic_state.targets))
             assert target == TopicPartition(topic, expected_partition)
@@ -118,15 +120,15 @@ class Gathers(RuleBasedStateMachine):
     @precondition(lambda self: self.is_woken or (self.timer is not None and self.timer <= self.now))
     @rule()
     def drain(self):
-        self.take(self.now)
+        self.take_batches(self.now)
 
     @rule()
     def drain_all(self):
-        """As a flush, or a record that finds no memory."""
-        self.take(None)
+        """Drain all batches, as a flush or a record without free memory does."""
+        self.take_batches(None)
         assert not any(self.waiting.values())
 
-    def take(self, now):
+    def take_batches(self, now):
         self.is_woken = False
         drained_batches, self.timer = self.accumulator.drain(now)
         for batch in drained_batches:
@@ -147,15 +149,15 @@ class Gathers(RuleBasedStateMachine):
         self.accumulator.built_bytes = 0
 
     @rule()
-    def hasten(self):
+    def expire_linger(self):
         self.accumulator.end_linger_time()
-        self.take(self.now)
+        self.take_batches(self.now)
         assert not any(self.waiting.values())
 
     @precondition(lambda self: self.number > 20)
     @rule()
     def close(self):
-        """Close as the producer does: pending records are dropped, and new ones are rejected."""
+        """Close as the producer does: drop pending records, and reject new ones."""
         for batch in self.accumulator.close():
             batch.results.drop(NetworkError("closed"))
             for value in batch.values:
@@ -164,13 +166,13 @@ class Gathers(RuleBasedStateMachine):
         self.is_closed = True
 
     @invariant()
-    def counts_what_gathers(self):
+    def counts_pending_records(self):
         if self.number:
             assert self.accumulator.size_bytes == sum(size for rows in self.waiting.values() for _, size, _ in rows)
 
     @invariant()
-    def somebody_comes_for_what_gathers(self):
-        """Drain full batches at once, other batches after their linger time."""
+    def wakes_for_pending_records(self):
+        """Full batches are drained immediately, other batches after their linger time."""
         for rows in self.waiting.values():
             if rows and not self.is_woken:
                 assert self.timer is not None
@@ -178,5 +180,5 @@ class Gathers(RuleBasedStateMachine):
                 assert sum(size for _, size, _ in rows) <= BATCH or len(rows) == 1
 
 
-TestGathers = Gathers.TestCase
+TestGathers = AccumulatorMachine.TestCase
 TestGathers.settings = settings(max_examples=max(300, settings.default.max_examples))

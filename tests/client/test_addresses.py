@@ -1,7 +1,8 @@
-"""Addresses of brokers: how they are written. All addresses of a name are tried, each with its share of time.
+"""Broker addresses: accepted forms, and host names with several addresses. All addresses of a host name are tried, each
+for a share of the timeout.
 
-Users reported ``PLAINTEXT://`` in bootstrap servers (kafka-python, aiokafka), IPv6 with and without brackets
-(KAFKA-2719, librdkafka), and a name whose first address is unreachable (KIP-302, KAFKA-6863).
+Users reported problems with ``PLAINTEXT://`` in bootstrap servers (kafka-python, aiokafka), IPv6 with and without
+brackets (KAFKA-2719, librdkafka), and a host name whose first address is unreachable (KIP-302, KAFKA-6863).
 """
 
 import socket
@@ -50,7 +51,7 @@ def test_addresses_that_are_accepted(text, servers):
         "h;g:1", "ok:1,h:x", "PLAINTEXT://PLAINTEXT://h:1", "//h:1", "://h:1",
     ],
 )  # fmt: skip
-def test_addresses_that_are_refused_at_once(text):
+def test_invalid_addresses_are_rejected_immediately(text):
     with pytest.raises(OptionError, match="bootstrap_servers"):
         ClientSettings(bootstrap_servers=text)
 
@@ -58,7 +59,7 @@ def test_addresses_that_are_refused_at_once(text):
 @pytest.mark.parametrize(
     ("text", "protocol"), [("SSL://h:1", "PLAINTEXT"), ("PLAINTEXT://h:1", "SSL"), ("http://h:1", "PLAINTEXT")]
 )
-def test_another_scheme_than_the_security_protocol_is_refused_and_both_are_named(text, protocol):
+def test_a_scheme_that_contradicts_the_security_protocol_is_rejected_with_both_names(text, protocol):
     with pytest.raises(OptionError, match=rf"{text.partition(':')[0]}.*security_protocol is {protocol}"):
         ClientSettings(bootstrap_servers=text, security_protocol=protocol)
     assert ClientSettings(bootstrap_servers="SSL://h:1", security_protocol="ssl").servers == [("h", 1)]
@@ -74,7 +75,7 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
-def test_the_embedded_broker_on_ipv6_prints_what_clients_accept():
+def test_clients_accept_the_printed_address_of_an_ipv6_broker():
     with Broker(listeners=[ListenerOptions(name="A", host="::1", port=0)]) as broker:
         assert broker.bootstrap_servers == f"[::1]:{broker.port}"
         for servers in (broker.bootstrap_servers, f"::1:{broker.port}", f"PLAINTEXT://[::1]:{broker.port}"):
@@ -87,8 +88,8 @@ def test_the_embedded_broker_on_ipv6_prints_what_clients_accept():
 
 
 @pytest.fixture
-def names(monkeypatch):
-    """A name that resolves to the addresses in a list."""
+def resolve_to(monkeypatch):
+    """Return a list; a host name resolves to the addresses in it."""
     addresses: list[str] = []
     resolve = socket.getaddrinfo
 
@@ -101,8 +102,8 @@ def names(monkeypatch):
     return addresses
 
 
-@pytest.mark.parametrize("fault", ["refuses", "drops packets", "accepts and is silent", "closes"])
-def test_the_next_address_of_a_name_is_tried_in_time(names, fault):
+@pytest.mark.parametrize("fault", ["refuses", "drops packets", "accepts connections without responding", "closes"])
+def test_the_next_address_of_a_name_is_tried_in_time(resolve_to, fault):
     with Broker() as broker, ExitStack() as stack:
         if fault != "refuses":
             listener = stack.enter_context(closing(socket.socket()))
@@ -114,24 +115,24 @@ def test_the_next_address_of_a_name_is_tried_in_time(names, fault):
                 client.connect_ex(("127.0.0.2", broker.port))
             if fault == "closes":
                 listener.close()
-        names[:] = ["127.0.0.2", "127.0.0.1"]
+        resolve_to[:] = ["127.0.0.2", "127.0.0.1"]
         options = {"socket_connection_setup_timeout_ms": 2_000, "default_api_timeout_ms": 60_000}
         with Admin(f"kafka.test:{broker.port}", **options) as admin:
             assert admin.list_topics() == []
 
 
-def test_the_error_names_every_address_of_a_name(names):
+def test_the_error_names_every_address_of_a_name(resolve_to):
     with closing(socket.socket()) as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-        names[:] = ["127.0.0.2", "127.0.0.3"]
-        began = time.monotonic()
+        resolve_to[:] = ["127.0.0.2", "127.0.0.3"]
+        start = time.monotonic()
         with (
             Admin(f"kafka.test:{port}", default_api_timeout_ms=300) as admin,
             pytest.raises(NetworkError, match=r"kafka\.test:\d+ .*127\.0\.0\.2.*127\.0\.0\.3"),
         ):
             admin.list_topics()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - start < 20
 
 
 CALLS = {
@@ -146,7 +147,7 @@ CALLS = {
 }
 
 
-def test_brokers_that_are_away_when_work_begins_are_waited_for():
+def test_clients_wait_for_brokers_that_are_down_at_first():
     """librdkafka, Java and franz-go wait; kafka-python raises NoBrokersAvailable (dpkp/kafka-python#1308)."""
     with Broker() as closed_address:
         port = closed_address.port
@@ -164,7 +165,7 @@ def test_brokers_that_are_away_when_work_begins_are_waited_for():
     threads = [threading.Thread(target=run, args=[name], daemon=True) for name in CALLS]
     for thread in threads:
         thread.start()
-    time.sleep(2.5)  # more than the patience with unknown topics
+    time.sleep(2.5)  # longer than the client waits for unknown topics
     with Broker(port=port) as broker:
         broker.create_topic("t")
         broker.append("t", [{"value": b"x"}])

@@ -1,6 +1,6 @@
 """Admin methods with several items: each item has its own result, and only items with a retriable error are sent again.
 
-A table of each method with a valid and an invalid item, and of requests with a partly retriable first response.
+Tables list each method with a valid and an invalid item, and the requests whose first response is partly retriable.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import pytest
-from tests.client.admin_calls import PARTITION, ROOT, STRANGER, TOPIC, Scene, is_from, start_broker
+from tests.client.admin_calls import PARTITION, ROOT, STRANGER, TOPIC, AdminCallFixture, requests_from, start_broker
 
 from kafkaframes import message_class
 from kafkaframes.client import (
@@ -44,12 +44,12 @@ BAD_RULE = AclBinding("topic", "items", "no-principal", "read")
 GOOD_USER, BAD_USER = QuotaEntity(user="items"), QuotaEntity(user="bad")
 
 
-class Mixed(NamedTuple):
+class MixedCall(NamedTuple):
     """A call with a good and a bad item.
 
     Attributes:
         call: calls the method.
-        good: item that succeeds.
+        good: item for which the call succeeds.
         bad: item that fails.
         code: error code of the bad item.
         is_done: returns whether the good item took effect.
@@ -62,66 +62,66 @@ class Mixed(NamedTuple):
     is_done: Callable[[Admin], object] = lambda admin: True
 
 
-MIXED: dict[str, Mixed] = {
-    "create_topics": Mixed(
+MIXED_CALLS: dict[str, MixedCall] = {
+    "create_topics": MixedCall(
         lambda admin: admin.create_topics([TOPIC, "items-1"]),
         "items-1",
         TOPIC,
         "TOPIC_ALREADY_EXISTS",
         lambda admin: "items-1" in admin.list_topics(),
     ),
-    "delete_topics": Mixed(
+    "delete_topics": MixedCall(
         lambda admin: admin.delete_topics(["absent", "items-2"]),
         "items-2",
         "absent",
         "UNKNOWN_TOPIC_OR_PARTITION",
         lambda admin: "items-2" not in admin.list_topics(),
     ),
-    "create_partitions": Mixed(
+    "create_partitions": MixedCall(
         lambda admin: admin.create_partitions({"items-3": 1, "items-4": 3}),
         "items-4",
         "items-3",
         "INVALID_PARTITIONS",
         lambda admin: len(admin.describe_topics(["items-4"])["items-4"].partitions) == 3,
     ),
-    "describe_topics": Mixed(
+    "describe_topics": MixedCall(
         lambda admin: admin.describe_topics(["absent", TOPIC]), TOPIC, "absent", "UNKNOWN_TOPIC_OR_PARTITION"
     ),
-    "delete_records": Mixed(
+    "delete_records": MixedCall(
         lambda admin: admin.delete_records({("items-3", 0): 9, PARTITION: 1}),
         PARTITION,
         TopicPartition("items-3", 0),
         "OFFSET_OUT_OF_RANGE",
         lambda admin: admin.list_offsets({PARTITION: EARLIEST}) == {PARTITION: 1},
     ),
-    "list_offsets": Mixed(
+    "list_offsets": MixedCall(
         lambda admin: admin.list_offsets({ABSENT: EARLIEST, PARTITION: EARLIEST}),
         PARTITION,
         ABSENT,
         "UNKNOWN_TOPIC_OR_PARTITION",
     ),
-    "delete_groups": Mixed(
+    "delete_groups": MixedCall(
         lambda admin: admin.delete_groups(["absent", "items"]),
         "items",
         "absent",
         "GROUP_ID_NOT_FOUND",
         lambda admin: "items" not in [group.group_id for group in admin.list_groups()],
     ),
-    "alter_group_offsets": Mixed(
+    "alter_group_offsets": MixedCall(
         lambda admin: admin.alter_group_offsets("items", {ABSENT: 1, PARTITION: 4}),
         PARTITION,
         ABSENT,
         "UNKNOWN_TOPIC_OR_PARTITION",
         lambda admin: admin.group_offsets("items")[PARTITION].offset == 4,
     ),
-    "create_acls": Mixed(
+    "create_acls": MixedCall(
         lambda admin: admin.create_acls([BAD_RULE, GOOD_RULE]),
         GOOD_RULE,
         BAD_RULE,
         "INVALID_REQUEST",
         lambda admin: admin.describe_acls(AclFilter(principal="User:items")) == [GOOD_RULE],
     ),
-    "alter_user_scram_credentials": Mixed(
+    "alter_user_scram_credentials": MixedCall(
         lambda admin: admin.alter_user_scram_credentials(
             [ScramCredential("bad", "x", iterations=1), ScramCredential("items", "x")]
         ),
@@ -130,53 +130,53 @@ MIXED: dict[str, Mixed] = {
         "UNACCEPTABLE_CREDENTIAL",
         lambda admin: "items" in admin.describe_user_scram_credentials(),
     ),
-    "describe_user_scram_credentials": Mixed(
+    "describe_user_scram_credentials": MixedCall(
         lambda admin: admin.describe_user_scram_credentials(["absent", "known"]),
         "known",
         "absent",
         "RESOURCE_NOT_FOUND",
     ),
-    "alter_client_quotas": Mixed(
+    "alter_client_quotas": MixedCall(
         lambda admin: admin.alter_client_quotas({BAD_USER: {"colour": 1.0}, GOOD_USER: {"producer_byte_rate": 1.0}}),
         GOOD_USER,
         BAD_USER,
         "INVALID_REQUEST",
         lambda admin: GOOD_USER in admin.describe_client_quotas(user="items"),
     ),
-    "elect_leaders": Mixed(
+    "elect_leaders": MixedCall(
         lambda admin: admin.elect_leaders([ABSENT, PARTITION]), PARTITION, ABSENT, "UNKNOWN_TOPIC_OR_PARTITION"
     ),
-    "alter_partition_reassignments": Mixed(
+    "alter_partition_reassignments": MixedCall(
         lambda admin: admin.alter_partition_reassignments({ABSENT: [0], PARTITION: [2, 1]}),
         PARTITION,
         ABSENT,
         "UNKNOWN_TOPIC_OR_PARTITION",
         lambda admin: admin.describe_topics([TOPIC])[TOPIC].partitions[0].replicas == (2, 1),
     ),
-    "describe_log_dirs": Mixed(lambda admin: admin.describe_log_dirs([99, 1]), 1, 99, "BROKER_ID_NOT_REGISTERED"),
-    "describe_transactions": Mixed(
+    "describe_log_dirs": MixedCall(lambda admin: admin.describe_log_dirs([99, 1]), 1, 99, "BROKER_ID_NOT_REGISTERED"),
+    "describe_transactions": MixedCall(
         lambda admin: admin.describe_transactions(["absent", "payments"]),
         "payments",
         "absent",
         "TRANSACTIONAL_ID_NOT_FOUND",
     ),
-    "describe_producers": Mixed(
+    "describe_producers": MixedCall(
         lambda admin: admin.describe_producers([ABSENT, PARTITION]), PARTITION, ABSENT, "UNKNOWN_TOPIC_OR_PARTITION"
     ),
-    "alter_share_group_offsets": Mixed(
+    "alter_share_group_offsets": MixedCall(
         lambda admin: admin.alter_share_group_offsets("items-share", {ABSENT: 0, PARTITION: 0}),
         PARTITION,
         ABSENT,
         "UNKNOWN_TOPIC_OR_PARTITION",
         lambda admin: admin.share_group_offsets("items-share")[PARTITION].start_offset == 0,
     ),
-    "delete_share_group_offsets": Mixed(
+    "delete_share_group_offsets": MixedCall(
         lambda admin: admin.delete_share_group_offsets("items-share", ["absent", TOPIC]),
         TOPIC,
         "absent",
         "UNKNOWN_TOPIC_OR_PARTITION",
     ),
-    "remove_group_members": Mixed(
+    "remove_group_members": MixedCall(
         lambda admin: admin.remove_group_members("members", ["absent", "first"]),
         "first",
         "absent",
@@ -184,13 +184,13 @@ MIXED: dict[str, Mixed] = {
         lambda admin: admin.describe_group("members").members == (),
     ),
 }
-WHOLE: dict[str, str] = {
+METHODS_WITHOUT_ITEMS: dict[str, str] = {
     "update_features": "all changes succeed or fail together",
     "describe_replica_log_dirs": "the items are those of describe_log_dirs",
-    "alter_replica_log_dirs": "the embedded broker has one log directory: a fault test below",
+    "alter_replica_log_dirs": "the embedded broker has one log directory; a test below injects a fault",
     "delete_group_offsets": "a fault test below",
     "group_offsets": "a fault test below",
-    "delete_acls": "a filter fails only in a fault test below",
+    "delete_acls": "a filter fails only by an injected fault, in a test below",
     "fence_producers": "a fault test below",
     "share_group_offsets": "a fault test below",
     "list_partition_reassignments": "partitions filter the result",
@@ -208,7 +208,7 @@ WHOLE: dict[str, str] = {
 @pytest.fixture(scope="module")
 def scene():
     with start_broker() as broker:
-        scene = Scene(broker.bootstrap_servers, broker)
+        scene = AdminCallFixture(broker.bootstrap_servers, broker)
         for name in ("items-2", "items-3", "items-4"):
             scene.create_topic(name)
         broker.append(TOPIC, [{"value": b"2"}])
@@ -234,13 +234,13 @@ def test_each_method_with_several_items_is_tested():
             kind.startswith(("Iterable", "Mapping", "PartitionMapping")) for kind in kinds
         ):
             plural.add(name)
-    assert plural <= MIXED.keys() | WHOLE.keys()
-    assert not MIXED.keys() & WHOLE.keys()
+    assert plural <= MIXED_CALLS.keys() | METHODS_WITHOUT_ITEMS.keys()
+    assert not MIXED_CALLS.keys() & METHODS_WITHOUT_ITEMS.keys()
 
 
-@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("name", MIXED_CALLS)
 def test_a_bad_item_fails_alone(name, admin):
-    mixed_call = MIXED[name]
+    mixed_call = MIXED_CALLS[name]
     with pytest.raises(PartialFailureError) as failure:
         mixed_call.call(admin)
     results = failure.value.results
@@ -291,7 +291,7 @@ def _partition_rows(
 
 
 _AB = {("ab", 0): 0, ("ab", 1): 0}
-PARTLY: list[PartlyRetriable] = [
+PARTLY_RETRIABLE_REQUESTS: list[PartlyRetriable] = [
     PartlyRetriable(
         "CreateTopics",
         lambda admin: admin.create_topics(["a", "b"]),
@@ -374,13 +374,13 @@ def node():
 
 @pytest.fixture
 def node_admin(node):
-    """A client of that cluster."""
+    """A client of the cluster ``node``."""
     options = {"retry_backoff_ms": 1, "client_id": f"node-{uuid4().hex[:6]}"}
     with Admin(node.bootstrap_servers, **ROOT, **options) as admin:
         yield admin
 
 
-@pytest.mark.parametrize("partly", PARTLY, ids=lambda partly: partly.api)
+@pytest.mark.parametrize("partly", PARTLY_RETRIABLE_REQUESTS, ids=lambda partly: partly.api)
 def test_only_items_with_a_retriable_error_are_sent_again(partly, node, node_admin):
     bodies = []
 
@@ -391,14 +391,14 @@ def test_only_items_with_a_retriable_error_are_sent_again(partly, node, node_adm
         pairs = [(item, code if item == last else 0) for item in bodies[-1]]
         return partly.respond(message_class(f"{partly.api}Response"), pairs)
 
-    with node.on(partly.api, where=is_from(node_admin)).answer(respond):
+    with node.on(partly.api, where=requests_from(node_admin)).answer(respond):
         partly.call(node_admin)
     assert len(bodies) == 2
     assert len(bodies[0]) == 2
     assert bodies[1] == bodies[0][-1:]
 
 
-@pytest.mark.parametrize("partly", PARTLY, ids=lambda partly: partly.api)
+@pytest.mark.parametrize("partly", PARTLY_RETRIABLE_REQUESTS, ids=lambda partly: partly.api)
 def test_a_fatal_error_of_one_item_does_not_repeat_the_request(partly, node, node_admin):
     def respond(request):
         first, second = partly.items_of(request.body)
@@ -407,7 +407,7 @@ def test_a_fatal_error_of_one_item_does_not_repeat_the_request(partly, node, nod
         )
 
     with (
-        node.on(partly.api, where=is_from(node_admin)).answer(respond) as rule,
+        node.on(partly.api, where=requests_from(node_admin)).answer(respond) as rule,
         pytest.raises(PartialFailureError) as failure,
     ):
         partly.call(node_admin)
@@ -417,8 +417,8 @@ def test_a_fatal_error_of_one_item_does_not_repeat_the_request(partly, node, nod
     assert second.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_throttled_change_waits_as_long_as_the_broker_says(node, node_admin):
-    """KIP-599: ``retryOnQuotaViolation`` of Java's Admin, true by default."""
+def test_a_throttled_change_waits_for_the_brokers_throttle_time(node, node_admin):
+    """KIP-599: as with ``retryOnQuotaViolation`` of Java's Admin, which is true by default."""
     cls = message_class("CreateTopicsResponse")
 
     def reject(request):
@@ -426,7 +426,7 @@ def test_a_throttled_change_waits_as_long_as_the_broker_says(node, node_admin):
         return cls(throttle_time_ms=3_600_000, topics=[row])
 
     with (
-        node.on("CreateTopics", where=is_from(node_admin)).answer(reject) as rule,
+        node.on("CreateTopics", where=requests_from(node_admin)).answer(reject) as rule,
         pytest.raises(QuotaExceededError) as error,  # an hour is longer than default.api.timeout.ms
     ):
         node_admin.create_topics(["a"])
@@ -434,8 +434,8 @@ def test_a_throttled_change_waits_as_long_as_the_broker_says(node, node_admin):
     assert error.value.throttle_time_ms == 3_600_000
 
 
-def test_a_broker_that_is_lost_fails_alone(scene):
-    """Its log directories are unknown, and those of the other brokers are returned."""
+def test_a_lost_broker_fails_alone(scene):
+    """Only the lost broker's log directories are unknown; those of the other brokers are returned."""
     options = {"default_api_timeout_ms": 5_000, "retry_backoff_ms": 1, "client_id": "lost"}
     rule = scene.broker.on("DescribeLogDirs", client_id="lost", node_id=1).close()
     with (
@@ -459,7 +459,7 @@ def test_the_rejected_filter_of_a_deletion_of_rules_fails_alone(node, node_admin
     cls = message_class("DeleteAclsResponse")
     rows = [cls.DeleteAclsFilterResult(), cls.DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST)]
     with (
-        node.on("DeleteAcls", where=is_from(node_admin)).answer(lambda request: cls(filter_results=rows)),
+        node.on("DeleteAcls", where=requests_from(node_admin)).answer(lambda request: cls(filter_results=rows)),
         pytest.raises(PartialFailureError) as failure,
     ):
         node_admin.delete_acls([good, bad])
@@ -476,7 +476,7 @@ def test_the_replica_without_its_log_directory_fails_alone(node, node_admin):
         return cls(results=[cls.AlterReplicaLogDirTopicResult(topic_name="ab", partitions=rows)])
 
     with (
-        node.on("AlterReplicaLogDirs", where=is_from(node_admin)).answer(respond),
+        node.on("AlterReplicaLogDirs", where=requests_from(node_admin)).answer(respond),
         pytest.raises(PartialFailureError) as failure,
     ):
         node_admin.alter_replica_log_dirs({Replica("ab", 0, 0): "/a", Replica("ab", 1, 0): "/b"})
@@ -497,7 +497,7 @@ def test_the_partition_of_a_group_that_may_not_be_read_fails_alone(node, node_ad
         return cls(groups=[cls.OffsetFetchResponseGroup(group_id="g", topics=topics)])
 
     with (
-        node.on("OffsetFetch", where=is_from(node_admin)).answer(respond),
+        node.on("OffsetFetch", where=requests_from(node_admin)).answer(respond),
         pytest.raises(PartialFailureError) as failure,
     ):
         node_admin.group_offsets("g", _AB)
@@ -511,7 +511,7 @@ def test_the_subscribed_topic_of_deleted_offsets_fails_alone(node, node_admin):
     rows = [cls.OffsetDeleteResponsePartition(partition_index=number, error_code=code) for number, code in codes]
     response = cls(topics=[cls.OffsetDeleteResponseTopic(name="ab", partitions=rows)])
     with (
-        node.on("OffsetDelete", where=is_from(node_admin)).answer(lambda request: response),
+        node.on("OffsetDelete", where=requests_from(node_admin)).answer(lambda request: response),
         pytest.raises(PartialFailureError) as failure,
     ):
         node_admin.delete_group_offsets("g", _AB)
@@ -529,7 +529,7 @@ def test_the_share_partition_that_may_not_be_described_fails_alone(node, node_ad
     topics = [cls.DescribeShareGroupOffsetsResponseTopic(topic_name="ab", partitions=rows)]
     response = cls(groups=[cls.DescribeShareGroupOffsetsResponseGroup(group_id="g", topics=topics)])
     with (
-        node.on("DescribeShareGroupOffsets", where=is_from(node_admin)).answer(lambda request: response),
+        node.on("DescribeShareGroupOffsets", where=requests_from(node_admin)).answer(lambda request: response),
         pytest.raises(PartialFailureError) as failure,
     ):
         node_admin.share_group_offsets("g", _AB)
@@ -545,7 +545,7 @@ def test_the_transactional_id_that_may_not_be_fenced_fails_alone(node, node_admi
         return cls(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if is_bad else 0, producer_id=7)
 
     with (
-        node.on("InitProducerId", where=is_from(node_admin)).answer(respond),
+        node.on("InitProducerId", where=requests_from(node_admin)).answer(respond),
         pytest.raises(PartialFailureError) as failure,
     ):
         node_admin.fence_producers(["a", "b"])
@@ -565,7 +565,7 @@ def test_features_are_changed_together_or_not_at_all(node, node_admin):
 # ---- metadata -------------------------------------------------------------------------------------------------------
 
 
-def test_topics_are_described_as_they_are_now(node):
+def test_topics_are_described_from_the_current_metadata(node):
     """Another client's change is visible at once, although the client knows the topic."""
     name = f"seen-{uuid4().hex[:6]}"
     with Admin(node.bootstrap_servers, **ROOT) as one, Admin(node.bootstrap_servers, **ROOT) as other:
@@ -576,7 +576,7 @@ def test_topics_are_described_as_they_are_now(node):
 
 
 @pytest.mark.parametrize("method", ["describe_topics", "describe_topics by id", "describe_cluster"])
-def test_topics_are_described_as_they_are_now_although_an_older_response_is_still_on_its_way(node, method):
+def test_topics_are_described_from_the_current_metadata_even_if_an_older_response_is_pending(node, method):
     name = f"late-{uuid4().hex[:6]}"
 
     async def play():
@@ -605,7 +605,7 @@ def test_the_topics_of_a_call_share_a_metadata_request_and_groups_a_coordinator_
     names = [f"many-{number}" for number in range(20)]
     node_admin.create_topics(names)
     metadata, coordinators, offsets = (
-        node.on(api, where=is_from(node_admin)) for api in ("Metadata", "FindCoordinator", "ListOffsets")
+        node.on(api, where=requests_from(node_admin)) for api in ("Metadata", "FindCoordinator", "ListOffsets")
     )
     node_admin.list_offsets({(name, 0): EARLIEST for name in names})
     assert (metadata.count, offsets.count) == (1, 1)
@@ -619,7 +619,7 @@ def test_the_topics_of_a_call_share_a_metadata_request_and_groups_a_coordinator_
 # ---- rights to some of the items ------------------------------------------------------------------------------------
 
 MINE, THEIRS = TopicPartition("mine-1", 0), TopicPartition("theirs-1", 0)
-PARTLY_ALLOWED: dict[str, tuple[Callable[[Admin], Any], Any, Any]] = {
+PARTLY_ALLOWED_CALLS: dict[str, tuple[Callable[[Admin], Any], Any, Any]] = {
     "create_topics": (lambda admin: admin.create_topics(["theirs-2", "mine-2"]), "mine-2", "theirs-2"),
     "create_partitions": (lambda admin: admin.create_partitions({"theirs-1": 2, "mine-1": 2}), "mine-1", "theirs-1"),
     "describe_topics": (lambda admin: admin.describe_topics(["theirs-1", "mine-1"]), "mine-1", "theirs-1"),
@@ -653,7 +653,9 @@ PARTLY_ALLOWED: dict[str, tuple[Callable[[Admin], Any], Any, Any]] = {
 
 @pytest.fixture(scope="module")
 def partly_allowed():
-    """A client that may do everything with topics, groups and transactional ids called ``mine-...``, on three nodes."""
+    """A client on three nodes with all permissions for topics, groups and transactional ids with the prefix
+    ``mine-``.
+    """
     with start_broker() as broker, Admin(broker.bootstrap_servers, **ROOT) as root:
         root.create_topics(["mine-1", "mine-3", "theirs-1"])
         root.alter_group_offsets("mine-1", {MINE: 0})
@@ -670,19 +672,19 @@ def partly_allowed():
             yield admin
 
 
-@pytest.mark.parametrize("name", PARTLY_ALLOWED)
-def test_items_that_the_principal_has_no_rights_to_fail_alone(name, partly_allowed):
-    call, mine, theirs = PARTLY_ALLOWED[name]
+@pytest.mark.parametrize("name", PARTLY_ALLOWED_CALLS)
+def test_items_without_permission_fail_alone(name, partly_allowed):
+    call, allowed_result, denied_items = PARTLY_ALLOWED_CALLS[name]
     with pytest.raises(PartialFailureError) as failure:
         call(partly_allowed)
     assert isinstance(failure.value, AuthorizationError)
-    assert list(failure.value.errors) == [theirs]
-    assert isinstance(failure.value.errors[theirs], AuthorizationError)
-    assert mine in failure.value.results
+    assert list(failure.value.errors) == [denied_items]
+    assert isinstance(failure.value.errors[denied_items], AuthorizationError)
+    assert allowed_result in failure.value.results
 
 
-def test_offsets_of_a_topic_that_was_created_again_are_committed_and_returned(node, node_admin):
-    """Requests have topic ids (KIP-848), and the client still knows the id of the deleted topic."""
+def test_offsets_of_a_recreated_topic_are_committed_and_returned(node, node_admin):
+    """Requests have topic ids (KIP-848), and the client still caches the id of the deleted topic."""
     node_admin.create_topics(["again"])
     node_admin.describe_topics(["again"])
     with Admin(node.bootstrap_servers, **ROOT) as other:

@@ -1,4 +1,4 @@
-"""Public reports about admin clients, played on ours: three nodes, any of which may be the first that a client asks."""
+"""Situations from public reports about admin clients, with three nodes that a client may contact in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkaframes.client import (
 )
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, PartialFailureError, UnknownTopicError
 
-PARTITION = TopicPartition("reports", 0)
+REPORTS_0 = TopicPartition("reports", 0)
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def admin(broker):
 
 
 @pytest.mark.parametrize("node", range(3))
-def test_a_topic_is_created_whichever_node_is_asked_first(node, broker):
-    """confluent-kafka-python#1132, aiokafka#939 and #995: NOT_CONTROLLER, depending on the node that was picked."""
+def test_a_topic_is_created_whichever_node_is_contacted_first(node, broker):
+    """confluent-kafka-python#1132, aiokafka#939 and #995: NOT_CONTROLLER, depending on the contacted node."""
     name = f"first-{node}"
     with Admin(broker.bootstrap_servers.split(",")[node]) as admin:
         admin.create_topics([name])
@@ -57,22 +57,22 @@ def test_a_new_topic_is_described_at_once(admin):
 
 def test_a_group_is_found_at_its_new_coordinator(broker, admin):
     """IBM/sarama#3051: the admin client did not recover after the coordinator of a group had changed."""
-    admin.alter_group_offsets("moving", {PARTITION: 1})
+    admin.alter_group_offsets("moving", {REPORTS_0: 1})
     for node_id in (2, 0, 1):
         broker.move_coordinator("moving", node_id)
-        assert admin.group_offsets("moving")[PARTITION].offset == 1
+        assert admin.group_offsets("moving")[REPORTS_0].offset == 1
         assert admin.describe_group("moving").state == "Empty"
 
 
 def test_leaders_are_looked_up_again_after_one_has_left_the_cluster(broker, admin):
     """KAFKA-20673: calls for a partition hung until the timeout because its cached leader was no longer registered."""
     broker.move_leader("reports", 0, 2)
-    assert admin.list_offsets({PARTITION: LATEST}) == {PARTITION: 1}
+    assert admin.list_offsets({REPORTS_0: LATEST}) == {REPORTS_0: 1}
     broker.stop_node(2)
     try:
-        assert admin.list_offsets({PARTITION: LATEST}) == {PARTITION: 1}
-        assert admin.delete_records({PARTITION: 0}) == {PARTITION: 0}
-        assert admin.describe_producers([PARTITION])[PARTITION]
+        assert admin.list_offsets({REPORTS_0: LATEST}) == {REPORTS_0: 1}
+        assert admin.delete_records({REPORTS_0: 0}) == {REPORTS_0: 0}
+        assert admin.describe_producers([REPORTS_0])[REPORTS_0]
     finally:
         broker.start_node(2)
 
@@ -81,18 +81,18 @@ def test_leaders_are_looked_up_again_after_one_has_left_the_cluster(broker, admi
 @pytest.mark.parametrize("api", ["DeleteRecords", "ListOffsets"])
 def test_requests_to_a_former_leader_are_sent_again(api, code, broker, admin):
     """kafka-python#2976, KAFKA-8982: delete_records and list_partition_offsets failed after a leader election."""
-    with broker.on(api).error(code).times(2) as rule:  # counts until it is over
+    with broker.on(api).error(code).times(2) as rule:  # the rule applies until it is removed
         if api == "DeleteRecords":
-            assert admin.delete_records({PARTITION: 0}) == {PARTITION: 0}
+            assert admin.delete_records({REPORTS_0: 0}) == {REPORTS_0: 0}
         else:
-            assert admin.list_offsets({PARTITION: EARLIEST}) == {PARTITION: 0}
+            assert admin.list_offsets({REPORTS_0: EARLIEST}) == {REPORTS_0: 0}
     assert rule.count == 2
 
 
 def test_the_offsets_of_a_group_that_does_not_exist_are_empty(admin):
     """confluent-kafka-python#1982: list_consumer_group_offsets of an unknown group ended the process."""
     assert admin.group_offsets("never-existed") == {}
-    assert admin.group_offsets("never-existed", [PARTITION]) == {}
+    assert admin.group_offsets("never-existed", [REPORTS_0]) == {}
 
 
 def test_offsets_of_a_topic_that_does_not_exist_are_an_error(admin):
@@ -108,7 +108,7 @@ def test_the_configuration_of_a_group_is_described(admin):
 
 
 @pytest.mark.parametrize("node_id", range(3))
-def test_the_configuration_of_a_broker_is_asked_and_changed_at_that_broker(node_id, broker, admin):
+def test_broker_configs_are_described_and_changed_at_that_broker(node_id, broker, admin):
     """IBM/sarama#1571, kafkajs#649: the client sent the request to the controller."""
     with broker.on("DescribeConfigs", optional=True) as descriptions:
         admin.describe_configs("broker", str(node_id))
@@ -117,17 +117,17 @@ def test_the_configuration_of_a_broker_is_asked_and_changed_at_that_broker(node_
     assert [request.session.node_id for request in (*descriptions.requests, *changes.requests)] == [node_id, node_id]
 
 
-def test_offsets_of_a_share_group_are_asked_at_the_group_coordinator(broker, admin):
+def test_share_group_offsets_are_requested_from_the_group_coordinator(broker, admin):
     """franz-go#1330: the client sent the request to the share coordinator, and Kafka 4.2 answered INVALID_REQUEST."""
-    admin.alter_share_group_offsets("queue", {PARTITION: 0})
+    admin.alter_share_group_offsets("queue", {REPORTS_0: 0})
     for node_id in (2, 0, 1):
         broker.move_coordinator("queue", node_id)
-        assert admin.share_group_offsets("queue")[PARTITION].start_offset == 0
-        admin.alter_share_group_offsets("queue", {PARTITION: 0})
+        assert admin.share_group_offsets("queue")[REPORTS_0].start_offset == 0
+        admin.alter_share_group_offsets("queue", {REPORTS_0: 0})
     admin.delete_share_group_offsets("queue", ["reports"])
 
 
-def test_log_directories_of_the_other_brokers_are_known_if_one_is_starting(broker):
+def test_log_directories_of_other_brokers_are_returned_if_one_broker_is_starting(broker):
     """akhq#1490: one broker that was registered but not ready hid the sizes of all topics."""
     rule = broker.on("DescribeLogDirs", client_id="limited", node_id=2).ignore()
     limited_admin = Admin(broker.bootstrap_servers, client_id="limited", default_api_timeout_ms=2_000)
@@ -137,16 +137,16 @@ def test_log_directories_of_the_other_brokers_are_known_if_one_is_starting(broke
     assert list(failure.value.errors) == [2]
 
 
-def test_groups_are_not_listed_for_ever_if_no_broker_can_be_reached(broker):
+def test_list_groups_times_out_if_no_broker_can_be_reached(broker):
     """librdkafka#3705: list_groups hung while the cluster was unavailable."""
     with Admin("127.0.0.1:1", default_api_timeout_ms=300) as admin, pytest.raises(NetworkError):
         admin.list_groups()
 
 
-def test_each_mechanism_of_a_user_is_listed_and_set_in_a_request_of_its_own(admin):
+def test_each_mechanism_of_a_user_is_listed_and_set_in_a_separate_request(admin):
     """confluent-kafka-python#1575: only the last of a user's results was returned.
 
-    Controllers accept one change of a user in a request, and reject the user otherwise (``ScramControlManager``).
+    Controllers accept one change per user in a request, and reject the user otherwise (``ScramControlManager``).
     """
     sha_256, sha_512 = (ScramCredential("ann", "x", mechanism) for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"))
     with pytest.raises(PartialFailureError) as failure:
@@ -164,11 +164,14 @@ def test_each_mechanism_of_a_user_is_listed_and_set_in_a_request_of_its_own(admi
     assert failure.value.code is ErrorCode.DUPLICATE_RESOURCE
 
 
-def test_a_listing_during_the_loss_of_a_coordinator_has_all_groups(broker, admin):
-    """redpanda#3432: groups of a lost node were missing. All nodes are asked again, since its groups move to them."""
+def test_list_groups_is_complete_while_a_coordinator_is_lost(broker, admin):
+    """redpanda#3432: groups of a lost node were missing.
+
+    The client sends the request to all nodes again, because the lost node's groups move to them.
+    """
     names = [f"listed-{number}" for number in range(12)]
     for name in names:
-        admin.alter_group_offsets(name, {PARTITION: 1})
+        admin.alter_group_offsets(name, {REPORTS_0: 1})
     assert set(names) <= {group.group_id for group in admin.list_groups()}
     with broker.on("ListGroups", node_id=2).close().once():
         assert set(names) <= {group.group_id for group in admin.list_groups()}

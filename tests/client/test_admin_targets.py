@@ -8,19 +8,19 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import LATEST, Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import BrokerError
 
-PARTITION = TopicPartition("t", 0)
+T_0 = TopicPartition("t", 0)
 GROUP, TRANSACTIONAL_ID = "billing", "payments"
 
 TO_LEADER = {
-    "DeleteRecords": lambda admin: admin.delete_records({PARTITION: 0}),
-    "ListOffsets": lambda admin: admin.list_offsets({PARTITION: LATEST}),
-    "DescribeProducers": lambda admin: admin.describe_producers([PARTITION]),
+    "DeleteRecords": lambda admin: admin.delete_records({T_0: 0}),
+    "ListOffsets": lambda admin: admin.list_offsets({T_0: LATEST}),
+    "DescribeProducers": lambda admin: admin.describe_producers([T_0]),
 }
 TO_GROUP_COORDINATOR = {
     "DescribeGroups": lambda admin: admin.describe_group(GROUP),
     "OffsetFetch": lambda admin: admin.group_offsets(GROUP),
-    "OffsetCommit": lambda admin: admin.alter_group_offsets(GROUP, {PARTITION: 1}),
-    "OffsetDelete": lambda admin: admin.delete_group_offsets(GROUP, [PARTITION]),
+    "OffsetCommit": lambda admin: admin.alter_group_offsets(GROUP, {T_0: 1}),
+    "OffsetDelete": lambda admin: admin.delete_group_offsets(GROUP, [T_0]),
 }
 TO_TRANSACTION_COORDINATOR = {
     "DescribeTransactions": lambda admin: admin.describe_transactions([TRANSACTIONAL_ID]),
@@ -51,7 +51,7 @@ def broker():
             producer.begin_transaction()
             producer.send("t", b"1")
             producer.commit_transaction()
-        admin.alter_group_offsets(GROUP, {PARTITION: 1})
+        admin.alter_group_offsets(GROUP, {T_0: 1})
         yield broker
 
 
@@ -61,8 +61,8 @@ def admin(broker):
         yield admin
 
 
-def nodes_asked(broker, api, call, *arguments) -> list[int]:
-    """Call a method, which succeeds; return the nodes that got its requests, in order."""
+def find_requested_nodes(broker, api, call, *arguments) -> list[int]:
+    """Call a method; return the nodes that got its requests, in order."""
     rule = broker.on(api).delay(0)
     try:
         call(*arguments)
@@ -75,47 +75,47 @@ def nodes_asked(broker, api, call, *arguments) -> list[int]:
 def test_requests_about_a_partition_go_to_its_leader_and_follow_it(api, broker, admin):
     for leader in (0, 2, 1):
         broker.move_leader("t", 0, leader)
-        assert nodes_asked(broker, api, TO_LEADER[api], admin)[-1] == leader
+        assert find_requested_nodes(broker, api, TO_LEADER[api], admin)[-1] == leader
 
 
 @pytest.mark.parametrize("api", TO_GROUP_COORDINATOR)
 def test_requests_about_a_group_go_to_its_coordinator_and_follow_it(api, broker, admin):
     for node_id in (0, 2, 1):
         broker.move_coordinator(GROUP, node_id)
-        admin.alter_group_offsets(GROUP, {PARTITION: 1})  # the offset that OffsetDelete deletes
-        assert nodes_asked(broker, api, TO_GROUP_COORDINATOR[api], admin)[-1] == node_id
-        broker.move_coordinator(GROUP, (node_id + 1) % 3)  # with the old coordinator in the client's cache
-        assert nodes_asked(broker, api, TO_GROUP_COORDINATOR[api], admin)[-1] == (node_id + 1) % 3
+        admin.alter_group_offsets(GROUP, {T_0: 1})  # the offset that OffsetDelete deletes
+        assert find_requested_nodes(broker, api, TO_GROUP_COORDINATOR[api], admin)[-1] == node_id
+        broker.move_coordinator(GROUP, (node_id + 1) % 3)  # the client has cached the old coordinator
+        assert find_requested_nodes(broker, api, TO_GROUP_COORDINATOR[api], admin)[-1] == (node_id + 1) % 3
 
 
 @pytest.mark.parametrize("api", TO_TRANSACTION_COORDINATOR)
 def test_requests_about_a_transactional_id_go_to_its_coordinator_and_follow_it(api, broker, admin):
     for node_id in (0, 2, 1):
         broker.move_coordinator(TRANSACTIONAL_ID, node_id, kind="transaction")
-        assert nodes_asked(broker, api, TO_TRANSACTION_COORDINATOR[api], admin)[-1] == node_id
+        assert find_requested_nodes(broker, api, TO_TRANSACTION_COORDINATOR[api], admin)[-1] == node_id
 
 
 @pytest.mark.parametrize("api", TO_CONTROLLER)
 def test_changes_of_topics_go_to_the_controller_and_to_its_successor(api, broker, admin):
-    """The controller is the node with the lowest id that runs."""
+    """The controller is the running node with the lowest id."""
     name = f"changed-by-{api}"
     if api in ("CreatePartitions", "DeleteTopics"):
         for suffix in ("-a", "-b"):
             admin.create_topics([NewTopic(f"{name}{suffix}", 1, 1)])
-    assert nodes_asked(broker, api, TO_CONTROLLER[api], admin, f"{name}-a") == [0]
+    assert find_requested_nodes(broker, api, TO_CONTROLLER[api], admin, f"{name}-a") == [0]
     broker.stop_node(0)
     try:
-        assert nodes_asked(broker, api, TO_CONTROLLER[api], admin, f"{name}-b")[-1] == 1
+        assert find_requested_nodes(broker, api, TO_CONTROLLER[api], admin, f"{name}-b")[-1] == 1
     finally:
         broker.start_node(0)
 
 
 @pytest.mark.parametrize("api", TO_EVERY_BROKER)
-def test_listings_ask_every_broker_that_runs_once(api, broker, admin):
-    assert sorted(nodes_asked(broker, api, TO_EVERY_BROKER[api], admin)) == [0, 1, 2]
+def test_listings_send_one_request_to_each_running_broker(api, broker, admin):
+    assert sorted(find_requested_nodes(broker, api, TO_EVERY_BROKER[api], admin)) == [0, 1, 2]
     broker.stop_node(2)
     try:
-        assert sorted(nodes_asked(broker, api, TO_EVERY_BROKER[api], admin)) == [0, 1]
+        assert sorted(find_requested_nodes(broker, api, TO_EVERY_BROKER[api], admin)) == [0, 1]
     finally:
         broker.start_node(2)
 
@@ -123,7 +123,7 @@ def test_listings_ask_every_broker_that_runs_once(api, broker, admin):
 @pytest.mark.parametrize("api", TO_NAMED_BROKER)
 def test_requests_about_a_broker_go_to_that_broker(api, broker, admin):
     for node_id in (2, 0, 1):
-        assert nodes_asked(broker, api, TO_NAMED_BROKER[api], admin, node_id) == [node_id]
+        assert find_requested_nodes(broker, api, TO_NAMED_BROKER[api], admin, node_id) == [node_id]
 
 
 def test_a_listing_of_transactions_is_sent_again_while_a_coordinator_loads(broker, admin):

@@ -1,6 +1,6 @@
-"""The admin client on rules, users, quotas, replicas, features, transactions and groups, against the embedded broker.
+"""The admin client with the embedded broker: ACLs, users, quotas, replicas, features, transactions and groups.
 
-Each test reads back the state that it changed.
+Each test describes the state that it has changed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def topic(admin):
     return name
 
 
-def reads(read, expected_result, patience_s=30):
+def assert_eventually(read, expected_result, patience_s=30):
     """Assert the final result of a call: brokers of a KRaft cluster apply a change shortly after the response."""
     deadline = time.monotonic() + patience_s
     while (result := read()) != expected_result and time.monotonic() < deadline:
@@ -91,7 +91,7 @@ def test_values_are_returned_if_all_items_succeed():
     assert require_success({"a": 1, "b": None}) == {"a": 1, "b": None}
 
 
-def test_the_error_of_the_only_item_is_raised_as_it_is():
+def test_the_error_of_a_single_item_is_raised_unchanged():
     error = AuthorizationError("no", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(AuthorizationError) as error_info:
         require_success({"a": error})
@@ -117,14 +117,16 @@ def test_access_rules_are_created_described_and_deleted(admin):
     group = AclBinding("group", prefix, "User:alice", "read")
     admin.create_acls([read, deny, group, read])
     admin.create_acls([read])  # an existing rule is not an error
-    reads(lambda: set(admin.describe_acls(AclFilter(resource_type="topic", principal="User:alice"))), {read, deny})
+    assert_eventually(
+        lambda: set(admin.describe_acls(AclFilter(resource_type="topic", principal="User:alice"))), {read, deny}
+    )
     applies = AclFilter(resource_type="topic", resource_name=f"{prefix}-secret", pattern_type="match")
     assert set(admin.describe_acls(applies)) == {read, deny}
     only_literal = AclFilter(resource_type="topic", resource_name=prefix, pattern_type="literal")
     deletions = admin.delete_acls([AclFilter(principal="User:alice", permission="deny"), only_literal])
     assert list(deletions.values()) == [[deny], []]
     assert admin.delete_acls([AclFilter(principal="User:alice")])[AclFilter(principal="User:alice")] != []
-    reads(lambda: admin.describe_acls(AclFilter(principal="User:alice")), [])
+    assert_eventually(lambda: admin.describe_acls(AclFilter(principal="User:alice")), [])
 
 
 @pytest.mark.parametrize(
@@ -144,30 +146,30 @@ def test_access_rules_are_created_described_and_deleted(admin):
         (AclBinding("topic", "a", "User:b", "any"), "'any' is only valid in filters"),
     ],
 )
-def test_a_rule_that_no_broker_stores_is_rejected_before_it_is_sent(admin, binding, message):
+def test_an_invalid_acl_is_rejected_before_it_is_sent(admin, binding, message):
     good = AclBinding("topic", "never-created", "User:carol", "read")
     with pytest.raises(OptionError, match=message):
         admin.create_acls([good, binding])
     assert admin.describe_acls(AclFilter(principal="User:carol")) == []
 
 
-def test_one_rejected_rule_leaves_the_others_and_both_results_are_known(admin):
+def test_a_rejected_acl_does_not_affect_the_others_and_all_results_are_returned(admin):
     good = AclBinding("topic", f"good-{uuid4().hex[:6]}", "User:dave", "read")
     bad = AclBinding("topic", "bad", "dave", "read")  # not a principal
     with pytest.raises(PartialFailureError) as error_info:
         admin.create_acls([good, bad])
     assert error_info.value.results[good] is None
     assert list(error_info.value.errors) == [bad]
-    reads(lambda: admin.describe_acls(AclFilter(principal="User:dave")), [good])
+    assert_eventually(lambda: admin.describe_acls(AclFilter(principal="User:dave")), [good])
 
 
-def test_without_an_authorizer_access_rules_are_an_error(cluster):
+def test_without_an_authorizer_acl_requests_are_an_error(cluster):
     _, admin = cluster
     with pytest.raises(BrokerError, match="SECURITY_DISABLED"):
         admin.describe_acls()
 
 
-def test_authorized_operations_of_cluster_topic_and_group(servers, admin, topic):
+def test_authorized_operations_of_the_cluster_topics_and_groups_are_described(servers, admin, topic):
     assert "alter" in admin.authorized_operations("cluster")
     assert {"read", "write", "delete"} <= admin.authorized_operations("topic", topic)
     with Consumer(servers, group_id=topic) as consumer:
@@ -207,7 +209,7 @@ def test_the_change_of_one_user_fails_and_the_others_take_effect(admin):
     with pytest.raises(PartialFailureError) as error_info:
         admin.alter_user_scram_credentials([good, weak])
     assert list(error_info.value.errors) == ["frank"]
-    reads(lambda: list(admin.describe_user_scram_credentials()), ["erin"])
+    assert_eventually(lambda: list(admin.describe_user_scram_credentials()), ["erin"])
     with pytest.raises(OptionError, match="mechanism 'PLAIN' does not exist"):
         admin.alter_user_scram_credentials([ScramCredential("erin", "x", mechanism="PLAIN")])
     admin.alter_user_scram_credentials(delete=[("erin", "SCRAM-SHA-512")])
@@ -225,7 +227,7 @@ def test_quotas_are_set_described_and_removed(admin):
         }
     )
     expected_quotas = {alice: {"producer_byte_rate": 1024.0, "request_percentage": 50.0}}
-    reads(lambda: admin.describe_client_quotas(user="alice", strict=True), expected_quotas)
+    assert_eventually(lambda: admin.describe_client_quotas(user="alice", strict=True), expected_quotas)
     assert set(admin.describe_client_quotas(user=ANY_ENTITY)) == {alice, default, both}
     assert admin.describe_client_quotas(user=DEFAULT_ENTITY) == {default: {"consumer_byte_rate": 2e6}}
     assert admin.describe_client_quotas(ip="10.0.0.1") == {address: {"connection_creation_rate": 5.0}}
@@ -234,12 +236,12 @@ def test_quotas_are_set_described_and_removed(admin):
     admin.alter_client_quotas(
         {alice: dict.fromkeys(("producer_byte_rate", "request_percentage")), both: {"producer_byte_rate": None}}
     )
-    reads(lambda: admin.describe_client_quotas(user="alice"), {})
+    assert_eventually(lambda: admin.describe_client_quotas(user="alice"), {})
     admin.alter_client_quotas({default: {"consumer_byte_rate": None}, address: {"connection_creation_rate": None}})
-    reads(admin.describe_client_quotas, {})
+    assert_eventually(admin.describe_client_quotas, {})
 
 
-def test_a_quota_needs_an_entity_and_a_setting_that_brokers_know(admin):
+def test_a_quota_requires_a_valid_entity_and_setting(admin):
     with pytest.raises(OptionError, match="needs a user, a client id or an ip"):
         admin.alter_client_quotas({QuotaEntity(): {"producer_byte_rate": 1.0}})
     with pytest.raises(OptionError, match="ANY_ENTITY is only valid in filters"):
@@ -248,7 +250,7 @@ def test_a_quota_needs_an_entity_and_a_setting_that_brokers_know(admin):
     with pytest.raises(PartialFailureError) as error_info:
         admin.alter_client_quotas({good: {"producer_byte_rate": 1.0}, bad: {"producer_bite_rate": 1.0}})
     assert list(error_info.value.errors) == [bad]
-    reads(lambda: admin.describe_client_quotas(user="gina"), {good: {"producer_byte_rate": 1.0}})
+    assert_eventually(lambda: admin.describe_client_quotas(user="gina"), {good: {"producer_byte_rate": 1.0}})
     admin.alter_client_quotas({good: {"producer_byte_rate": None}})
 
 
@@ -312,7 +314,7 @@ def test_log_directories_show_the_size_of_each_replica(servers, admin, topic):
 # ---- the cluster ----------------------------------------------------------------------------------------------------
 
 
-def test_brokers_and_quorum(cluster):
+def test_brokers_and_the_metadata_quorum_are_described(cluster):
     broker, admin = cluster
     nodes = admin.list_brokers()
     assert [node.node_id for node in nodes] == [0, 1, 2]
@@ -337,7 +339,9 @@ def test_features_are_described_and_updated(admin):
 
 def test_resources_with_a_configuration_are_listed(admin, topic):
     admin.alter_configs("client-metrics", "slow-clients", {"interval.ms": "60000"})
-    reads(lambda: admin.list_config_resources(["client-metrics"]), [ConfigResource("client-metrics", "slow-clients")])
+    assert_eventually(
+        lambda: admin.list_config_resources(["client-metrics"]), [ConfigResource("client-metrics", "slow-clients")]
+    )
     assert ConfigResource("client-metrics", "slow-clients") in admin.list_config_resources()
     assert admin.list_config_resources(["topic"]) == [
         ConfigResource("topic", name) for name in admin.list_topics(internal=True)
@@ -349,9 +353,9 @@ def test_resources_with_a_configuration_are_listed(admin, topic):
 def test_values_are_appended_to_and_subtracted_from_lists(admin, topic):
     admin.alter_configs("topic", topic, {"cleanup.policy": "delete"})
     admin.alter_configs("topic", topic, append={"cleanup.policy": "compact"})
-    reads(lambda: admin.describe_configs("topic", topic)["cleanup.policy"].value, "delete,compact")
+    assert_eventually(lambda: admin.describe_configs("topic", topic)["cleanup.policy"].value, "delete,compact")
     admin.alter_configs("topic", topic, {"retention.ms": "5"}, subtract={"cleanup.policy": "delete"})
-    reads(lambda: admin.describe_configs("topic", topic)["cleanup.policy"].value, "compact")
+    assert_eventually(lambda: admin.describe_configs("topic", topic)["cleanup.policy"].value, "compact")
     assert admin.describe_configs("topic", topic)["retention.ms"].value == "5"
     admin.alter_configs("topic", topic, {"retention.ms": "9"}, validate_only=True)
     assert admin.describe_configs("topic", topic)["retention.ms"].value == "5"
@@ -363,7 +367,7 @@ def test_topics_are_described_and_deleted_by_id(admin, topic):
     topic_id = admin.describe_topics([topic])[topic].topic_id
     assert list(admin.describe_topics([topic_id])) == [topic]
     admin.delete_topics([topic_id])
-    reads(lambda: topic in admin.list_topics(), False)
+    assert_eventually(lambda: topic in admin.list_topics(), False)
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_ID"):
         admin.describe_topics([topic_id])
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_ID"):
@@ -379,7 +383,11 @@ def test_an_open_transaction_is_listed_described_and_terminated(servers, admin, 
     with Producer(servers, transactional_id=name) as producer:
         producer.begin_transaction()
         producer.send(topic, b"open", partition=0).result()
-        (listing,) = [one for one in admin.list_transactions(states=["Ongoing"]) if one.transactional_id == name]
+        (listing,) = [
+            transaction
+            for transaction in admin.list_transactions(states=["Ongoing"])
+            if transaction.transactional_id == name
+        ]
         assert listing.producer_id == producer.identity.producer_id
         assert listing in admin.list_transactions(producer_ids=[listing.producer_id])
         assert listing in admin.list_transactions(transactional_id_pattern="tx-.*")
@@ -417,7 +425,7 @@ def test_a_hanging_transaction_of_one_partition_is_aborted(servers, admin, topic
         producer.abort_transaction()
 
 
-def test_what_transactions_do_not_exist_is_an_error_by_name(admin, topic):
+def test_missing_transactions_are_an_error_with_their_id(admin, topic):
     with pytest.raises(BrokerError, match="TRANSACTIONAL_ID_NOT_FOUND"):
         admin.describe_transactions(["missing"])
     with pytest.raises(OptionError, match="does not support 'Lost'"):
@@ -472,7 +480,7 @@ def test_share_group_offsets_are_set_and_deleted(admin, topic):
 # ---- rights, and the asyncio client ---------------------------------------------------------------------------------
 
 
-def test_the_asyncio_client_has_every_method_of_the_plain_one_and_back():
+def test_the_asyncio_and_synchronous_clients_have_the_same_methods():
     public = {name for name in dir(AsyncAdmin) if not name.startswith("_")}
     assert {name for name in dir(Admin) if not name.startswith("_")} | {"settings"} >= public
     assert public | {"settings"} >= {name for name in dir(Admin) if not name.startswith("_")}
@@ -519,7 +527,7 @@ def test_the_asyncio_client_returns_the_same(servers, topic):
         lambda admin: admin.remove_group_members("g", ["a"]),
     ],
 )
-def test_without_rights_each_method_raises(strangers_admin, call):
+def test_without_permissions_each_method_raises(strangers_admin, call):
     with pytest.raises((AuthorizationError, BrokerError)) as error_info:
         call(strangers_admin)
     error = error_info.value
@@ -528,7 +536,7 @@ def test_without_rights_each_method_raises(strangers_admin, call):
 
 @pytest.fixture(scope="module")
 def strangers_admin():
-    """A client without any rights, on a broker with the topic ``a``."""
+    """A client without any permissions, on a broker with the topic ``a``."""
     security = Security(mechanisms=("PLAIN",), authorizer=True, users={"root": "r", "stranger": "s"})
     with Broker(config={"super.users": "User:root"}, security=security) as broker:
         login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
@@ -542,19 +550,19 @@ def strangers_admin():
 
 
 def test_a_feature_is_downgraded_and_upgraded_again(admin):
-    """A downgrade was encoded with a field that only the first version of the request has."""
+    """Previously a downgrade was encoded with a field that only the first version of the request has."""
     level = admin.describe_features().finalized["transaction.version"].highest
     admin.update_features({"transaction.version": FeatureUpdate(level - 1, "safe_downgrade")}, validate_only=True)
     assert admin.describe_features().finalized["transaction.version"].highest == level
     with pytest.raises(BrokerError, match="INVALID_UPDATE_VERSION"):
         admin.update_features({"transaction.version": FeatureUpdate(level - 1)})
     admin.update_features({"transaction.version": FeatureUpdate(level - 1, "safe_downgrade")})
-    reads(lambda: admin.describe_features().finalized["transaction.version"].highest, level - 1)
+    assert_eventually(lambda: admin.describe_features().finalized["transaction.version"].highest, level - 1)
     admin.update_features({"transaction.version": FeatureUpdate(level)})
-    reads(lambda: admin.describe_features().finalized["transaction.version"].highest, level)
+    assert_eventually(lambda: admin.describe_features().finalized["transaction.version"].highest, level)
 
 
-def test_brokers_before_3_3_know_only_whether_a_downgrade_is_allowed():
+def test_brokers_before_3_3_get_only_a_flag_that_allows_a_downgrade():
     with Broker(broker_release="3.2") as broker, Admin(broker.bootstrap_servers) as admin:
         with broker.on("UpdateFeatures", optional=True).delay(0) as rule, pytest.raises(BrokerError):
             admin.update_features({"no.such.feature": FeatureUpdate(1, "safe_downgrade")})

@@ -33,7 +33,7 @@ from kafkaframes.records.build import build_separate_batches
 from kafkaframes.records.limits import limit_budget
 from kafkaframes.records.partitioner import partition_of
 
-TABLE = pa.table({"key": [f"k{n % 50}" for n in range(1000)], "value": [f"v{n}" for n in range(1000)]})
+RECORDS_TABLE = pa.table({"key": [f"k{n % 50}" for n in range(1000)], "value": [f"v{n}" for n in range(1000)]})
 
 
 @pytest.fixture(scope="module")
@@ -63,21 +63,21 @@ def read_all(servers, topic, **settings) -> pa.Table:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("record_format", [0, 1, 2])
-def test_a_table_goes_in_and_comes_out(servers, topic, codec, record_format):
+def test_a_table_is_sent_and_read_back(servers, topic, codec, record_format):
     if codec == "zstd" and record_format < 2:
-        pytest.skip("zstd came with format 2")
+        pytest.skip("zstd requires format 2")
     with Producer(servers, compression_type=codec, record_format=record_format, batch_size=2_000) as producer:
-        written_batches = producer.send_arrow(TABLE, topic=topic)
+        written_batches = producer.send_arrow(RECORDS_TABLE, topic=topic)
     table = read_all(servers, topic)
     assert sum(written_batches["count"].to_pylist()) == table.num_rows == 1000
     for partition in range(3):
         keys = {bytes(one) for one in table.filter(pa.compute.equal(table["partition"], partition))["key"].to_pylist()}
         assert all(partition_of(key, 3) == partition for key in keys)
     values = [value.decode() for value in table["value"].to_pylist()]
-    assert sorted(values) == sorted(TABLE["value"].to_pylist())
+    assert sorted(values) == sorted(RECORDS_TABLE["value"].to_pylist())
 
 
-def test_partitions_of_several_topics_come_in_the_order_of_their_names(servers, topic):
+def test_partitions_of_several_topics_are_returned_in_name_order(servers, topic):
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=f"{topic}-more", num_partitions=2)])
     with Consumer(servers) as consumer:
@@ -88,8 +88,8 @@ def test_partitions_of_several_topics_come_in_the_order_of_their_names(servers, 
             consumer.partitions_for(topic, "absent")
 
 
-def test_no_partition_is_left_out_where_metadata_are_dropped_meanwhile(servers, topic):
-    """As a fetch does when a leader has moved."""
+def test_partitions_for_is_complete_even_if_metadata_are_dropped_in_the_meantime(servers, topic):
+    """A fetch drops metadata when a leader has moved."""
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=f"{topic}-more", num_partitions=2)])
 
@@ -108,7 +108,7 @@ def test_no_partition_is_left_out_where_metadata_are_dropped_meanwhile(servers, 
     assert len(asyncio.run(partitions())) == 5
 
 
-def test_tables_that_are_queued_are_written_in_that_order(servers):
+def test_queued_tables_are_written_in_order(servers):
     with Producer(servers, batch_size=200) as producer:
         tables = [pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}) for n in range(20)]
         futures = [producer.queue_arrow(table, topic="made-by-the-first") for table in tables]
@@ -122,8 +122,8 @@ def values_in_order(n, m):
 
 
 @pytest.mark.parametrize("enters", [True, False])
-def test_closing_waits_for_tables_that_are_queued(servers, topic, enters):
-    """Nobody has looked at their futures; without ``with`` the producer has not even begun to connect."""
+def test_closing_waits_for_queued_tables(servers, topic, enters):
+    """No call waits for their futures. Without ``with``, the producer has not even started to connect."""
     producer = Producer(servers, batch_size=200)
     if enters:
         producer.__enter__()
@@ -133,7 +133,7 @@ def test_closing_waits_for_tables_that_are_queued(servers, topic, enters):
     assert read_all(servers, topic)["value"].to_pylist() == values_in_order(20, 99)
 
 
-def test_tables_go_out_in_the_order_of_their_calls_while_the_producer_starts(servers, topic, monkeypatch):
+def test_tables_sent_while_the_producer_starts_are_written_in_call_order(servers, topic, monkeypatch):
     """The last call is made after the start is complete, while the one before it still waits for the start."""
 
     async def write():
@@ -157,7 +157,7 @@ def test_tables_go_out_in_the_order_of_their_calls_while_the_producer_starts(ser
     assert read_all(servers, topic)["value"].to_pylist() == [b"first", b"second", b"last"]
 
 
-def test_the_end_of_a_transaction_waits_for_tables_that_are_queued(servers, topic):
+def test_the_end_of_a_transaction_waits_for_queued_tables(servers, topic):
     tables = [pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}) for n in range(10)]
     with Producer(servers, transactional_id=topic, batch_size=200) as producer:
         for commits in (False, True):
@@ -169,7 +169,7 @@ def test_the_end_of_a_transaction_waits_for_tables_that_are_queued(servers, topi
     assert committed_values == values_in_order(10, 99)
 
 
-def test_a_transaction_without_some_rows_of_a_table_is_not_committed(servers, topic):
+def test_a_transaction_in_which_rows_of_a_table_failed_is_not_committed(servers, topic):
     with Producer(servers, transactional_id=topic) as producer:
         producer.begin_transaction()
         producer.queue_arrow(pa.table({"value": ["a"], "partition": [0]}), topic=topic)
@@ -187,7 +187,7 @@ def test_a_transaction_without_some_rows_of_a_table_is_not_committed(servers, to
     assert read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist() == [b"d"]
 
 
-def test_a_producer_starts_once_however_many_calls_come_at_once(servers, topic):
+def test_concurrent_first_calls_start_a_producer_once(servers, topic):
     async def tasks_after_close():
         producer = AsyncProducer(servers)
         await asyncio.gather(*(producer.send(topic, b"%d" % n, partition=0) for n in range(5)))
@@ -198,7 +198,7 @@ def test_a_producer_starts_once_however_many_calls_come_at_once(servers, topic):
     assert len(read_all(servers, topic)) == 5
 
 
-def test_records_one_by_one_with_headers_and_where_they_went(servers, topic):
+def test_single_records_have_headers_and_return_their_offsets(servers, topic):
     with Producer(servers, linger_ms=0) as producer:
         futures = [producer.send(topic, b"%d" % n, partition=1, headers=[("h", b"x"), ("n", None)]) for n in range(5)]
         assert [future.result().offset for future in futures] == [0, 1, 2, 3, 4]
@@ -209,7 +209,7 @@ def test_records_one_by_one_with_headers_and_where_they_went(servers, topic):
         assert records[0].headers == (("h", b"x"), ("n", None))
 
 
-def test_transactions_are_read_committed_or_not_at_all(servers, topic):
+def test_only_committed_transactions_are_read(servers, topic):
     with Producer(servers, transactional_id=topic) as producer:
         for n in range(4):
             producer.begin_transaction()
@@ -235,8 +235,8 @@ def test_a_second_producer_of_a_transactional_id_fences_the_first(servers, topic
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits):
-    """They may write to one partition, one after the other, under the sequences that they are given."""
+def test_producers_that_join_a_transaction_are_part_of_its_commit_or_abort(servers, topic, commits):
+    """They can write to the same partition one after the other, with the sequence numbers that the driver assigns."""
     with Producer(servers, transactional_id=topic) as driver:
         driver.begin_transaction()
         identity = shared_transaction.share_transaction(driver)
@@ -261,7 +261,7 @@ def number_record(topic, partition, sequence, value):
     )
 
 
-def test_who_shares_a_transaction_waits_for_its_coordinator_to_come_back():
+def test_producers_that_join_a_transaction_wait_for_its_coordinator_to_return():
     with Broker(cluster=2) as broker:
         servers = broker.bootstrap_servers
         with Admin(servers) as admin:
@@ -272,26 +272,26 @@ def test_who_shares_a_transaction_waits_for_its_coordinator_to_come_back():
             shared_transaction.join_transaction(task, shared_transaction.share_transaction(driver))
             shared_transaction.add_partitions(driver, [TopicPartition("t", 0)])
             shared_transaction.send_sequenced_batches(task, [number_record("t", 0, 0, b"0")])
-            for node in (1, 2):  # one of them is the coordinator
+            for node in (1, 2):  # one of these nodes is the coordinator
                 broker.stop_node(node)
-            back = [threading.Timer(0.3, broker.start_node, [node]) for node in (1, 2)]
-            for one in back:
+            restart_timers = [threading.Timer(0.3, broker.start_node, [node]) for node in (1, 2)]
+            for one in restart_timers:
                 one.start()
             shared_transaction.add_partitions(driver, [TopicPartition("t", 1)])
             shared_transaction.send_sequenced_batches(task, [number_record("t", 1, 0, b"1")])
             task.close()
             driver.commit_transaction()
-            for one in back:
+            for one in restart_timers:
                 one.join()
         assert sorted(read_all(servers, "t", isolation_level="read_committed")["value"].to_pylist()) == [b"0", b"1"]
 
 
-def test_a_record_that_a_fenced_producer_cannot_add_to_its_transaction_is_not_waited_for_in_vain(servers, topic):
+def test_a_record_of_a_fenced_producer_fails_instead_of_waiting(servers, topic):
     with Producer(servers, transactional_id=topic) as first:
         first.begin_transaction()
         shared_transaction.share_transaction(
             first
-        )  # the form of the protocol in which partitions are added before the first write
+        )  # with this release, partitions are added to a transaction before the first write
         with Producer(servers, transactional_id=topic):
             future = first.send(topic, b"late", partition=0)
             with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
@@ -300,10 +300,10 @@ def test_a_record_that_a_fenced_producer_cannot_add_to_its_transaction_is_not_wa
             first.abort_transaction()
 
 
-def test_two_members_share_a_group_and_one_takes_over(servers, topic):
+def test_two_group_members_share_partitions_and_one_takes_over(servers, topic):
     async def play() -> None:
         async with AsyncProducer(servers) as producer:
-            await producer.send_arrow(TABLE, topic=topic)
+            await producer.send_arrow(RECORDS_TABLE, topic=topic)
         settings = {"group_id": topic, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 50}
         first, second = AsyncConsumer(servers, **settings), AsyncConsumer(servers, **settings)
         await first.subscribe(topic)
@@ -312,8 +312,8 @@ def test_two_members_share_a_group_and_one_takes_over(servers, topic):
         places = [f"{topic}-{n}" for n in range(3)]
 
         def is_shared() -> bool:
-            one, other = first.assignment(), second.assignment()
-            return bool(one and other) and sorted(map(str, one + other)) == places
+            second_member, other = first.assignment(), second.assignment()
+            return bool(second_member and other) and sorted(map(str, second_member + other)) == places
 
         while seen_count < 1000 or not is_shared():
             tables = await asyncio.gather(first.fetch_arrow(50), second.fetch_arrow(50))
@@ -385,7 +385,7 @@ def test_an_old_consumer_reads_up_to_the_first_batch_that_it_does_not_support(se
     [lambda consumer: consumer.poll(60_000), lambda consumer: consumer.fetch_arrow(60_000)["value"].to_pylist()],
     ids=["poll", "fetch_arrow"],
 )
-def test_rows_of_a_partition_are_returned_although_the_next_one_has_another_format(servers, topic, read):
+def test_rows_of_a_partition_are_returned_even_if_the_next_one_has_an_unsupported_format(servers, topic, read):
     with Admin(servers) as admin, Producer(servers, record_format=1) as old, Producer(servers) as new:
         new.send(topic, b"2", partition=0).result()
         admin.alter_configs("topic", topic, {"message.format.version": "0.10.0"})
@@ -401,8 +401,8 @@ def test_rows_of_a_partition_are_returned_although_the_next_one_has_another_form
 @pytest.mark.parametrize("protocol", [None, "classic", "consumer"], ids=["assigned", "classic", "consumer"])
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("method", ["poll", "fetch_arrow"])
-def test_a_read_ends_when_the_position_has_passed_markers_only(servers, topic, protocol, isolation, method):
-    """As Java's poll does (KAFKA-12980): a loop up to the end offset does not wait for a record after a marker."""
+def test_a_read_returns_when_only_markers_were_passed(servers, topic, protocol, isolation, method):
+    """As in Java (KAFKA-12980), a loop that polls up to the end offset does not wait for a record after a marker."""
     with Producer(servers, transactional_id=topic) as producer:
         producer.begin_transaction()
         producer.send(topic, b"aborted", partition=0).result()
@@ -421,7 +421,7 @@ def test_a_read_ends_when_the_position_has_passed_markers_only(servers, topic, p
         assert consumer.position(partition) == 2
 
 
-def test_an_asyncio_read_ends_when_the_position_has_passed_markers_only(servers, topic):
+def test_an_asyncio_read_returns_when_only_markers_were_passed(servers, topic):
     async def read():
         async with AsyncConsumer(servers, isolation_level="read_committed") as consumer:
             await consumer.assign({partition: 0})
@@ -473,7 +473,7 @@ def test_an_iteration_waits_for_the_record_after_markers(servers, topic):
         assert values == [b"later"]
 
 
-def test_admin_makes_and_unmakes(servers, topic):
+def test_admin_creates_and_deletes_topics_and_records(servers, topic):
     with Admin(servers) as admin:
         with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS"):
             admin.create_topics([topic])
@@ -484,7 +484,7 @@ def test_admin_makes_and_unmakes(servers, topic):
         admin.alter_configs("topic", topic, {"retention.ms": None})
         assert admin.describe_configs("topic", topic, keys=["retention.ms"])["retention.ms"].is_default
         with Producer(servers) as producer:
-            producer.send_arrow(TABLE.append_column("partition", pa.array([0] * 1000)), topic=topic)
+            producer.send_arrow(RECORDS_TABLE.append_column("partition", pa.array([0] * 1000)), topic=topic)
         assert admin.delete_records({TopicPartition(topic, 0): 10}) == {TopicPartition(topic, 0): 10}
         assert admin.list_offsets({TopicPartition(topic, 0): EARLIEST}) == {TopicPartition(topic, 0): 10}
         admin.delete_topics([topic])
@@ -492,7 +492,7 @@ def test_admin_makes_and_unmakes(servers, topic):
             admin.describe_topics([topic])
 
 
-def test_nobody_listens():
+def test_a_closed_port_is_a_network_error():
     with (
         Admin("127.0.0.1:1", default_api_timeout_ms=300) as admin,
         pytest.raises(NetworkError, match=r"127\.0\.0\.1:1"),
@@ -501,14 +501,14 @@ def test_nobody_listens():
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9.0", "0.10.0", "0.11", "2.4.1", "3.9", "4.0.0", "4.3"])
-def test_a_broker_of_a_release_is_spoken_to_without_being_asked(release):
+def test_api_version_replaces_the_api_versions_request(release):
     with Broker(broker_release=release) as broker:
         servers = broker.bootstrap_servers
         with Producer(servers, api_version=release) as producer:
             producer.send("t", b"value").result()
         with Consumer(servers, api_version=release, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("t", 0)])
-            assert [one.value for one in consumer.poll(60_000)] == [b"value"]
+            assert [record.value for record in consumer.poll(60_000)] == [b"value"]
         versions_by_api = {entry.api: entry.version for entry in broker.journal}
     assert "ApiVersions" not in versions_by_api
     served_apis = releases.find_release(release).apis_of_listener()
@@ -518,13 +518,13 @@ def test_a_broker_of_a_release_is_spoken_to_without_being_asked(release):
     )
 
 
-def test_the_second_form_of_transactions_adds_nothing_and_raises_the_epoch():
-    """KIP-890: neither AddPartitionsToTxn nor AddOffsetsToTxn is sent; a lost batch costs an abort and no more."""
+def test_transaction_version_2_sends_no_add_requests_and_bumps_the_epoch():
+    """KIP-890: neither AddPartitionsToTxn nor AddOffsetsToTxn is sent; after a lost batch, an abort is sufficient."""
     with Broker() as broker, Producer(broker.bootstrap_servers, transactional_id="t") as producer:
         epochs = []
         for number in range(3):
             producer.begin_transaction()
-            producer.send_arrow(TABLE.slice(0, 10 + number), topic="money")
+            producer.send_arrow(RECORDS_TABLE.slice(0, 10 + number), topic="money")
             producer.send_offsets_to_transaction({TopicPartition("money", 0): number + 1}, "g")
             (producer.abort_transaction if number == 1 else producer.commit_transaction)()
             epochs.append(producer.identity.epoch)
@@ -540,15 +540,15 @@ def test_the_second_form_of_transactions_adds_nothing_and_raises_the_epoch():
         with broker.on("Produce").error("INVALID_RECORD").once():
             producer.begin_transaction()
             with pytest.raises(BrokerError):
-                producer.send_arrow(TABLE, topic="money")
+                producer.send_arrow(RECORDS_TABLE, topic="money")
             producer.abort_transaction()
         producer.begin_transaction()
-        producer.send_arrow(TABLE, topic="money")
+        producer.send_arrow(RECORDS_TABLE, topic="money")
         producer.commit_transaction()
         assert read_all(broker.bootstrap_servers, "money", isolation_level="read_committed").num_rows == 1022
 
 
-def test_a_transaction_with_a_lost_answer_ends_once():
+def test_a_transaction_with_a_lost_end_response_ends_once():
     with (
         Broker() as broker,
         Producer(broker.bootstrap_servers, transactional_id="t") as producer,
@@ -556,13 +556,13 @@ def test_a_transaction_with_a_lost_answer_ends_once():
         for fault in ("EndTxn", "Produce"):
             with broker.on(fault).drop_reply().once() as rule:
                 producer.begin_transaction()
-                producer.send_arrow(TABLE.slice(0, 5), topic="money")
+                producer.send_arrow(RECORDS_TABLE.slice(0, 5), topic="money")
                 producer.commit_transaction()
                 assert rule.count
         assert read_all(broker.bootstrap_servers, "money", isolation_level="read_committed").num_rows == 10
 
 
-def test_an_error_of_an_earlier_assignment_is_not_that_of_the_next(servers, topic):
+def test_an_error_of_an_earlier_assignment_does_not_affect_the_next_one(servers, topic):
     with Producer(servers) as producer:
         producer.send(topic, b"v", partition=0).result()
     place = TopicPartition(topic, 0)
@@ -576,7 +576,7 @@ def test_an_error_of_an_earlier_assignment_is_not_that_of_the_next(servers, topi
         assert fetched_batches.fetch_offset == 0
 
 
-def test_a_consumer_asks_for_nothing_behind_an_end(topic_with_ends):
+def test_a_consumer_requests_nothing_after_an_end_offset(topic_with_ends):
     broker, place = topic_with_ends
     with Consumer(broker.bootstrap_servers) as consumer:
         consumer.assign({place: 0}, ends={place: 5})
@@ -584,16 +584,16 @@ def test_a_consumer_asks_for_nothing_behind_an_end(topic_with_ends):
         assert (fetched_batches.fetch_offset, fetched_batches.next_offset) == (
             0,
             10,
-        )  # the batch reaches beyond the end
+        )  # the batch extends beyond the end offset
         assert consumer.fetch(50) is None
         consumer.seek(place, 2)  # the end stays
         assert consumer.fetch(60_000).fetch_offset == 2
         assert consumer.fetch(50) is None
-        assert fetch_offsets(broker) == [0, 2]
-        consumer.assign({place: 0})  # without an end the log's end is waited at
+        assert find_requested_offsets(broker) == [0, 2]
+        consumer.assign({place: 0})  # without an end offset, the consumer waits at the end of the log
         assert consumer.fetch(60_000).next_offset == 10
         assert consumer.fetch(50) is None
-        assert fetch_offsets(broker)[:4] == [0, 2, 0, 10]
+        assert find_requested_offsets(broker)[:4] == [0, 2, 0, 10]
 
 
 @pytest.fixture
@@ -604,8 +604,8 @@ def topic_with_ends():
         yield broker, TopicPartition("t", 0)
 
 
-def fetch_offsets(broker):
-    """List the offsets that were asked for."""
+def find_requested_offsets(broker):
+    """Return the requested fetch offsets."""
     return [
         partition.fetch_offset
         for call in broker.journal.requests("Fetch")
@@ -614,8 +614,8 @@ def fetch_offsets(broker):
     ]
 
 
-def test_answers_that_are_held_stay_as_they_are_when_more_is_fetched(servers, topic):
-    """Large answers are received into reusable memory, but only after its last holder has released it."""
+def test_fetched_batches_stay_unchanged_when_more_is_fetched(servers, topic):
+    """Large responses are received into reusable memory, which is reused only after its last reference is gone."""
     rows = pa.table({"value": [bytes([65 + n % 26]) * 1000 for n in range(2000)], "partition": [0] * 2000})
     with Producer(servers) as producer:
         producer.send_arrow(rows, topic=topic)
@@ -637,8 +637,11 @@ def test_answers_that_are_held_stay_as_they_are_when_more_is_fetched(servers, to
         assert values == rows["value"].to_pylist()[-len(values) :]
 
 
-def test_each_request_has_its_own_time_to_be_answered():
-    """A later request may have a shorter timeout than an earlier one; a late response closes the connection for all."""
+def test_each_request_has_its_own_timeout():
+    """A later request may have a shorter timeout than an earlier one.
+
+    A missing response closes the connection for all.
+    """
 
     is_gone = asyncio.Event()
 
@@ -665,8 +668,8 @@ def test_each_request_has_its_own_time_to_be_answered():
     asyncio.run(run())
 
 
-def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topic):
-    """Each batch opens to 100 kB from some hundred bytes: all of a fetch at once would be a bomb."""
+def test_records_over_the_decompression_budget_are_returned_by_several_calls(servers, topic):
+    """Each batch of some hundred bytes decompresses to 100 kB; all batches of a fetch together would be a bomb."""
     with Producer(servers, compression_type="zstd") as producer:
         for number in range(12):
             for _ in range(10):
@@ -691,7 +694,7 @@ def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topi
         assert [record.offset for record in polled_records] == list(range(120))
 
 
-def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
+def test_offsets_are_committed_by_topic_id_if_both_sides_support_it():
     with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name="t", num_partitions=2)])
         places = [TopicPartition("t", 0), TopicPartition("t", 1)]
@@ -702,7 +705,7 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
             assert consumer.committed(places) == {places[1]: CommittedOffset(5, metadata="here")}
             requests = broker.journal.requests("OffsetFetch")[-1], broker.journal.requests("OffsetCommit")[-1]
             assert [call.version for call in requests] == [10, 10]
-            admin.delete_topics(["t"])  # created again: it has another id, and its cached state is dropped
+            admin.delete_topics(["t"])  # the recreated topic has another id, and its cached state is dropped
             admin.create_topics([NewTopic(name="t", num_partitions=2)])
             assert consumer.committed(places) == {}
         assert admin.group_offsets("g") == {}
@@ -720,10 +723,10 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
     ],
 )
 @pytest.mark.parametrize("resets", [False, True], ids=["ends", "resets"])
-def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(protocol, message, resets):
-    """Whoever listens there closes the connection at the first bytes, as brokers do that take them for broken.
+def test_a_port_with_another_protocol_is_distinguished_from_a_closed_port(protocol, message, resets):
+    """The server closes the connection at the first bytes, as brokers do with bytes of another protocol.
 
-    Unread bytes reset the connection.
+    Closing a socket with unread bytes resets the connection.
     """
 
     is_gone = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The client's assignors: each partition is assigned once, evenly, and no partition moves without need."""
+"""The client's assignors: each partition is assigned once, evenly, and partitions move only if necessary."""
 
 from itertools import islice
 
@@ -10,7 +10,7 @@ from kafkaframes.client.assignors import ASSIGNORS, MemberSubscription, assign_c
 from kafkaframes.client.metadata import TopicPartition
 
 TOPICS = ("a", "b", "c")
-COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 7))
+PARTITION_COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 7))
 MEMBERS = st.dictionaries(
     st.text("xyz", min_size=1, max_size=3),
     st.builds(
@@ -24,17 +24,17 @@ MEMBERS = st.dictionaries(
 )
 
 
-@given(st.sampled_from(sorted(set(ASSIGNORS) - {"cooperative-sticky"})), MEMBERS, COUNTS)
-def test_each_partition_that_somebody_wants_goes_to_one_who_wants_it(name, members, counts):
+@given(st.sampled_from(sorted(set(ASSIGNORS) - {"cooperative-sticky"})), MEMBERS, PARTITION_COUNTS)
+def test_each_subscribed_partition_is_assigned_to_one_subscriber(name, members, counts):
     assignment = ASSIGNORS[name](members, counts)
-    given_out = [partition for partitions in assignment.values() for partition in partitions]
+    assigned_partitions = [partition for partitions in assignment.values() for partition in partitions]
     wanted_partitions = {
         TopicPartition(topic, number)
         for topic, count in counts.items()
         if any(topic in member.topics for member in members.values())
         for number in range(count)
     }
-    assert sorted(map(str, given_out)) == sorted(map(str, wanted_partitions))
+    assert sorted(map(str, assigned_partitions)) == sorted(map(str, wanted_partitions))
     assert all(
         partition.topic in members[member].topics
         for member, partitions in assignment.items()
@@ -43,7 +43,7 @@ def test_each_partition_that_somebody_wants_goes_to_one_who_wants_it(name, membe
 
 
 def _sticky_moves(sizes: list[int]) -> int:
-    """Return how many partitions ``assign_sticky`` moves in a group whose members own that many partitions."""
+    """Return how many partitions ``assign_sticky`` moves in a group whose members own ``sizes`` partitions."""
     partitions = iter([TopicPartition("a", number) for number in range(sum(sizes))])
     owned_partitions = {f"m{number}": tuple(islice(partitions, size)) for number, size in enumerate(sizes)}
     members = {name: MemberSubscription(frozenset("a"), own, 1) for name, own in owned_partitions.items()}
@@ -56,7 +56,7 @@ def _sticky_moves(sizes: list[int]) -> int:
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=6))
-@example([9, 8, 1])  # the largest member gave four partitions and got one back: 6 moves
+@example([9, 8, 1])  # previously 6 moves: the largest member gave up four partitions and got one back
 @example([3, 9, 6])
 def test_sticky_moves_only_what_exceeds_an_even_share(sizes):
     share, extra = divmod(sum(sizes), len(sizes))
@@ -65,9 +65,9 @@ def test_sticky_moves_only_what_exceeds_an_even_share(sizes):
     assert _sticky_moves(sizes) == excess
 
 
-@given(MEMBERS, COUNTS)
+@given(MEMBERS, PARTITION_COUNTS)
 def test_sticky_moves_no_partition_from_a_member_with_fewer(members, counts):
-    """No partition could go back to its owner, or to a member with two partitions fewer (Kafka's definition)."""
+    """Kafka's definition: no partition could return to its owner, or move to a member with two partitions fewer."""
     assignment = assign_sticky(members, counts)
     sizes = {name: len(partitions) for name, partitions in assignment.items()}
     for name, partitions in assignment.items():
@@ -89,21 +89,28 @@ def test_a_large_group_is_balanced_within_seconds():
 
 
 @pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative_sticky])
-def test_a_partition_that_two_members_own_is_taken_from_both(assign):
-    """Both may read it. As in Kafka, neither keeps it; cooperative members give it up before one of them gets it."""
+def test_a_partition_owned_by_two_members_is_revoked_from_both(assign):
+    """Both members may be reading the partition.
+
+    As in Kafka, neither keeps the partition. Cooperative members revoke it before one of them gets it.
+    """
     disputed = TopicPartition("a", 0)
     partitions = {name: (disputed, TopicPartition("a", number)) for number, name in enumerate(("m1", "m2"), 1)}
-    members = {name: MemberSubscription(frozenset("a"), own, 3) for name, own in partitions.items()}
-    assignment = assign(members, {"a": 3})
-    assert sum(disputed in own for own in assignment.values()) == (assign is assign_sticky)
-    free = {
-        name: MemberSubscription(frozenset("a"), tuple(partition for partition in own if partition != disputed), 4)
-        for name, own in partitions.items()
+    members = {
+        name: MemberSubscription(frozenset("a"), member_partitions, 3) for name, member_partitions in partitions.items()
     }
-    assert sum(disputed in own for own in assign(free, {"a": 3}).values()) == 1
+    assignment = assign(members, {"a": 3})
+    assert sum(disputed in member_partitions for member_partitions in assignment.values()) == (assign is assign_sticky)
+    free = {
+        name: MemberSubscription(
+            frozenset("a"), tuple(partition for partition in member_partitions if partition != disputed), 4
+        )
+        for name, member_partitions in partitions.items()
+    }
+    assert sum(disputed in member_partitions for member_partitions in assign(free, {"a": 3}).values()) == 1
 
 
-def test_of_two_that_claim_a_partition_the_newer_generation_keeps_it():
+def test_a_partition_claimed_twice_stays_with_the_newer_generation():
     place = TopicPartition("a", 0)
     members = {
         "old": MemberSubscription(frozenset("a"), (place,), 1),
@@ -112,7 +119,7 @@ def test_of_two_that_claim_a_partition_the_newer_generation_keeps_it():
     assert assign_sticky(members, {"a": 1}) == {"old": [], "new": [place]}
 
 
-def test_cooperative_lets_a_partition_go_before_another_gets_it():
+def test_cooperative_revokes_a_partition_before_another_member_gets_it():
     both = (TopicPartition("a", 0), TopicPartition("a", 1))
     members = {"m1": MemberSubscription(frozenset("a"), both, 1), "m2": MemberSubscription(frozenset("a"))}
     first = assign_cooperative_sticky(members, {"a": 2})

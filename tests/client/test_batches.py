@@ -1,4 +1,4 @@
-"""Batches that are stamped with a producer and cut apart stay what Kafka reads."""
+"""Batches that are stamped with a producer id or divided are still valid batches."""
 
 import pytest
 
@@ -10,7 +10,7 @@ ROWS = [{"key": b"k%d" % n, "value": b"v" * n, "timestamp": 1_000 + n} for n in 
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_stamp_is_what_the_builder_would_have_written(codec):
+def test_a_stamped_batch_equals_one_built_with_the_producer(codec):
     plain = build_records(ROWS, codec=codec)
     expected_batch = build_records(
         ROWS, codec=codec, producer_id=7, producer_epoch=3, base_sequence=2**31 - 5, transactional=True
@@ -19,7 +19,7 @@ def test_a_stamp_is_what_the_builder_would_have_written(codec):
     assert stamp_batch(expected_batch, ProducerIdentity(), -1, transactional=False) == plain
 
 
-def test_pieces_begin_at_offset_0_and_hold_every_record():
+def test_pieces_of_a_batch_start_at_offset_0_and_contain_every_record():
     data = build_records(ROWS, batch_bytes=200)
     pieces = list(split_batches(data))
     assert len(pieces) > 5

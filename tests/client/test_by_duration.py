@@ -1,4 +1,4 @@
-"""``auto.offset.reset=by_duration:PT1H``: begin with the first record of the last hour (KIP-1106)."""
+"""``auto.offset.reset=by_duration:PT1H`` starts with the first record of the last hour (KIP-1106)."""
 
 import time
 
@@ -36,7 +36,7 @@ def test_the_first_record_is_that_many_hours_old(broker, group):
     assert read_first(broker, auto_offset_reset="by_duration:PT3H", **group) == [b"3", b"2", b"1"]
 
 
-def test_with_only_older_records_it_begins_at_the_end(broker):
+def test_by_duration_starts_at_the_end_if_all_records_are_older(broker):
     with Consumer(broker.bootstrap_servers, auto_offset_reset="by_duration:PT10M") as consumer:
         consumer.assign([("hours", 0)])
         assert consumer.poll(300) == []
@@ -53,7 +53,7 @@ def test_with_only_older_records_it_begins_at_the_end(broker):
     ("text", "expected_ms"),
     [("PT1H", HOUR_MS), ("pt1h", HOUR_MS), ("P1D", 24 * HOUR_MS), ("PT0S", 0), ("P1DT1M0.25S", 24 * HOUR_MS + 60_250)],
 )
-def test_durations(text, expected_ms):
+def test_iso_durations_are_converted_to_milliseconds(text, expected_ms):
     assert parse_duration(text) == expected_ms
     assert (
         ConsumerSettings(bootstrap_servers="h:1", auto_offset_reset=f"by_duration:{text}").reset_duration_ms
@@ -64,12 +64,12 @@ def test_durations(text, expected_ms):
 @pytest.mark.parametrize(
     "text", ["", "1H", "P", "PT", "P1DT", "-PT1H", "PT-1H", "P1Y", "P1W", "PT1H ", "PT１H", "3600"]
 )
-def test_what_is_not_a_duration_is_refused_at_once(text):
+def test_an_invalid_duration_is_rejected_immediately(text):
     with pytest.raises(OptionError, match="auto_offset_reset"):
         ConsumerSettings(bootstrap_servers="h:1", auto_offset_reset=f"by_duration:{text}")
 
 
 @pytest.mark.parametrize("text", ["by_duration", "duration:PT1H", "newest"])
-def test_other_policies_are_refused_with_all_that_exist(text):
+def test_an_unknown_reset_policy_is_rejected_with_the_valid_ones(text):
     with pytest.raises(OptionError, match="earliest, latest, none, by_duration"):
         ConsumerSettings(bootstrap_servers="h:1", auto_offset_reset=text)

@@ -1,4 +1,4 @@
-"""Requests that a broker holds back delay no other request of the same client."""
+"""A request that a broker answers late does not delay other requests of the same client."""
 
 import asyncio
 import time
@@ -8,14 +8,15 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, Consumer, TopicPartition
 
-TARGET = TopicPartition("numbers", 0)
-HELD_MS = 600_000  # as long as a fetch is held; a request that waits for it ends in a NetworkError after 30 s
-SETTINGS = {"group_id": "g", "auto_offset_reset": "earliest", "fetch_max_wait_ms": HELD_MS}
+NUMBERS_0 = TopicPartition("numbers", 0)
+# how long the broker may hold a fetch; a request that waits for it fails with NetworkError after 30 s
+FETCH_WAIT_MS = 600_000
+SETTINGS = {"group_id": "g", "auto_offset_reset": "earliest", "fetch_max_wait_ms": FETCH_WAIT_MS}
 CALLS = {
     "commit": lambda consumer: consumer.commit(),
-    "committed": lambda consumer: consumer.committed([TARGET]),
-    "end_offsets": lambda consumer: consumer.end_offsets([TARGET]),
-    "offsets_for_times": lambda consumer: consumer.offsets_for_times({TARGET: 0}),
+    "committed": lambda consumer: consumer.committed([NUMBERS_0]),
+    "end_offsets": lambda consumer: consumer.end_offsets([NUMBERS_0]),
+    "offsets_for_times": lambda consumer: consumer.offsets_for_times({NUMBERS_0: 0}),
     "topics": lambda consumer: consumer.topics(),
     "close": lambda consumer: consumer.close(),
 }
@@ -31,14 +32,14 @@ def broker():
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_does_not_wait_for_a_fetch_that_the_broker_holds_back(name, protocol, broker):
+def test_a_call_does_not_wait_for_a_long_poll(name, protocol, broker):
     fetches = []
     with broker.on("Fetch").call(fetches.append):
         consumer = Consumer(broker.bootstrap_servers, group_protocol=protocol, **SETTINGS)
         consumer.subscribe("numbers")
         broker.wait_for(lambda: consumer.poll(100))
         consumer.poll(0)
-        broker.wait_for(lambda: len(fetches) > 1)  # the second one waits for records at the broker
+        broker.wait_for(lambda: len(fetches) > 1)  # the second fetch waits at the broker for records
     try:
         start = time.monotonic()
         CALLS[name](consumer)
@@ -48,7 +49,7 @@ def test_a_call_does_not_wait_for_a_fetch_that_the_broker_holds_back(name, proto
 
 
 def test_a_member_answers_calls_while_it_waits_for_the_others_to_join(broker):
-    """The coordinator holds JoinGroup back until the first member polls, which it does not."""
+    """The coordinator answers JoinGroup only after the first member polls, which it does not."""
 
     async def run() -> None:
         servers = broker.bootstrap_servers
@@ -60,8 +61,8 @@ def test_a_member_answers_calls_while_it_waits_for_the_others_to_join(broker):
             joining = asyncio.ensure_future(second.poll(60_000))
             while broker.groups["g"].state != "PreparingRebalance":
                 await asyncio.sleep(0.01)
-            await second.committed([TARGET])
-            assert await second.end_offsets([TARGET]) == {TARGET: 1}
+            await second.committed([NUMBERS_0])
+            assert await second.end_offsets([NUMBERS_0]) == {NUMBERS_0: 1}
             joining.cancel()
 
     asyncio.run(run())

@@ -1,8 +1,8 @@
-"""Clients that are closed, called back, forked, moved to another event loop or shared by threads while they work.
+"""Clients that are closed, used in callbacks, forked, moved to another event loop or shared by threads while they work.
 
-Reports of users: kafka-python's ``close`` that leaves threads waiting, confluent-kafka's hang after ``fork`` in
-gunicorn and celery, Java's ``KafkaProducer.close`` inside a callback (KAFKA-2169), "KafkaConsumer is not safe for
-multi-threaded access" (``ConcurrentModificationException``).
+User reports: kafka-python's ``close`` leaves threads waiting, confluent-kafka hangs after ``fork`` in gunicorn and
+celery, Java's ``KafkaProducer.close`` inside a callback (KAFKA-2169), and "KafkaConsumer is not safe for multi-threaded
+access" (``ConcurrentModificationException``).
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from kafkaframes.client import (
 )
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
 
-SOON_S = 20.0
+PROMPT_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def broker():
 
 # ----------------------------------------------------------------------------------------------------------- closing
 
-WORK = {
+OPERATIONS = {
     "send": lambda client: client.send("t", b"x").result(),
     "send without a look": lambda client: client.send("t", b"x"),
     "send_arrow": lambda client: client.send_arrow(pa.table({"value": [b"x"]}), topic="t"),
@@ -59,25 +59,25 @@ WORK = {
     "end_offsets": lambda client: client.end_offsets([TopicPartition("t", 0)]),
     "list_topics": lambda client: client.list_topics(),
 }
-CONSUMERS = ("poll", "fetch_arrow", "iteration", "end_offsets")
+CONSUMER_OPERATIONS = ("poll", "fetch_arrow", "iteration", "end_offsets")
 
 
-@pytest.mark.parametrize("work", WORK)
-def test_work_that_goes_on_while_a_client_is_closed_ends_in_a_network_error(broker, work):
+@pytest.mark.parametrize("work", OPERATIONS)
+def test_running_operations_of_a_closed_client_raise_network_errors(broker, work):
     for attempt in range(4):
-        if work in CONSUMERS:
+        if work in CONSUMER_OPERATIONS:
             client = Consumer(broker.bootstrap_servers)
             client.assign({("t", 0): 1 << 40} if work == "poll" else [("t", 0)])
         else:
             small = {} if work == "list_topics" else {"buffer_memory": 50_000}
             client = (Admin if work == "list_topics" else Producer)(broker.bootstrap_servers, **small)
-            WORK[work](client)
+            OPERATIONS[work](client)
         errors = []
 
         def run(client=client, errors=errors):
             try:
                 while True:
-                    WORK[work](client)
+                    OPERATIONS[work](client)
             except BaseException as error:
                 errors.append(error)
 
@@ -114,7 +114,7 @@ def test_every_record_of_a_closed_producer_has_a_result(broker):
         assert isinstance(future.exception(60), (NetworkError, type(None)))
 
 
-def test_calls_to_a_closed_client_are_refused_and_a_second_close_does_nothing(broker):
+def test_calls_of_a_closed_client_are_rejected_and_a_second_close_does_nothing(broker):
     for client in (
         Producer(broker.bootstrap_servers),
         Consumer(broker.bootstrap_servers),
@@ -124,11 +124,11 @@ def test_calls_to_a_closed_client_are_refused_and_a_second_close_does_nothing(br
         client.close()
         call = {Producer: "send", Consumer: "poll", Admin: "list_topics"}[type(client)]
         with pytest.raises(NetworkError, match="closed"):
-            WORK[call](client)
+            OPERATIONS[call](client)
 
 
 def fail_in_thread(call) -> threading.Thread:
-    """Make a call in a thread, which ends with it if the call raises NetworkError."""
+    """Start a thread that makes a call and ends if the call raises NetworkError."""
 
     def run():
         with pytest.raises(NetworkError):
@@ -140,7 +140,7 @@ def fail_in_thread(call) -> threading.Thread:
 
 
 def silent_server():
-    """Return a listener that takes connections and answers nothing."""
+    """Return a listener that accepts connections and never responds."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(16)
@@ -148,7 +148,7 @@ def silent_server():
 
 
 @pytest.mark.parametrize("kind", [Consumer, Admin])
-def test_closing_takes_no_longer_than_its_timeout(kind):
+def test_closing_takes_at_most_its_timeout(kind):
     with closing(silent_server()) as listener:
         options = {"group_id": "g"} if kind is Consumer else {}
         client = kind(f"127.0.0.1:{listener.getsockname()[1]}", default_api_timeout_ms=60_000, **options)
@@ -156,13 +156,13 @@ def test_closing_takes_no_longer_than_its_timeout(kind):
         time.sleep(0.1)
         began = time.monotonic()
         client.close(timeout_ms=300)
-        assert time.monotonic() - began < SOON_S
+        assert time.monotonic() - began < PROMPT_S
         thread.join(60)
         assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("timeout_ms", [None, 300])
-def test_a_producer_waits_for_its_records_until_they_have_ended_or_its_timeout_is_over(broker, timeout_ms):
+def test_closing_a_producer_waits_for_its_records_or_its_timeout(broker, timeout_ms):
     producer = Producer(broker.bootstrap_servers, delivery_timeout_ms=1_500)
     with broker.on("Produce").error("NOT_ENOUGH_REPLICAS"):
         future = producer.send("t", b"x")
@@ -175,23 +175,23 @@ def test_a_producer_waits_for_its_records_until_they_have_ended_or_its_timeout_i
 
 
 def test_a_failed_record_is_sent_to_another_topic_by_its_callback(broker):
-    """Send to a dead letter topic without cached metadata while the buffer is full."""
+    """The callback sends to a dead letter topic whose metadata are not cached, while the buffer is full."""
     broker.create_topic("dead-letters")
     with Producer(broker.bootstrap_servers, buffer_memory=20_000) as producer:
         letters = []
 
-        def bury(error, metadata):
+        def send_to_dead_letters(error, metadata):
             if error is not None:
                 letters.append(producer.send("dead-letters", b"x" * 900))
 
-        futures = [producer.send("small", os.urandom(3_000), on_delivery=bury) for _ in range(30)]
+        futures = [producer.send("small", os.urandom(3_000), on_delivery=send_to_dead_letters) for _ in range(30)]
         assert all(isinstance(future.exception(60), BrokerError) for future in futures)
         producer.flush()
         assert len(letters) == 30
     assert len(broker.records("dead-letters")) == 30
 
 
-def test_what_callbacks_send_while_a_producer_is_closed_is_written(broker):
+def test_records_that_callbacks_send_while_a_producer_closes_are_written(broker):
     broker.create_topic("late-letters")
     with Producer(broker.bootstrap_servers, linger_ms=60_000) as producer:
         for _ in range(3):
@@ -199,7 +199,7 @@ def test_what_callbacks_send_while_a_producer_is_closed_is_written(broker):
     assert len(broker.records("late-letters")) == 3
 
 
-def test_waiting_in_a_callback_is_an_error_at_once_that_names_it(broker):
+def test_waiting_in_a_callback_raises_immediately_with_the_callbacks_name(broker):
     errors = {}
     with Producer(broker.bootstrap_servers) as producer:
         waiting = producer.send("t", b"first")
@@ -225,7 +225,7 @@ def test_waiting_in_a_callback_is_an_error_at_once_that_names_it(broker):
     assert all(name in text and "on_delivery" in text for name, text in errors.items())
 
 
-def test_a_slow_callback_does_not_hold_up_the_producer(broker):
+def test_a_slow_callback_does_not_block_the_producer(broker):
     slow = threading.Event()
     producer = Producer(broker.bootstrap_servers)
     producer.send("t", b"x", on_delivery=lambda *_: slow.wait(60))
@@ -235,7 +235,7 @@ def test_a_slow_callback_does_not_hold_up_the_producer(broker):
     producer.close()
 
 
-def test_a_callback_of_a_future_may_send_too(broker):
+def test_a_callback_of_a_future_may_send_records(broker):
     futures = []
     with Producer(broker.bootstrap_servers) as producer:
         future = producer.send("t", b"x")
@@ -246,7 +246,7 @@ def test_a_callback_of_a_future_may_send_too(broker):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_callbacks_of_a_group_use_the_consumer_in_the_thread_that_polls(broker, protocol):
+def test_rebalance_callbacks_use_the_consumer_in_the_polling_thread(broker, protocol):
     """kafka-python and Java allow ``seek`` and ``commit`` in a rebalance listener, on the polling thread."""
     topic = f"listened-{protocol}"
     broker.create_topic(topic)
@@ -280,7 +280,7 @@ def test_callbacks_of_a_group_use_the_consumer_in_the_thread_that_polls(broker, 
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
-def test_what_a_callback_raises_comes_out_of_poll(broker, error):
+def test_poll_raises_the_exception_of_a_rebalance_callback(broker, error):
     def on_assign(partitions):
         raise error
 
@@ -293,7 +293,7 @@ def test_what_a_callback_raises_comes_out_of_poll(broker, error):
 # -------------------------------------------------------------------------------------------------------------- fork
 
 
-def in_child(work):
+def run_in_fork(work):
     """Run a function in a forked child; return its result or its error, and its standard error output."""
     read_end, write_end = os.pipe()
     pid = os.fork()
@@ -319,7 +319,7 @@ def in_child(work):
 @pytest.mark.parametrize(
     "work", ["send", "send without a look", "send_arrow", "flush", "poll", "list_topics", "result"]
 )
-def test_a_client_of_the_parent_is_an_error_in_a_child_at_once(broker, work):
+def test_using_the_parents_client_in_a_forked_child_raises_immediately(broker, work):
     with (
         Producer(broker.bootstrap_servers, linger_ms=60_000) as producer,
         Consumer(broker.bootstrap_servers) as consumer,
@@ -329,18 +329,18 @@ def test_a_client_of_the_parent_is_an_error_in_a_child_at_once(broker, work):
         waiting = producer.send("t", b"waits")
         consumer.assign([("t", 0)])
         clients = {"poll": consumer, "list_topics": admin}
-        call = {"result": lambda: waiting.result()}.get(work, lambda: WORK[work](clients.get(work, producer)))
-        message = in_child(call)
+        call = {"result": lambda: waiting.result()}.get(work, lambda: OPERATIONS[work](clients.get(work, producer)))
+        message = run_in_fork(call)
         assert message.startswith("OptionError")
         assert "created before fork()" in message
-        in_child(lambda: (producer.close(), consumer.close(), admin.close()))  # does nothing
+        run_in_fork(lambda: (producer.close(), consumer.close(), admin.close()))  # does nothing
         producer.flush()
         assert waiting.result(60)
         assert admin.list_topics()
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_child_that_ends_reports_and_closes_nothing_of_its_parents(broker, tmp_path):
+def test_a_forked_child_neither_reports_nor_closes_its_parents_clients(broker, tmp_path):
     program = f"""
 import os, sys
 from kafkaframes.client import Admin, Consumer, Producer
@@ -370,7 +370,7 @@ assert sent.exception() is None
 
 
 @pytest.mark.parametrize("kind", ["on_delivery", "add_done_callback"])
-def test_a_slow_on_delivery_holds_send_back_when_buffer_memory_is_full(broker, kind):
+def test_a_slow_on_delivery_blocks_send_when_buffer_memory_is_full(broker, kind):
     """Java completes a batch's callbacks before it releases the batch's memory (``Sender.completeBatch``)."""
     may_go, calls = threading.Event(), []
 
@@ -394,9 +394,9 @@ def test_a_slow_on_delivery_holds_send_back_when_buffer_memory_is_full(broker, k
         except NetworkError as error:
             message = str(error)
         finally:
-            may_go.set()  # otherwise the callbacks delay the close, a minute each
+            may_go.set()  # otherwise each callback delays the close by a minute
         assert re.search("`max_block_ms`.*`on_delivery` that has not returned", message)
-        assert sent_count <= 120  # in flight, and then in callbacks
+        assert sent_count <= 120  # first the records are in flight, then their callbacks run
         producer.flush()
         for _ in range(200):
             send(producer)
@@ -405,7 +405,7 @@ def test_a_slow_on_delivery_holds_send_back_when_buffer_memory_is_full(broker, k
     assert len(calls) == sent_count + 200
 
 
-def test_an_on_delivery_that_sends_does_not_wait_for_its_own_memory(broker):
+def test_an_on_delivery_that_sends_does_not_wait_for_its_own_records_memory(broker):
     results = []
 
     def on_delivery(error, record):
@@ -418,7 +418,7 @@ def test_an_on_delivery_that_sends_does_not_wait_for_its_own_memory(broker):
     assert results == [None] * 100
 
 
-def test_records_that_are_dropped_release_their_memory(broker):
+def test_dropped_records_release_their_memory(broker):
     calls = []
     with Producer(broker.bootstrap_servers, transactional_id="dropped", linger_ms=60_000) as producer:
         for _ in range(3):
@@ -433,7 +433,7 @@ def test_records_that_are_dropped_release_their_memory(broker):
 # ------------------------------------------------------------------------------------------------- loops and threads
 
 
-def test_a_consumer_on_a_second_event_loop_is_an_error_at_once(broker):
+def test_using_a_consumer_on_a_second_event_loop_raises_immediately(broker):
     calls = {
         "poll": lambda consumer: consumer.poll(0),
         "fetch": lambda consumer: consumer.fetch(0),
@@ -462,8 +462,8 @@ def test_a_consumer_on_a_second_event_loop_is_an_error_at_once(broker):
     asyncio.run(use_on_two_loops())
 
 
-def test_two_tasks_that_read_are_an_error_at_once(broker):
-    """As Java's ConcurrentModificationException; records would go to either task otherwise."""
+def test_reading_in_two_tasks_raises_immediately(broker):
+    """Like Java's ConcurrentModificationException. Otherwise each record would go to either task."""
 
     async def read_twice():
         async with AsyncConsumer(broker.bootstrap_servers) as consumer:
@@ -473,7 +473,7 @@ def test_two_tasks_that_read_are_an_error_at_once(broker):
             for call in (consumer.poll, consumer.fetch, consumer.fetch_arrow, lambda: anext(aiter(consumer))):
                 with pytest.raises(OptionError, match="a task while another task reads"):
                     await call()
-            assert await consumer.end_offsets([("t", 0)])  # other calls are for any task
+            assert await consumer.end_offsets([("t", 0)])  # other calls are allowed in any task
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
             assert await consumer.poll(0) == []
@@ -481,7 +481,7 @@ def test_two_tasks_that_read_are_an_error_at_once(broker):
     asyncio.run(read_twice())
 
 
-def test_a_callback_of_poll_that_polls_is_an_error_at_once(broker):
+def test_polling_in_a_rebalance_callback_raises_immediately(broker):
     errors = []
 
     async def subscribe():
@@ -502,7 +502,7 @@ def test_a_callback_of_poll_that_polls_is_an_error_at_once(broker):
 
 
 @pytest.mark.parametrize("kind", [AsyncProducer, AsyncAdmin])
-def test_a_client_on_a_second_event_loop_is_an_error_at_once(broker, kind):
+def test_using_a_client_on_a_second_event_loop_raises_immediately(broker, kind):
     client = kind(broker.bootstrap_servers)
 
     async def use():
@@ -517,7 +517,7 @@ def test_a_client_on_a_second_event_loop_is_an_error_at_once(broker, kind):
     asyncio.run(use_and_close())
 
 
-def test_two_threads_in_poll_are_an_error_at_once(broker):
+def test_polling_in_two_threads_raises_immediately(broker):
     with Consumer(broker.bootstrap_servers) as consumer:
         consumer.assign({("t", 0): 1 << 40})
         thread = fail_in_thread(lambda: consumer.poll(600_000))
@@ -528,7 +528,7 @@ def test_two_threads_in_poll_are_an_error_at_once(broker):
         for call in (consumer.poll, consumer.fetch, consumer.fetch_arrow, lambda: next(iter(consumer))):
             with pytest.raises(OptionError, match="another thread reads"):
                 call()
-        assert consumer.end_offsets([TopicPartition("t", 0)])  # other calls are for any thread
+        assert consumer.end_offsets([TopicPartition("t", 0)])  # other calls are allowed in any thread
     thread.join(60)
     assert not thread.is_alive()
 

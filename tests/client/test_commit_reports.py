@@ -1,4 +1,4 @@
-"""Reports of users of other clients about commits around rebalances, lost partitions and positions."""
+"""Situations from public reports about other clients: commits during rebalances, lost partitions and positions."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ def broker():
         yield broker
 
 
-def consumer_of(broker, protocol="classic", **settings):
+def create_consumer(broker, protocol="classic", **settings):
     options = SETTINGS | {"group_id": "g", "group_protocol": protocol} | settings
     if protocol == "consumer":
         options.pop("session_timeout_ms"), options.pop("heartbeat_interval_ms")
@@ -50,7 +50,7 @@ def read(broker, consumer, count, **options):
     return records
 
 
-def committed_offsets(broker):
+def read_committed_offsets(broker):
     with Admin(broker.bootstrap_servers) as admin:
         return {entry: value.offset for entry, value in admin.group_offsets("g").items()}
 
@@ -60,19 +60,19 @@ COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
 
 @pytest.mark.parametrize("assignor", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 def test_partitions_lost_during_a_rebalance_are_not_committed(broker, assignor):
-    """librdkafka#5604: another member joined, max.poll.interval.ms expired, and automatic commits went on."""
+    """librdkafka#5604: another member joined, max.poll.interval.ms expired, and automatic commits continued."""
     revoked_partitions = []
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000, "max_poll_interval_ms": 1_000}
-    other = consumer_of(broker, enable_auto_commit=False, **assignor)
-    with consumer_of(broker, **settings, **assignor) as consumer, other:
+    other = create_consumer(broker, enable_auto_commit=False, **assignor)
+    with create_consumer(broker, **settings, **assignor) as consumer, other:
         consumer.subscribe("numbers", on_revoke=revoked_partitions.extend)
         read(broker, consumer, 10, max_records=10)
         other.subscribe("numbers")
-        records = read(broker, other, 200)  # the first member does not poll, and is removed
+        records = read(broker, other, 200)  # the first member does not poll and is removed
         assert sorted(record.offset for record in records) == sorted([*range(100), *range(100)])
         other.commit()
         before = broker.journal.count("OffsetCommit")
-        assert committed_offsets(broker) == {ONE: 100, TWO: 100}
+        assert read_committed_offsets(broker) == {ONE: 100, TWO: 100}
         with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
             consumer.commit()
         is_done = threading.Event()
@@ -85,28 +85,28 @@ def test_partitions_lost_during_a_rebalance_are_not_committed(broker, assignor):
             thread.join()
         assert sorted(revoked_partitions) == [ONE, TWO]
         assert broker.journal.count("OffsetCommit") == before
-        assert committed_offsets(broker) == {ONE: 100, TWO: 100}
+        assert read_committed_offsets(broker) == {ONE: 100, TWO: 100}
 
 
 def test_a_static_member_that_lost_its_session_commits_nothing_and_is_not_fenced(broker):
-    """librdkafka#5585: a static member committed its lost partitions and was fenced for ever."""
+    """librdkafka#5585: a static member committed its lost partitions and was fenced permanently."""
     settings = {"group_instance_id": "i", "enable_auto_commit": True, "auto_commit_interval_ms": 600_000, **COOPERATIVE}
-    with consumer_of(broker, session_timeout_ms=500, request_timeout_ms=1_000, **settings) as consumer:
+    with create_consumer(broker, session_timeout_ms=500, request_timeout_ms=1_000, **settings) as consumer:
         consumer.subscribe("numbers")
         read(broker, consumer, 10, max_records=10)
         with broker.on("Heartbeat").ignore() as heartbeats:
             broker.wait_for(lambda: describe_members(broker) == [])
             assert heartbeats.count
         before = broker.journal.count("OffsetCommit")
-        offsets = set()  # the first ten of a partition are only read again after the member has joined again
+        offsets = set()  # the first ten records of a partition are read again only after the member has rejoined
         broker.wait_for(
             lambda: (
                 offsets.update((record.partition, record.offset) for record in consumer.poll(50)) or len(offsets) == 200
             )
         )
-        assert broker.journal.count("OffsetCommit") == before  # the interval has not passed
+        assert broker.journal.count("OffsetCommit") == before  # the auto-commit interval has not passed
         consumer.commit()
-        assert committed_offsets(broker) == {entry: consumer.position(entry) for entry in (ONE, TWO)}
+        assert read_committed_offsets(broker) == {entry: consumer.position(entry) for entry in (ONE, TWO)}
 
 
 def describe_members(broker):
@@ -115,9 +115,9 @@ def describe_members(broker):
 
 
 @PROTOCOLS
-def test_a_commit_right_after_an_assignment_does_not_move_offsets_back(broker, protocol):
+def test_a_commit_right_after_an_assignment_does_not_decrease_offsets(broker, protocol):
     """librdkafka#2782: a commit before the offsets were fetched wrote those of an earlier assignment."""
-    with consumer_of(broker, protocol) as consumer:
+    with create_consumer(broker, protocol) as consumer:
         consumer.subscribe("numbers", on_assign=lambda _: consumer.commit())
         read(broker, consumer, 200)
         consumer.commit()
@@ -136,11 +136,11 @@ def test_a_commit_right_after_an_assignment_does_not_move_offsets_back(broker, p
 
 @PROTOCOLS
 @pytest.mark.parametrize("code", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])
-def test_a_commit_that_reports_a_lost_membership_starts_a_rejoin_at_once(broker, protocol, code):
-    """franz-go#1326: only the next heartbeat noticed it; until then, every commit failed."""
+def test_a_commit_rejected_for_a_lost_membership_triggers_a_rejoin_immediately(broker, protocol, code):
+    """franz-go#1326: only the next heartbeat detected the lost membership; until then, every commit failed."""
     if protocol == "consumer" and code == "ILLEGAL_GENERATION":
         pytest.skip("an error of the classic protocol")
-    with consumer_of(broker, protocol, heartbeat_interval_ms=3_000) as consumer:
+    with create_consumer(broker, protocol, heartbeat_interval_ms=3_000) as consumer:
         consumer.subscribe("numbers")
         read(broker, consumer, 200)
         joins = broker.journal.count("JoinGroup")
@@ -153,12 +153,12 @@ def test_a_commit_that_reports_a_lost_membership_starts_a_rejoin_at_once(broker,
         broker.append("numbers", [{"value": b"new"}], partition=1)
         broker.wait_for(lambda: any(record.value == b"new" for record in consumer.poll(100)))
         consumer.commit()
-    assert committed_offsets(broker) == {ONE: 100, TWO: 101}
+    assert read_committed_offsets(broker) == {ONE: 100, TWO: 101}
 
 
 @PROTOCOLS
-def test_a_commit_that_fails_in_on_revoke_does_not_stop_the_reading(broker, protocol):
-    """librdkafka#2933, librdkafka#1605: after a failed commit in a rebalance, nothing was fetched any more."""
+def test_a_failed_commit_in_on_revoke_does_not_stop_reading(broker, protocol):
+    """librdkafka#2933, librdkafka#1605: after a failed commit in a rebalance, the consumer stopped fetching."""
     errors = []
 
     def commit(_):
@@ -167,7 +167,7 @@ def test_a_commit_that_fails_in_on_revoke_does_not_stop_the_reading(broker, prot
         except BrokerError as error:
             errors.append(error.code.name)
 
-    with consumer_of(broker, protocol) as consumer, consumer_of(broker, protocol) as other:
+    with create_consumer(broker, protocol) as consumer, create_consumer(broker, protocol) as other:
         consumer.subscribe("numbers", on_revoke=commit)
         read(broker, consumer, 200)
         with broker.on("OffsetCommit").error(
@@ -182,7 +182,7 @@ def test_a_commit_that_fails_in_on_revoke_does_not_stop_the_reading(broker, prot
         values = set()
         broker.wait_for(
             lambda: (
-                values.update(record.value for one in (consumer, other) for record in one.poll(50))
+                values.update(record.value for open_consumer in (consumer, other) for record in open_consumer.poll(50))
                 or values >= {b"a", b"b"}
             )
         )
@@ -204,7 +204,7 @@ def test_a_group_whose_offset_was_deleted_continues_at_the_log_start(broker, pro
     with Admin(broker.bootstrap_servers) as admin:
         admin.alter_group_offsets("g", {ONE: 10, TWO: 10})
         admin.delete_records({ONE: 60})
-    with consumer_of(broker, protocol) as consumer:
+    with create_consumer(broker, protocol) as consumer:
         consumer.subscribe("numbers")
         records = read(broker, consumer, 130)
         assert [record.offset for record in records if record.partition == 0] == list(range(60, 100))
@@ -213,22 +213,22 @@ def test_a_group_whose_offset_was_deleted_continues_at_the_log_start(broker, pro
 
 def test_assigned_partitions_have_no_poll_interval(broker):
     """confluent-kafka-dotnet#1220: a consumer with ``assign`` failed after max.poll.interval.ms."""
-    with consumer_of(broker, max_poll_interval_ms=300) as consumer:
+    with create_consumer(broker, max_poll_interval_ms=300) as consumer:
         consumer.assign({ONE: 0})
         assert read(broker, consumer, 10, max_records=10)[0].offset == 0
         time.sleep(0.5)
         assert read(broker, consumer, 1, max_records=1)[0].offset == 10
         consumer.commit()
-    assert committed_offsets(broker) == {ONE: 11}
+    assert read_committed_offsets(broker) == {ONE: 11}
 
 
 def test_the_committed_offset_is_the_one_after_the_last_record(broker):
     """brod#241: every partition of an idle group had a lag of one record."""
-    with consumer_of(broker) as consumer:
+    with create_consumer(broker) as consumer:
         consumer.subscribe("numbers")
         read(broker, consumer, 200)
         consumer.commit()
-        assert committed_offsets(broker) == consumer.end_offsets([ONE, TWO])
+        assert read_committed_offsets(broker) == consumer.end_offsets([ONE, TWO])
 
 
 # ---------------------------------------------------------------------------------------------------- producing
@@ -240,7 +240,7 @@ def values_of(broker, partition=0):
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_records_keep_their_order_when_the_first_request_is_rejected(broker, is_idempotent):
-    """KAFKA-15591, sarama#3644: while the first request was repeated, the broker appended the second one."""
+    """KAFKA-15591, sarama#3644: while the first request was retried, the broker appended the second one."""
     settings = {} if is_idempotent else {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
     rule = broker.on("Produce").error("NOT_LEADER_OR_FOLLOWER").once()
     with Producer(broker.bootstrap_servers, linger_ms=0, retry_backoff_ms=50, **settings) as producer:
@@ -252,7 +252,7 @@ def test_records_keep_their_order_when_the_first_request_is_rejected(broker, is_
 
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
-def test_a_batch_whose_response_was_lost_is_repeated_to_the_same_partition(broker, is_idempotent):
+def test_a_batch_whose_response_was_lost_is_retried_to_the_same_partition(broker, is_idempotent):
     """ruby-kafka#956: the retry of a record without a key chose another partition, and the record was in both."""
     settings = {} if is_idempotent else {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
     broker.on("Produce").drop_reply().once()

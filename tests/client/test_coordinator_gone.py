@@ -1,5 +1,5 @@
-"""If a coordinator is gone, the client looks it up again: another broker coordinates the group or transaction by
-now.
+"""If a coordinator is unreachable, the client looks it up again, because another broker may have become the
+coordinator.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def transaction(servers: str, unreachable_broker: Node) -> None:
         assert producer.identity.producer_id >= 0
 
 
-@pytest.mark.parametrize("ask", [group, transaction])
-def test_a_coordinator_that_is_gone_is_looked_for_anew(ask, unreachable_broker):
+@pytest.mark.parametrize("call", [group, transaction])
+def test_an_unreachable_coordinator_is_looked_up_again(call, unreachable_broker):
     with Broker() as running:
-        asyncio.run(ask(running.bootstrap_servers, unreachable_broker))
+        asyncio.run(call(running.bootstrap_servers, unreachable_broker))

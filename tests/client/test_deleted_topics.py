@@ -1,4 +1,4 @@
-"""Offsets of a topic that was deleted: they belong to its id, not to the next topic of its name (franz-go #1426)."""
+"""Offsets of a deleted topic belong to its id, not to the next topic with the same name (franz-go #1426)."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, AsyncConsumer, TopicPartition
 from kafkaframes.errors import UnknownTopicError
 
-FIRST = TopicPartition("t", 0)
+T_0 = TopicPartition("t", 0)
 SETTINGS = {"group_id": "g", "auto_offset_reset": "earliest", "retry_backoff_ms": 10}
 
 
@@ -30,18 +30,20 @@ async def read_ten(consumer):
 
 @pytest.mark.parametrize("release", ["4.1", "4.3"])
 def test_positions_in_a_deleted_topic_are_not_committed_for_its_successor(release):
-    """The client's metadata lack the topic when it commits, and the broker already has the next one."""
+    """When the client commits, its metadata lack the topic, and the broker already has a new topic with the same
+    name.
+    """
 
     async def read_and_commit(servers):
         async with AsyncConsumer(servers, enable_auto_commit=False, **SETTINGS) as consumer:
-            await consumer.assign([FIRST])
+            await consumer.assign([T_0])
             await read_ten(consumer)
             with Admin(servers) as admin:
                 await asyncio.to_thread(admin.delete_topics, ["t"])
             await consumer._cluster.refresh_metadata(["t"])
             broker.create_topic("t")
             await consumer.commit()
-            return await consumer.committed([FIRST])
+            return await consumer.committed([T_0])
 
     with Broker(broker_release=release) as broker:
         broker.create_topic("t")
@@ -49,13 +51,13 @@ def test_positions_in_a_deleted_topic_are_not_committed_for_its_successor(releas
         assert asyncio.run(read_and_commit(broker.bootstrap_servers)) == {}
 
 
-def test_the_positions_of_other_topics_are_committed_although_one_topic_is_deleted(broker):
+def test_positions_of_other_topics_are_committed_even_if_one_topic_is_deleted(broker):
     other = TopicPartition("other", 0)
 
     async def read_and_commit():
         settings = {**SETTINGS, "default_api_timeout_ms": 300}
         async with AsyncConsumer(broker.bootstrap_servers, enable_auto_commit=False, **settings) as consumer:
-            await consumer.assign([FIRST, other])
+            await consumer.assign([T_0, other])
             await read_ten(consumer)
             while consumer.position(other) < 2:
                 await consumer.poll(20_000)
@@ -68,7 +70,7 @@ def test_the_positions_of_other_topics_are_committed_although_one_topic_is_delet
     assert asyncio.run(read_and_commit())[other].offset == 2
 
 
-def test_close_does_not_wait_for_a_topic_that_was_deleted(broker):
+def test_close_does_not_wait_for_a_deleted_topic(broker):
     async def read_and_close():
         consumer = AsyncConsumer(broker.bootstrap_servers, **SETTINGS)
         await consumer.subscribe(["t"])

@@ -1,7 +1,7 @@
-"""Batches that a leader refuses as too large although their records fit: divided and sent again (KIP-126).
+"""A batch that the leader rejects as too large is divided and sent again (KIP-126).
 
-Reports of users: KAFKA-3995 (compressed batches that grow), KAFKA-8350 (the topic's limit is below batch.size), and
-librdkafka's and aiokafka's producers, which fail all records of such a batch.
+User reports: KAFKA-3995 (compressed batches that grow), KAFKA-8350 (the topic's limit is below batch.size), and the
+producers of librdkafka and aiokafka, which fail all records of such a batch.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.records.divide import split_batch
 
-LIMIT = 2_000
+MAX_MESSAGE_BYTES = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def broker():
 @pytest.fixture
 def topic(broker, request):
     name = f"small-{abs(hash(request.node.name))}"
-    broker.create_topic(name, 1, max_message_bytes=LIMIT)
+    broker.create_topic(name, 1, max_message_bytes=MAX_MESSAGE_BYTES)
     return name
 
 
@@ -42,13 +42,15 @@ def values_in(broker, topic: str) -> list[bytes]:
     return [record.value for record in broker.records(topic)]
 
 
-ONE = {"max_in_flight_requests_per_connection": 1}  # without idempotence, only this keeps the order
+# without idempotence, the order is kept only with one request in flight
+ONE_IN_FLIGHT = {"max_in_flight_requests_per_connection": 1}
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"enable_idempotence": False, **ONE}, {"acks": 1, **ONE}, {"compression_type": "zstd"}]
+    "settings",
+    [{}, {"enable_idempotence": False, **ONE_IN_FLIGHT}, {"acks": 1, **ONE_IN_FLIGHT}, {"compression_type": "zstd"}],
 )
-def test_each_record_of_a_batch_that_is_too_large_is_written_once_and_in_order(broker, topic, settings):
+def test_records_of_a_too_large_batch_are_written_once_and_in_order(broker, topic, settings):
     sent_values = values(40)
     with Producer(broker.bootstrap_servers, linger_ms=1_000, batch_size=15_000, **settings) as producer:
         futures = [producer.send(topic, value, partition=0) for value in sent_values]
@@ -57,8 +59,8 @@ def test_each_record_of_a_batch_that_is_too_large_is_written_once_and_in_order(b
     assert values_in(broker, topic) == sent_values
 
 
-def test_a_record_that_does_not_fit_by_itself_fails_alone(broker, topic):
-    sent_values, calls = [*values(5), os.urandom(LIMIT), *values(5)], []
+def test_a_too_large_record_fails_alone(broker, topic):
+    sent_values, calls = [*values(5), os.urandom(MAX_MESSAGE_BYTES), *values(5)], []
     with Producer(broker.bootstrap_servers, linger_ms=1_000) as producer:
         futures = [
             producer.send(topic, value, on_delivery=lambda *arguments: calls.append(arguments)) for value in sent_values
@@ -74,10 +76,12 @@ def test_a_record_that_does_not_fit_by_itself_fails_alone(broker, topic):
     assert values_in(broker, topic) == [*sent_values[:5], *sent_values[6:], b"next"]
 
 
-def test_on_an_event_loop_too(broker, topic):
+def test_too_large_records_fail_alone_on_an_event_loop_too(broker, topic):
     async def run():
         async with AsyncProducer(broker.bootstrap_servers, linger_ms=1_000) as producer:
-            futures = [await producer.send(topic, value) for value in [*values(5), os.urandom(LIMIT), *values(3)]]
+            futures = [
+                await producer.send(topic, value) for value in [*values(5), os.urandom(MAX_MESSAGE_BYTES), *values(3)]
+            ]
             await producer.flush()
             return await asyncio.gather(*futures, return_exceptions=True)
 
@@ -86,7 +90,7 @@ def test_on_an_event_loop_too(broker, topic):
     assert [result.offset for result in results] == list(range(8))
 
 
-def test_a_table_has_a_row_for_each_part_that_was_written(broker, topic):
+def test_the_result_of_a_table_has_a_row_for_each_written_part(broker, topic):
     sent_values = values(40)
     with Producer(broker.bootstrap_servers, batch_size=15_000) as producer:
         written_rows = producer.send_arrow(pa.table({"value": sent_values}), topic=topic).to_pydict()
@@ -96,7 +100,7 @@ def test_a_table_has_a_row_for_each_part_that_was_written(broker, topic):
     assert values_in(broker, topic) == sent_values
 
 
-def test_batches_given_as_bytes_are_built_again_and_counted(broker, topic):
+def test_divided_batches_of_bytes_are_rebuilt_and_counted(broker, topic):
     sent_values = values(30)
     data = build_records({"value": sent_values[:29], "timestamp": list(range(29))}, codec="lz4", batch_bytes=100_000)
     small = build_records({"value": sent_values[29:], "timestamp": [29]})
@@ -107,7 +111,7 @@ def test_batches_given_as_bytes_are_built_again_and_counted(broker, topic):
     assert [record.timestamp for record in broker.records(topic)] == list(range(30))
 
 
-def test_in_a_transaction_all_parts_are_committed(broker, topic):
+def test_all_parts_of_a_divided_batch_are_committed_in_a_transaction(broker, topic):
     sent_values = values(20)
     with Producer(broker.bootstrap_servers, transactional_id=topic, linger_ms=1_000) as producer:
         producer.begin_transaction()
@@ -116,7 +120,7 @@ def test_in_a_transaction_all_parts_are_committed(broker, topic):
         producer.send_arrow(pa.table({"value": sent_values}), topic=topic)
         producer.commit_transaction()
         producer.begin_transaction()
-        producer.send(topic, os.urandom(LIMIT))
+        producer.send(topic, os.urandom(MAX_MESSAGE_BYTES))
         with pytest.raises(BrokerError):
             producer.commit_transaction()
         producer.abort_transaction()
@@ -131,7 +135,7 @@ def test_in_a_transaction_all_parts_are_committed(broker, topic):
     assert read_values == [*sent_values, *sent_values, b"last"]
 
 
-def test_the_topics_next_batches_are_no_larger_than_what_was_accepted(broker, topic):
+def test_later_batches_of_the_topic_are_not_larger_than_the_accepted_size(broker, topic):
     with Producer(broker.bootstrap_servers, linger_ms=1_000) as producer:
 
         def count_rejections() -> int:
@@ -152,7 +156,7 @@ def test_the_topics_next_batches_are_no_larger_than_what_was_accepted(broker, to
 
 
 @pytest.mark.parametrize("first", ["NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"])
-def test_a_batch_whose_first_attempt_may_have_been_written_is_divided_too(broker, topic, first):
+def test_a_batch_whose_first_attempt_may_have_been_written_is_also_divided(broker, topic, first):
     sent_values = values(20)
     with (
         broker.on("Produce", topic=topic).error(first).once(),
@@ -168,9 +172,9 @@ def test_old_message_sets_are_divided():
     sent_values = values(20)
     for release, codec in (("0.9.0", "none"), ("0.10.2", "gzip")):
         with Broker(broker_release=release) as old:
-            old.create_topic("small", 1, max_message_bytes=LIMIT)
+            old.create_topic("small", 1, max_message_bytes=MAX_MESSAGE_BYTES)
             with Producer(
-                old.bootstrap_servers, api_version=release, linger_ms=1_000, compression_type=codec, **ONE
+                old.bootstrap_servers, api_version=release, linger_ms=1_000, compression_type=codec, **ONE_IN_FLIGHT
             ) as producer:
                 futures = [producer.send("small", value) for value in sent_values]
                 producer.flush()
@@ -181,7 +185,7 @@ def test_old_message_sets_are_divided():
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("record_format", [0, 1, 2])
 @pytest.mark.parametrize("part", [1, 700, 5_000])
-def test_parts_hold_the_same_records_under_the_same_headers(codec, record_format, part):
+def test_parts_of_a_batch_keep_its_records_and_header_fields(codec, record_format, part):
     if record_format < 2 and codec == "zstd":
         pytest.skip("zstd requires format 2")
     rows = [{"key": b"k%d" % n, "value": os.urandom(40) * (n % 5)} for n in range(40)]
@@ -201,7 +205,7 @@ def test_parts_hold_the_same_records_under_the_same_headers(codec, record_format
     assert not any(batch.damage for batch in batches)
 
 
-def test_a_limit_is_forgotten_after_its_time_and_when_larger_batches_are_accepted():
+def test_a_size_limit_is_dropped_after_its_time_or_when_larger_batches_are_accepted():
     limits = SizeLimits(300.0)
     assert limits.get_max_batch_bytes("t", 0.0) is None
     assert limits.record_rejection("t", 900, 0.0) == 600

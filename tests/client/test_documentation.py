@@ -1,4 +1,4 @@
-"""The reference has every setting and every public name of the client, with a description."""
+"""The reference documents every setting and every public name of the client."""
 
 import importlib.util
 import inspect
@@ -26,18 +26,18 @@ def public_methods():
                     yield f"{name}.{method}", function
 
 
-METHODS = dict(public_methods())
+PUBLIC_METHODS = dict(public_methods())
 
 
 @pytest.mark.parametrize("name", tables.CLIENT_SETTINGS)
-def test_every_setting_has_a_meaning(name):
+def test_every_setting_is_described(name):
     settings, settings_type = tables.CLIENT_SETTINGS[name]
     meanings = tables.meanings_of(settings_type)
     page = (ROOT / "docs" / "client-settings.md").read_text()
     common_settings = {field.name for field in fields(tables.ClientSettings)} if name != "client" else set()
-    own = {field.name for field in fields(settings)} - common_settings - {"bootstrap_servers"}
-    assert own == set(meanings)
-    assert [setting for setting in own if f"| `{setting}` |" not in page] == []
+    specific_settings = {field.name for field in fields(settings)} - common_settings - {"bootstrap_servers"}
+    assert specific_settings == set(meanings)
+    assert [setting for setting in specific_settings if f"| `{setting}` |" not in page] == []
 
 
 @pytest.mark.parametrize("name", [name for name in client.__all__ if inspect.isclass(getattr(client, name))])
@@ -45,12 +45,12 @@ def test_every_public_class_has_a_docstring(name):
     assert inspect.getdoc(getattr(client, name))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", PUBLIC_METHODS)
 def test_every_public_method_has_a_docstring(name):
-    assert inspect.getdoc(METHODS[name])
+    assert inspect.getdoc(PUBLIC_METHODS[name])
 
 
-CLASSES = [name for name in client.__all__ if inspect.isclass(getattr(client, name))]
+PUBLIC_CLASSES = [name for name in client.__all__ if inspect.isclass(getattr(client, name))]
 
 
 def find_undescribed(names, docstring):
@@ -62,21 +62,21 @@ def fields_of(cls):
     return [field.name for field in fields(cls)] if is_dataclass(cls) else list(getattr(cls, "_fields", ()))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", PUBLIC_METHODS)
 def test_every_argument_of_a_public_method_is_described(name):
     arguments = [
-        argument for argument in inspect.signature(METHODS[name]).parameters if argument not in ("self", "cls")
+        argument for argument in inspect.signature(PUBLIC_METHODS[name]).parameters if argument not in ("self", "cls")
     ]
-    assert find_undescribed(arguments, inspect.getdoc(METHODS[name])) == []
+    assert find_undescribed(arguments, inspect.getdoc(PUBLIC_METHODS[name])) == []
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", PUBLIC_CLASSES)
 def test_every_field_of_a_public_record_class_is_described(name):
     cls = getattr(client, name)
     assert find_undescribed(fields_of(cls), inspect.getdoc(cls)) == []
 
 
-@pytest.mark.parametrize("name", [name for name in CLASSES if name.endswith(("Producer", "Consumer", "Admin"))])
+@pytest.mark.parametrize("name", [name for name in PUBLIC_CLASSES if name.endswith(("Producer", "Consumer", "Admin"))])
 def test_every_argument_of_a_client_constructor_is_described(name):
     cls = getattr(client, name)
     if not fields_of(cls):

@@ -1,7 +1,7 @@
-"""Fences (KIP-98, KIP-360) that a leader or a coordinator reports, and the errors that the producer raises afterwards.
+"""Fencing errors (KIP-98, KIP-360) of a leader or a coordinator, and the errors that the producer raises afterwards.
 
-In Java's producer, a fence is an error that no further transaction can follow, also if the response to an offset commit
-reports it (KAFKA-10631). In librdkafka, it is a fatal error (librdkafka#3928).
+In Java's producer, fencing is fatal: no transaction can follow, even if an offset commit reported it (KAFKA-10631). In
+librdkafka, fencing is a fatal error as well (librdkafka#3928).
 """
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ def broker():
 
 @pytest.mark.parametrize("code", ["INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"])
 @pytest.mark.parametrize("method", ["send", "send_arrow"])
-def test_a_commit_after_a_fence_that_produce_reports_raises_the_fence(broker, method, code):
+def test_a_commit_after_produce_was_fenced_raises_the_fencing_error(broker, method, code):
     with Producer(broker.bootstrap_servers, transactional_id=f"{method} {code}") as producer:
         producer.begin_transaction()
         producer.send("t", b"first").result(30)
@@ -34,13 +34,13 @@ def test_a_commit_after_a_fence_that_produce_reports_raises_the_fence(broker, me
                     producer.send_arrow(pa.table({"value": [b"x"]}), topic="t")
             with pytest.raises(ProducerFencedError):
                 producer.commit_transaction()
-        producer.abort_transaction()  # the coordinator does not confirm the fence
+        producer.abort_transaction()  # the coordinator does not confirm the fencing
         producer.begin_transaction()
         producer.send("t", b"later").result(30)
         producer.commit_transaction()
 
 
-def test_a_commit_after_a_fence_that_a_coordinator_reports_raises_the_fence(broker):
+def test_a_commit_after_the_coordinator_fenced_the_producer_raises_the_fencing_error(broker):
     with Producer(broker.bootstrap_servers, transactional_id="offsets") as producer:
         producer.begin_transaction()
         with broker.on("TxnOffsetCommit").error("INVALID_PRODUCER_EPOCH"):
@@ -51,7 +51,7 @@ def test_a_commit_after_a_fence_that_a_coordinator_reports_raises_the_fence(brok
         producer.abort_transaction()
 
 
-def test_a_newer_producer_fences_the_older_one_at_every_call(broker):
+def test_every_call_of_an_older_producer_is_fenced_by_a_newer_one(broker):
     with Producer(broker.bootstrap_servers, transactional_id="same") as older:
         older.begin_transaction()
         older.send("t", b"x").result(30)

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): fields sent once, fields sent again, and the effect of a broker that drops a session."""
+"""Fetch sessions (KIP-227): which partitions are sent again, and what follows when a broker drops a session."""
 
 from uuid import UUID
 
@@ -23,7 +23,7 @@ def establish_session() -> FetchSession:
     return session
 
 
-def test_only_what_has_changed_is_told():
+def test_only_changed_partitions_are_sent():
     session = establish_session()
     assert session.next_request({A: request_at(5), B: request_at(0)}, by_id=True) == (7, 1, [A], {})
     session.update(7)
@@ -32,13 +32,13 @@ def test_only_what_has_changed_is_told():
     assert session.next_request({A: request_at(5), B: request_at(0)}, by_id=True) == (7, 3, [B], {})
 
 
-def test_a_topic_that_was_made_anew_is_told_anew():
+def test_a_recreated_topic_is_sent_again():
     session = establish_session()
     request = session.next_request({A: request_at(0, OTHER), B: request_at(0)}, by_id=True)
     assert (request.listed_partitions, request.removed_partitions) == ([A], {A: ONE})
 
 
-def test_a_lost_session_is_replaced_and_a_full_cache_is_no_session():
+def test_a_lost_session_is_replaced_unless_the_session_cache_is_full():
     session = establish_session()
     session.reset()
     assert session.next_request({A: request_at(5)}, by_id=True) == (7, 0, [A], {})
@@ -48,7 +48,7 @@ def test_a_lost_session_is_replaced_and_a_full_cache_is_no_session():
     assert session.next_request({A: request_at(5)}, by_id=False) == (8, 0, [A], {})
 
 
-def test_the_last_epoch_is_followed_by_the_first():
+def test_the_session_epoch_wraps_around_to_1():
     session = establish_session()
     session.epoch = 2**31 - 1
     session.update(7)
@@ -58,12 +58,12 @@ def test_the_last_epoch_is_followed_by_the_first():
 def read(consumer: Consumer, count: int) -> list[bytes]:
     batches = []
     while len(batches) < count:
-        batches += [one.value for one in consumer.poll(60_000)]
+        batches += [record.value for record in consumer.poll(60_000)]
     return batches
 
 
 @pytest.mark.parametrize("slots", ["1000", "0"])
-def test_a_consumer_keeps_a_session_where_the_broker_does(slots):
+def test_a_consumer_keeps_a_session_if_the_broker_does(slots):
     with Broker(config={"max.incremental.fetch.session.cache.slots": slots}) as broker:
         servers = broker.bootstrap_servers
         with Admin(servers) as admin:
@@ -90,7 +90,7 @@ def test_a_consumer_keeps_a_session_where_the_broker_does(slots):
 
 
 @pytest.mark.parametrize("code", ["FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH"])
-def test_a_broker_that_has_forgotten_is_told_everything_again(code):
+def test_all_partitions_are_sent_again_after_the_broker_dropped_the_session(code):
     with Broker() as broker:
         servers = broker.bootstrap_servers
         settings = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
@@ -100,7 +100,7 @@ def test_a_broker_that_has_forgotten_is_told_everything_again(code):
             assert read(consumer, 1) == [b"first"]
             with broker.on("Fetch").error(code).once() as rule:
                 producer.send("t", b"second").result()
-                # perhaps by a fetch that was pending before the rule was created
+                # these may be records of a fetch that was pending before the rule was created
                 assert read(consumer, 1) == [b"second"]
                 producer.send("t", b"third").result()
                 assert read(consumer, 1) == [b"third"]

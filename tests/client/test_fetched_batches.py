@@ -1,4 +1,4 @@
-"""One partition's part of a Fetch answer as columns: bounds, transactions, formats, damage."""
+"""Record columns of a partition in a Fetch response: offset bounds, transactions, formats and corrupt data."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import CorruptRecordError, UnsupportedFormatError
 from kafkaframes.records.build import build_end_transaction, build_records
 
-PLACE = TopicPartition("t", 0)
+T_0 = TopicPartition("t", 0)
 
 
 def batch(first: int, count: int = 2, *, producer: int = -1, magic: int = 2) -> bytes:
@@ -26,14 +26,14 @@ def offsets(fetched_batches: FetchedBatches) -> list[int]:
     return [offset for table in fetched_batches.read(["offset"]) for offset in table.column(0).to_pylist()]
 
 
-def test_a_batch_that_begins_before_the_offset_and_one_that_is_cut_off():
-    fetched_batches = FetchedBatches(PLACE, 1, batch(0) + batch(2) + batch(4)[:-1])
+def test_records_before_the_offset_and_an_incomplete_last_batch_are_skipped():
+    fetched_batches = FetchedBatches(T_0, 1, batch(0) + batch(2) + batch(4)[:-1])
     assert offsets(fetched_batches) == [1, 2, 3]
     assert fetched_batches.next_offset == 4
-    assert FetchedBatches(PLACE, 9, batch(0)[:-1]).next_offset == 9
+    assert FetchedBatches(T_0, 9, batch(0)[:-1]).next_offset == 9
 
 
-def test_read_committed_leaves_out_what_was_aborted_and_only_that():
+def test_read_committed_skips_exactly_the_aborted_records():
     data = (
         batch(0, producer=1)
         + batch(2, producer=2)
@@ -44,22 +44,22 @@ def test_read_committed_leaves_out_what_was_aborted_and_only_that():
         + marker(10, 2, commit=False)
         + batch(11, producer=3)
     )
-    assert offsets(FetchedBatches(PLACE, 0, data, aborted_transactions=[(1, 0), (2, 2), (3, 11)])) == [5, 6, 8, 9]
-    assert offsets(FetchedBatches(PLACE, 0, data)) == [0, 1, 2, 3, 5, 6, 8, 9, 11, 12]
-    assert FetchedBatches(PLACE, 0, data[: data.index(batch(11, producer=3))]).next_offset == 11
+    assert offsets(FetchedBatches(T_0, 0, data, aborted_transactions=[(1, 0), (2, 2), (3, 11)])) == [5, 6, 8, 9]
+    assert offsets(FetchedBatches(T_0, 0, data)) == [0, 1, 2, 3, 5, 6, 8, 9, 11, 12]
+    assert FetchedBatches(T_0, 0, data[: data.index(batch(11, producer=3))]).next_offset == 11
 
 
-def test_a_format_that_the_consumer_does_not_read():
-    fetched_batches = FetchedBatches(PLACE, 0, batch(0, magic=0) + batch(2, magic=1))
+def test_an_unsupported_record_format_is_an_error():
+    fetched_batches = FetchedBatches(T_0, 0, batch(0, magic=0) + batch(2, magic=1))
     assert fetched_batches.select_formats((0, 1)) is fetched_batches
     assert fetched_batches.select_formats((0,)).next_offset == 2
     with pytest.raises(UnsupportedFormatError, match="t-0"):
         fetched_batches.select_formats((1,))
 
 
-def test_damage_is_an_error_that_names_partition_and_position():
+def test_corrupt_data_is_an_error_with_the_partition_and_position():
     spoilt = bytearray(batch(0) + batch(2))
     spoilt[-1] ^= 1
     with pytest.raises(CorruptRecordError, match="t-0") as caught:
-        offsets(FetchedBatches(PLACE, 0, bytes(spoilt)))
+        offsets(FetchedBatches(T_0, 0, bytes(spoilt)))
     assert caught.value.position == len(batch(0))

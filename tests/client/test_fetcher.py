@@ -1,4 +1,4 @@
-"""A consumer's reaction to errors of a fetch: it retries retriable errors and raises others."""
+"""A consumer retries retriable fetch errors and raises others."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from kafkaframes.broker.requests.request import Request
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, ErrorCode
 
-AGAIN = [code for code in ErrorCode if code.is_retriable and code != ErrorCode.CORRUPT_MESSAGE]
-RAISED = [
+RETRIED_CODES = [code for code in ErrorCode if code.is_retriable and code != ErrorCode.CORRUPT_MESSAGE]
+RAISED_CODES = [
     ErrorCode.CORRUPT_MESSAGE,  # a retry would read the same bytes
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -17,23 +17,23 @@ RAISED = [
 ]
 
 
-def of_partitions(request: Request, code: ErrorCode) -> object:
-    """Return an answer in which every partition has failed, and the request has not."""
+def fail_partitions(request: Request, code: ErrorCode) -> object:
+    """Return a response in which each partition has an error and the request has none."""
     answer = build_failure_response(request, code)
     answer.error_code = 0
     return answer
 
 
-@pytest.mark.parametrize("code", [*AGAIN, *RAISED], ids=lambda code: code.name)
-def test_errors_of_a_partition_are_raised_where_a_retry_cannot_help(code):
+@pytest.mark.parametrize("code", [*RETRIED_CODES, *RAISED_CODES], ids=lambda code: code.name)
+def test_partition_errors_that_are_not_retriable_are_raised(code):
     with Broker() as broker, Producer(broker.bootstrap_servers) as producer:
         producer.send("t", b"first").result()
         settings = {"auto_offset_reset": "earliest", "retry_backoff_ms": 1}
         with Consumer(broker.bootstrap_servers, **settings) as consumer:
             partitions = consumer.partitions_for("t")
-            with broker.on("Fetch").answer(lambda request: of_partitions(request, code)).once() as rule:
+            with broker.on("Fetch").answer(lambda request: fail_partitions(request, code)).once() as rule:
                 consumer.assign(partitions)
-                if code in AGAIN:
+                if code in RETRIED_CODES:
                     assert consumer.poll(60_000)[0].value == b"first"
                 else:
                     with pytest.raises(BrokerError, match=code.name):
@@ -41,8 +41,8 @@ def test_errors_of_a_partition_are_raised_where_a_retry_cannot_help(code):
                 assert rule.count
 
 
-def test_a_consumer_reads_from_the_replica_that_its_leader_names_and_from_the_leader_where_that_fails():
-    """KIP-392: the preferred replica is read until an error, and until its time is over."""
+def test_a_consumer_reads_from_the_preferred_replica_and_falls_back_to_the_leader():
+    """KIP-392: the preferred replica is used until an error or until metadata.max.age.ms has passed."""
     node_ids: list[int] = []
 
     def watch(request: Request) -> None:
@@ -65,12 +65,12 @@ def test_a_consumer_reads_from_the_replica_that_its_leader_names_and_from_the_le
             consumer.assign({("t", 0): 0})
             read(b"first")
             read(b"second")
-        assert node_ids[:2] == [1, 2]  # the leader sends it on
+        assert node_ids[:2] == [1, 2]  # the leader returns the preferred replica again
         assert set(node_ids[1:]) == {2}
         for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE):
             node_ids.clear()
             refusal = (
-                broker.on("Fetch", partition=0).answer(lambda request, code=code: of_partitions(request, code)).once()
+                broker.on("Fetch", partition=0).answer(lambda request, code=code: fail_partitions(request, code)).once()
             )
             with refusal, broker.on("Fetch").call(watch):
                 read(b"the fetch behind it names the partition, and is refused")

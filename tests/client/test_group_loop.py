@@ -19,7 +19,7 @@ SHORT_SESSIONS = {
     "group.consumer.heartbeat.interval.ms": 50,
     "group.consumer.min.heartbeat.interval.ms": 20,
 }
-QUICK = {
+QUICK_SETTINGS = {
     "auto_offset_reset": "earliest",
     "heartbeat_interval_ms": 50,
     "session_timeout_ms": 1_000,
@@ -37,18 +37,18 @@ def broker():
 
 
 def fill(broker, partition, count, topic="t"):
-    """Append records, ten in a batch."""
+    """Append records in batches of ten."""
     for first in range(0, count, 10):
         numbers = range(first, min(first + 10, count))
         broker.append(topic, [{"value": b"%d" % number} for number in numbers], partition=partition)
 
 
 def consumer_of(broker, protocol="classic", **settings):
-    return Consumer(broker.bootstrap_servers, group_id="g", group_protocol=protocol, **QUICK | settings)
+    return Consumer(broker.bootstrap_servers, group_id="g", group_protocol=protocol, **QUICK_SETTINGS | settings)
 
 
 def read(broker, consumer, count):
-    """Poll until so many records are returned; return their offsets."""
+    """Poll until ``count`` records are returned; return their offsets."""
     records = []
     broker.wait_for(lambda: records.extend(consumer.poll(100)) or len(records) >= count)
     return [record.offset for record in records]
@@ -64,7 +64,7 @@ def test_a_handler_slower_than_the_session_keeps_its_partitions(protocol, broker
         consumer.subscribe("t", on_revoke=revoked_partitions.extend)
         assert read(broker, consumer, 10) == list(range(10))
         member = consumer.group_metadata()
-        time.sleep(2)  # handling the records, for several sessions
+        time.sleep(2)  # the application handles the records for longer than several sessions
         assert consumer.group_metadata().member_id == member.member_id
         consumer.commit()
         assert consumer.poll(100) == []
@@ -74,14 +74,15 @@ def test_a_handler_slower_than_the_session_keeps_its_partitions(protocol, broker
 
 @PROTOCOLS
 @pytest.mark.parametrize("instance", [None, "one"])
-def test_a_member_that_polls_too_late_loses_its_partitions_and_comes_back(instance, protocol, broker):
+def test_a_member_that_polls_too_late_loses_its_partitions_and_rejoins(instance, protocol, broker):
     events = []
     settings = {"max_poll_interval_ms": 300, "enable_auto_commit": False, "group_instance_id": instance}
     with consumer_of(broker, protocol, **settings) as consumer:
         consumer.subscribe("t", on_assign=lambda _: events.append("assign"), on_revoke=lambda _: events.append("lost"))
         assert read(broker, consumer, 10) == list(range(10))
         broker.wait_for(lambda: not consumer._twin._machine.member.is_member)
-        if protocol == "classic" and instance is not None:  # KIP-345: the session ends it
+        # KIP-345: a static member is removed only when its session expires
+        if protocol == "classic" and instance is not None:
             assert not broker.journal.requests("LeaveGroup")
             beats = len(broker.journal.requests("Heartbeat"))
             time.sleep(0.3)
@@ -91,7 +92,7 @@ def test_a_member_that_polls_too_late_loses_its_partitions_and_comes_back(instan
             broker.wait_for(lambda: broker.journal.requests("ConsumerGroupHeartbeat")[-1].body.member_epoch == epoch)
         with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
             consumer.commit()
-        assert events == ["assign"]  # callbacks run in the caller's polls
+        assert events == ["assign"]  # callbacks run inside the caller's polls
         assert read(broker, consumer, 10) == list(range(10))  # nothing was committed
         assert events == ["assign", "lost", "assign"]
 
@@ -108,7 +109,7 @@ def test_each_next_of_an_iteration_is_a_poll(broker):
         assert len(members) == 1
 
 
-def test_an_iteration_gives_partitions_up_between_two_records(broker):
+def test_an_iteration_can_revoke_partitions_between_two_records(broker):
     """Another member joins while the first has hundreds of decoded records left."""
     fill(broker, 1, 500)
     is_revoked = threading.Event()
@@ -139,7 +140,7 @@ def test_an_iteration_gives_partitions_up_between_two_records(broker):
 @PROTOCOLS
 @pytest.mark.parametrize("api", ["ListOffsets", "OffsetFetch"])
 @pytest.mark.parametrize("code", ["TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "NOT_COORDINATOR"])
-def test_a_look_up_that_is_refused_once_is_repeated(code, api, protocol, broker):
+def test_a_lookup_that_is_rejected_once_is_retried(code, api, protocol, broker):
     errors, records = [], []
     with consumer_of(broker, protocol) as consumer, broker.on(api).error(code).once() as rule:
         consumer.subscribe("t")
@@ -175,7 +176,7 @@ def test_on_assign_that_raises_is_called_again(protocol, broker):
 
 
 @PROTOCOLS
-def test_without_offsets_and_reset_every_poll_raises_until_a_seek(protocol, broker):
+def test_without_committed_offsets_and_reset_policy_each_poll_raises_until_a_seek(protocol, broker):
     with consumer_of(broker, protocol, auto_offset_reset="none") as consumer:
         consumer.subscribe("t")
         for _ in range(3):
@@ -192,7 +193,7 @@ def test_without_offsets_and_reset_every_poll_raises_until_a_seek(protocol, brok
 @PROTOCOLS
 def test_on_assign_may_seek(protocol, broker):
     async def run():
-        settings = QUICK | {"group_id": "g", "group_protocol": protocol}
+        settings = QUICK_SETTINGS | {"group_id": "g", "group_protocol": protocol}
         async with AsyncConsumer(broker.bootstrap_servers, **settings) as consumer:
 
             async def on_assign(partitions):
@@ -222,7 +223,7 @@ def test_close_and_unsubscribe_call_on_revoke(protocol, broker):
 
 
 @PROTOCOLS
-def test_on_revoke_that_raises_is_over_and_the_group_goes_on(protocol, broker):
+def test_on_revoke_that_raises_is_not_repeated_and_the_rebalance_continues(protocol, broker):
     def fail(partitions):
         raise ZeroDivisionError
 
@@ -244,30 +245,30 @@ def test_on_revoke_that_raises_is_over_and_the_group_goes_on(protocol, broker):
 
 # ------------------------------------------------------------------------------------------- one shared buffer
 
-WAYS = {
+READ_METHODS = {
     "poll": lambda consumer: len(consumer.poll(200)),
     "fetch": lambda consumer: 0 if consumer.fetch(200) is None else 1,
     "fetch_arrow": lambda consumer: consumer.fetch_arrow(200).num_rows,
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_paused_partitions_hand_out_nothing_and_are_not_fetched_again(way, broker):
+@pytest.mark.parametrize("way", READ_METHODS)
+def test_paused_partitions_return_no_records_and_are_not_fetched_again(way, broker):
     fill(broker, 1, 3)
     with consumer_of(broker, max_poll_records=4) as consumer:
         consumer.assign({ONE: 0})
         assert [record.offset for record in consumer.poll(60_000)] == [0, 1, 2, 3]
         consumer.pause(ONE)
-        before = len(offsets_fetched(broker))
-        assert sum(WAYS[way](consumer) for _ in range(3)) == 0
+        before = len(find_fetched_offsets(broker))
+        assert sum(READ_METHODS[way](consumer) for _ in range(3)) == 0
         consumer.resume(ONE)
         rest = consumer.fetch_arrow(60_000)["offset"].to_pylist()
         assert rest == list(range(4, 10))
-        assert all(offset == 10 for offset in offsets_fetched(broker)[before:])
+        assert all(offset == 10 for offset in find_fetched_offsets(broker)[before:])
         assert consumer.position(ONE) == 10
 
 
-def offsets_fetched(broker):
+def find_fetched_offsets(broker):
     calls = broker.journal.requests("Fetch")
     return [row.fetch_offset for call in calls for topic in call.body.topics for row in topic.partitions]
 
@@ -316,7 +317,7 @@ def test_poll_fetch_arrow_fetch_and_iteration_share_one_position(broker):
 
 
 @PROTOCOLS
-def test_a_topic_of_the_pattern_that_is_created_later_is_read(protocol, broker):
+def test_a_matching_topic_created_later_is_read(protocol, broker):
     with consumer_of(broker, protocol) as consumer:
         consumer.subscribe(pattern="t|logs-.*")
         read(broker, consumer, 10)
@@ -328,7 +329,7 @@ def test_a_topic_of_the_pattern_that_is_created_later_is_read(protocol, broker):
 
 
 @PROTOCOLS
-def test_partitions_that_are_added_are_read(protocol, broker):
+def test_added_partitions_are_read(protocol, broker):
     with consumer_of(broker, protocol) as consumer, Admin(broker.bootstrap_servers) as admin:
         consumer.subscribe("t")
         read(broker, consumer, 10)
@@ -338,7 +339,7 @@ def test_partitions_that_are_added_are_read(protocol, broker):
 
 
 @PROTOCOLS
-def test_a_subscribed_topic_that_is_created_later_is_read(protocol, broker):
+def test_a_subscribed_topic_created_later_is_read(protocol, broker):
     with consumer_of(broker, protocol) as consumer:
         consumer.subscribe(["t", "later"])
         read(broker, consumer, 10)
@@ -348,7 +349,7 @@ def test_a_subscribed_topic_that_is_created_later_is_read(protocol, broker):
 
 
 @PROTOCOLS
-def test_a_deleted_topic_is_revoked_and_the_others_go_on(protocol, broker):
+def test_a_deleted_topic_is_revoked_and_other_topics_continue(protocol, broker):
     broker.create_topic("gone")
     revoked_partitions = []
     with consumer_of(broker, protocol) as consumer, Admin(broker.bootstrap_servers) as admin:
@@ -366,8 +367,8 @@ def test_a_deleted_topic_is_revoked_and_the_others_go_on(protocol, broker):
 
 @PROTOCOLS
 @pytest.mark.parametrize("way", ["assign", "subscribe", "committed"])
-def test_a_log_that_was_truncated_and_grew_again_is_read_from_where_it_diverges(way, protocol):
-    """KIP-320, also for positions that were committed before the truncation."""
+def test_a_truncated_and_regrown_log_is_read_from_its_divergence_point(way, protocol):
+    """KIP-320; this includes positions that were committed before the truncation."""
     with Broker(cluster=2) as broker:
         broker.create_topic("t", 1)
         fill(broker, 0, 100)
@@ -391,7 +392,7 @@ def truncate(broker):
     fill(broker, 0, 100)
 
 
-def test_without_a_reset_a_truncation_is_an_error_that_names_both_offsets():
+def test_without_a_reset_policy_a_truncation_is_an_error_with_both_offsets():
     with Broker(cluster=2) as broker:
         broker.create_topic("t", 1)
         fill(broker, 0, 100)
@@ -406,7 +407,7 @@ def test_without_a_reset_a_truncation_is_an_error_that_names_both_offsets():
             assert read(broker, consumer, 100)[0] == 50
 
 
-def test_records_that_were_fetched_before_a_truncation_are_fetched_again():
+def test_records_fetched_before_a_truncation_are_fetched_again():
     with Broker(cluster=2) as broker:
         broker.create_topic("t", 1)
         fill(broker, 0, 100)
@@ -426,14 +427,17 @@ def test_records_that_were_fetched_before_a_truncation_are_fetched_again():
 
 
 @pytest.mark.parametrize("answer", ["no epoch", "old broker"])
-def test_leaders_that_do_not_know_the_epoch(answer):
-    """Without an epoch or an end offset the reset policy decides; before version 3 positions are not validated."""
+def test_positions_are_kept_or_reset_if_the_leader_does_not_know_the_epoch(answer):
+    """If the response has no epoch or end offset, the reset policy applies.
+
+    Before version 3, positions are not validated.
+    """
     release = "2.1" if answer == "old broker" else None
     with Broker(cluster=2, broker_release=release) as broker:
         broker.create_topic("t", 1)
         fill(broker, 0, 100)
 
-        def unknown(request):
+        def respond_with_unknown_epoch(request):
             rows = request.response
             partition = rows.EpochEndOffset(partition=0, leader_epoch=-1, end_offset=-1)
             return request.response(topics=[rows.OffsetForLeaderTopicResult(topic="t", partitions=[partition])])
@@ -442,7 +446,7 @@ def test_leaders_that_do_not_know_the_epoch(answer):
             consumer.assign({ONE: 0})
             read(broker, consumer, 100)
             if answer == "no epoch":
-                broker.on("OffsetForLeaderEpoch").answer(unknown)
+                broker.on("OffsetForLeaderEpoch").answer(respond_with_unknown_epoch)
             truncate(broker)
             first = read(broker, consumer, 1)[0]
             if answer == "no epoch":

@@ -1,4 +1,4 @@
-"""Interceptors (KIP-42): called for each record or table, in order, and never at the cost of a record."""
+"""Interceptors (KIP-42) are called for each record or table, in order, and their errors lose no records."""
 
 import asyncio
 import logging
@@ -31,8 +31,8 @@ def topic(broker, request):
     return name
 
 
-class Recorder:
-    """An interceptor with every method: appends its name to values, and notes calls and their threads."""
+class RecordingInterceptor:
+    """An interceptor that appends its name to values, and records its calls and their threads."""
 
     def __init__(self, name: str = "a") -> None:
         self.name = name
@@ -73,7 +73,7 @@ class Recorder:
         self._note("on_commit", offsets)
 
 
-class Failing:
+class FailingInterceptor:
     """An interceptor whose methods raise or return invalid values."""
 
     def __init__(self, result=None):
@@ -81,7 +81,7 @@ class Failing:
 
     def _fail(self, *_):
         if self._result is None:
-            raise RuntimeError("the interceptor's own fault")
+            raise RuntimeError("an error inside the interceptor")
         return self._result
 
     on_send = on_acknowledgement = on_consume = on_commit = _fail
@@ -127,16 +127,16 @@ def send(request, broker, topic):
     return lambda values, **settings: SENDERS[request.param](broker.bootstrap_servers, topic, values, **settings)
 
 
-def test_interceptors_are_called_in_order_each_with_the_record_of_the_one_before(broker, topic, send):
-    first, second = Recorder("a"), Recorder("b")
+def test_each_interceptor_gets_the_record_of_the_previous_one(broker, topic, send):
+    first, second = RecordingInterceptor("a"), RecordingInterceptor("b")
     metadata = send([b"1", "2"], interceptors=[first, second])
     assert read_stored_values(broker, topic) == [b"1ab", b"2ab"]
-    assert [record.value for record in first.of("on_send")] == [b"1", b"2"]  # text is encoded already
+    assert [record.value for record in first.of("on_send")] == [b"1", b"2"]  # text is already encoded
     assert [record.value for record in second.of("on_send")] == [b"1a", b"2a"]
     assert first.of("on_acknowledgement") == second.of("on_acknowledgement") == [(entry, None) for entry in metadata]
 
 
-UNUSABLE = [
+INVALID_RESULTS = [
     None,  # raises
     3,
     ProducerRecord(""),
@@ -146,19 +146,17 @@ UNUSABLE = [
 ]
 
 
-@pytest.mark.parametrize("result", UNUSABLE)
-def test_an_interceptor_that_fails_is_logged_and_the_record_of_the_one_before_is_sent(
-    broker, topic, send, result, caplog
-):
-    last = Recorder("c")
+@pytest.mark.parametrize("result", INVALID_RESULTS)
+def test_a_failed_interceptor_is_logged_and_skipped(broker, topic, send, result, caplog):
+    last = RecordingInterceptor("c")
     with caplog.at_level(logging.ERROR, "kafkaframes.client"):
-        send([b"1"], interceptors=[Recorder("a"), Failing(result), last])
+        send([b"1"], interceptors=[RecordingInterceptor("a"), FailingInterceptor(result), last])
     assert read_stored_values(broker, topic) == [b"1ac"]
-    assert "interceptor Failing failed in on_send" in caplog.text
+    assert "interceptor FailingInterceptor failed in on_send" in caplog.text
     assert [error for _, error in last.of("on_acknowledgement")] == [None]
 
 
-def test_none_leaves_a_record_unchanged(broker, topic, send):
+def test_returning_none_leaves_a_record_unchanged(broker, topic, send):
     observer = Observer()
     send([b"1", b"2"], interceptors=[observer])
     assert (read_stored_values(broker, topic), observer.count) == ([b"1", b"2"], 2)
@@ -170,18 +168,18 @@ def test_a_function_adds_headers(broker, topic, send):
     assert [[tuple(pair) for pair in pairs] for pairs in headers] == [[(b"topic", topic.encode()), (b"n", None)]]
 
 
-def test_an_interceptor_may_name_topic_partition_and_timestamp(broker, topic, send):
-    class Router:
+def test_an_interceptor_may_set_topic_partition_and_timestamp(broker, topic, send):
+    class RoutingInterceptor:
         def on_send(self, record):
             return record._replace(topic=f"{topic}-b", partition=1, timestamp_ms=5)
 
     broker.create_topic(f"{topic}-b", 2)
-    (metadata,) = send([b"1"], interceptors=[Router()])
+    (metadata,) = send([b"1"], interceptors=[RoutingInterceptor()])
     assert metadata[:2] + metadata[3:] == (f"{topic}-b", 1, 5)
 
 
-def test_a_record_that_the_broker_refuses_is_acknowledged_with_its_partition_and_its_error(broker, topic, send):
-    recorder = Recorder()
+def test_on_acknowledgement_gets_the_partition_and_error_of_a_rejected_record(broker, topic, send):
+    recorder = RecordingInterceptor()
     broker.create_topic(f"{topic}-small", 2, max_message_bytes=200)
     with pytest.raises(BrokerError):
         SENDERS["sync"](broker.bootstrap_servers, f"{topic}-small", [b"v" * 500], interceptors=[recorder])
@@ -191,30 +189,30 @@ def test_a_record_that_the_broker_refuses_is_acknowledged_with_its_partition_and
     assert (metadata.offset, error.code) == (-1, ErrorCode.MESSAGE_TOO_LARGE)
 
 
-def test_a_record_that_is_not_queued_is_acknowledged_with_the_error_that_send_raises(broker, send, topic):
-    """KAFKA-3162: Java calls ``onAcknowledgement`` for records that fail before they are sent, too."""
-    recorder = Recorder()
+def test_on_acknowledgement_gets_the_error_that_send_raises(broker, send, topic):
+    """KAFKA-3162: Java also calls ``onAcknowledgement`` for records that fail before they are sent."""
+    recorder = RecordingInterceptor()
 
-    class ToNoPartition:
+    class UnknownPartitionInterceptor:
         def on_send(self, record):
             return record._replace(partition=9)
 
     with pytest.raises(BrokerError, match="has no partition 9"):
-        send([b"1"], interceptors=[ToNoPartition(), recorder])
+        send([b"1"], interceptors=[UnknownPartitionInterceptor(), recorder])
     ((metadata, error),) = recorder.of("on_acknowledgement")
     assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 9, -1)
     assert isinstance(error, BrokerError)
 
 
-def test_a_record_that_cannot_be_sent_is_refused_before_interceptors_see_it(send):
-    recorder = Recorder()
+def test_an_invalid_record_is_rejected_before_interceptors_are_called(send):
+    recorder = RecordingInterceptor()
     with pytest.raises(EncodeError, match="value is an int"):
         send([3], interceptors=[recorder])
     assert recorder.calls == []
 
 
 def test_records_of_a_closed_producer_are_acknowledged(broker, topic):
-    recorder = Recorder()
+    recorder = RecordingInterceptor()
     producer = Producer(broker.bootstrap_servers, interceptors=[recorder], linger_ms=60_000)
     future = producer.send(topic, b"1")
     producer.close(flush=False)
@@ -225,7 +223,7 @@ def test_records_of_a_closed_producer_are_acknowledged(broker, topic):
 
 
 def test_a_cancelled_future_does_not_hide_the_acknowledgement(broker, topic):
-    recorder = Recorder()
+    recorder = RecordingInterceptor()
 
     async def run():
         async with AsyncProducer(broker.bootstrap_servers, interceptors=[recorder], linger_ms=200) as producer:
@@ -237,9 +235,9 @@ def test_a_cancelled_future_does_not_hide_the_acknowledgement(broker, topic):
 
 
 def test_on_send_runs_in_the_thread_that_sends_and_acknowledgement_before_on_delivery(broker, topic):
-    recorder, order = Recorder(), []
+    recorder, order = RecordingInterceptor(), []
     recorder.on_acknowledgement = lambda *_: order.append("interceptor")
-    with Producer(broker.bootstrap_servers, interceptors=[recorder, Failing()]) as producer:
+    with Producer(broker.bootstrap_servers, interceptors=[recorder, FailingInterceptor()]) as producer:
         producer.send(topic, b"1", on_delivery=lambda *_: order.append("on_delivery"))
         producer.flush()
     assert order == ["interceptor", "on_delivery"]
@@ -255,8 +253,10 @@ def queue_table(producer, table, topic):
 
 @pytest.mark.parametrize("write", [Producer.send_arrow, queue_table], ids=["send_arrow", "queue_arrow"])
 def test_tables_are_intercepted_as_a_whole(broker, topic, write):
-    recorder = Recorder()
-    with Producer(broker.bootstrap_servers, interceptors=[recorder, Failing(pa.table({"value": [b"x"]}))]) as producer:
+    recorder = RecordingInterceptor()
+    with Producer(
+        broker.bootstrap_servers, interceptors=[recorder, FailingInterceptor(pa.table({"value": [b"x"]}))]
+    ) as producer:
         result = write(producer, pa.table({"value": [b"1", b"2"]}), topic=topic)
         producer.flush()
     assert read_stored_values(broker, topic) == [b"1a", b"2a"]
@@ -265,7 +265,7 @@ def test_tables_are_intercepted_as_a_whole(broker, topic, write):
 
 
 def test_the_async_producer_intercepts_tables_and_reports_their_errors(broker, topic):
-    recorder = Recorder()
+    recorder = RecordingInterceptor()
 
     async def run():
         async with AsyncProducer(broker.bootstrap_servers, interceptors=[recorder]) as producer:
@@ -278,7 +278,7 @@ def test_the_async_producer_intercepts_tables_and_reports_their_errors(broker, t
     assert read_stored_values(broker, topic) == [b"1a"]
 
 
-def test_methods_for_tables_and_bytes_refuse_interceptors_that_would_miss_records(broker, topic):
+def test_methods_for_tables_and_bytes_reject_interceptors_that_would_miss_records(broker, topic):
     with Producer(broker.bootstrap_servers, interceptors=[Observer()]) as producer:
         for write in (producer.send_arrow, producer.queue_arrow):
             with pytest.raises(OptionError, match=r"Observer has `on_send`, .* add the method `on_send_table`"):
@@ -315,47 +315,53 @@ def poll_all(consumer, count):
         records += consumer.poll(100)
         if len(records) >= count:
             return records
-    raise AssertionError(f"{len(records)} of {count} records")
+    raise AssertionError(f"received {len(records)} of {count} records")
 
 
-def test_poll_hands_out_what_interceptors_return_in_the_callers_thread(broker, topic):
-    first, second = Recorder("a"), Recorder("b")
-    with consumer_of(broker, topic, 20, interceptors=[first, Failing(), Failing([1]), second]) as consumer:
+def test_poll_returns_the_interceptors_result_and_calls_them_in_the_callers_thread(broker, topic):
+    first, second = RecordingInterceptor("a"), RecordingInterceptor("b")
+    with consumer_of(
+        broker, topic, 20, interceptors=[first, FailingInterceptor(), FailingInterceptor([1]), second]
+    ) as consumer:
         records = poll_all(consumer, 20)
     assert sorted(record.value for record in records) == sorted(b"%dab" % number for number in range(20))
     assert first.threads["on_consume"] is threading.current_thread()
     assert all(first.of("on_consume"))  # never without records
 
 
-def test_an_interceptor_that_drops_records_does_not_hold_back_the_position(broker, topic):
-    class Odd:
+def test_the_position_advances_past_records_that_an_interceptor_drops(broker, topic):
+    class OddRecordFilter:
         def on_consume(self, records):
             return [record for record in records if int(record.value) % 2]
 
-    with consumer_of(broker, topic, 20, interceptors=[Odd()]) as consumer:
+    with consumer_of(broker, topic, 20, interceptors=[OddRecordFilter()]) as consumer:
         assert sorted(int(record.value) for record in poll_all(consumer, 10)) == list(range(1, 20, 2))
         assert sum(consumer.position((topic, number)) for number in (0, 1)) == 20
 
 
 def test_iteration_calls_interceptors_for_each_record(broker, topic):
-    class Twice:
+    class DuplicatingInterceptor:
         def on_consume(self, records):
             sizes.append(len(records))
             return [*records, *records]
 
     sizes = []
-    with consumer_of(broker, topic, 5, interceptors=[Twice()]) as consumer:
+    with consumer_of(broker, topic, 5, interceptors=[DuplicatingInterceptor()]) as consumer:
         values = [record.value for _, record in zip(range(10), consumer, strict=False)]
     assert sorted(values) == sorted([b"%d" % number for number in range(5)] * 2)
     assert sizes == [1] * 5
 
 
-def test_the_async_consumer_calls_the_same_methods(broker, topic):
+def test_the_async_consumer_calls_the_same_interceptor_methods(broker, topic):
     send_all(broker.bootstrap_servers, topic, [b"1", b"2"])
-    recorder = Recorder("a")
+    recorder = RecordingInterceptor("a")
 
     async def run():
-        settings = {"auto_offset_reset": "earliest", "group_id": topic, "interceptors": [recorder, Failing()]}
+        settings = {
+            "auto_offset_reset": "earliest",
+            "group_id": topic,
+            "interceptors": [recorder, FailingInterceptor()],
+        }
         async with AsyncConsumer(broker.bootstrap_servers, enable_auto_commit=False, **settings) as consumer:
             await consumer.assign([(topic, 0), (topic, 1)])
             values = []
@@ -372,36 +378,38 @@ def test_the_async_consumer_calls_the_same_methods(broker, topic):
     ]
 
 
-def test_fetch_arrow_hands_out_the_table_of_the_interceptors(broker, topic, caplog):
-    recorder = Recorder()
-    with consumer_of(broker, topic, 20, interceptors=[recorder, Failing(pa.table({"a": [1]})), Failing()]) as consumer:
+def test_fetch_arrow_returns_the_interceptors_table(broker, topic, caplog):
+    recorder = RecordingInterceptor()
+    with consumer_of(
+        broker, topic, 20, interceptors=[recorder, FailingInterceptor(pa.table({"a": [1]})), FailingInterceptor()]
+    ) as consumer:
         table = consumer.fetch_arrow(30_000)
-    assert table.num_rows == 1  # the recorder's return value; the others fail
+    assert table.num_rows == 1  # the result of the recording interceptor; the others fail
     assert recorder.threads["on_consume_table"] is threading.current_thread()
-    assert caplog.text.count("interceptor Failing failed in on_consume_table") == 2
+    assert caplog.text.count("interceptor FailingInterceptor failed in on_consume_table") == 2
 
 
-def test_on_commit_is_called_in_the_callers_thread_for_every_kind_of_commit(broker, topic):
-    recorder = Recorder()
-    settings = {"group_id": topic, "auto_commit_interval_ms": 1, "interceptors": [Failing(), recorder]}
+def test_on_commit_is_called_in_the_callers_thread_for_each_kind_of_commit(broker, topic):
+    recorder = RecordingInterceptor()
+    settings = {"group_id": topic, "auto_commit_interval_ms": 1, "interceptors": [FailingInterceptor(), recorder]}
     with consumer_of(broker, topic, 20, **settings) as consumer:
         poll_all(consumer, 20)
         for _ in range(1_000):  # the automatic commit is reported by a later poll
             if recorder.of("on_commit"):
                 break
             consumer.poll(20)
-        by_itself = len(recorder.of("on_commit"))
-        assert by_itself
+        automatic_commits = len(recorder.of("on_commit"))
+        assert automatic_commits
         consumer.commit()
-        assert len(recorder.of("on_commit")) > by_itself
+        assert len(recorder.of("on_commit")) > automatic_commits
         consumer.seek((topic, 0), 0)
         before_close = len(recorder.of("on_commit"))
     assert recorder.of("on_commit")[before_close:]  # ``close`` commits positions
     assert recorder.threads["on_commit"] is threading.current_thread()
 
 
-def test_a_commit_that_fails_is_not_reported(broker, topic):
-    recorder = Recorder()
+def test_a_failed_commit_is_not_reported_to_interceptors(broker, topic):
+    recorder = RecordingInterceptor()
     settings = {"group_id": topic, "enable_auto_commit": False, "interceptors": [recorder]}
     with (
         consumer_of(broker, topic, 1, **settings) as consumer,
@@ -414,11 +422,12 @@ def test_a_commit_that_fails_is_not_reported(broker, topic):
 
 # ---------------------------------------------------------------------------------------------------------- settings
 
-CLOSED: list[str] = []
+CLOSED_NAMES: list[str] = []
+CLOSABLE = f"{__name__}:ClosableInterceptor"
 
 
-class Closing:
-    """An interceptor that a client creates by its name, and closes."""
+class ClosableInterceptor:
+    """An interceptor class that clients create by its name and close."""
 
     def on_send(self, record):
         return record._replace(headers=(*record.headers, ("by", b"name")))
@@ -433,23 +442,27 @@ class Closing:
         pass
 
     def close(self):
-        CLOSED.append("closed")
+        CLOSED_NAMES.append("closed")
 
 
-def test_classes_are_created_and_closed_by_the_client_and_objects_are_not(broker):
-    CLOSED.clear()
+def test_clients_create_and_close_interceptor_classes_but_not_objects(broker):
+    CLOSED_NAMES.clear()
     for client in (Producer, Consumer):
-        client(broker.bootstrap_servers, interceptors=[Closing()]).close()
-    assert CLOSED == []
+        client(broker.bootstrap_servers, interceptors=[ClosableInterceptor()]).close()
+    assert CLOSED_NAMES == []
     for client in (Producer, Consumer):
-        for interceptors in ([Closing], f"{__name__}:Closing", f" {__name__}:Closing , {__name__}:Closing"):
+        for interceptors in (
+            [ClosableInterceptor],
+            CLOSABLE,
+            f" {CLOSABLE} , {CLOSABLE}",
+        ):
             client({"bootstrap.servers": broker.bootstrap_servers, "interceptor.classes": interceptors}).close()
-    assert CLOSED == ["closed"] * 8
+    assert CLOSED_NAMES == ["closed"] * 8
 
 
-def test_the_command_line_takes_interceptors(broker, topic):
+def test_commands_accept_interceptors(broker, topic):
     run = CliRunner().invoke
-    servers, option = broker.bootstrap_servers, f"interceptor.classes={__name__}:Closing"
+    servers, option = broker.bootstrap_servers, f"interceptor.classes={CLOSABLE}"
     result = run(cli, ["produce", "-b", servers, topic, "-X", option], input="one\n", catch_exceptions=False)
     assert (result.exit_code, read_stored_values(broker, topic)) == (0, [b"named"])
     result = run(cli, ["consume", "-b", servers, topic, "-X", option, "-c", "1"], catch_exceptions=False)
@@ -457,7 +470,7 @@ def test_the_command_line_takes_interceptors(broker, topic):
     assert "read" in result.output
 
 
-def test_interceptors_that_a_client_would_never_call_are_refused():
+def test_interceptors_that_a_client_would_never_call_are_rejected():
     class WithoutMethods:
         pass
 
@@ -468,12 +481,16 @@ def test_interceptors_that_a_client_would_never_call_are_refused():
         (AsyncConsumer, [lambda record: {}], "one of the methods on_consume, on_commit"),
         (AsyncProducer, "com.example.Interceptor", "expected module:function"),
         (AsyncProducer, f"{__name__}:nothing", "has no attribute 'nothing'"),
-        (AsyncProducer, [Recorder, type("F", (), {"__init__": lambda self, name: None})], "without arguments"),
+        (
+            AsyncProducer,
+            [RecordingInterceptor, type("F", (), {"__init__": lambda self, name: None})],
+            "without arguments",
+        ),
     ]:
         with pytest.raises(OptionError, match=reason):
             settings("a:1", interceptors=interceptors)
     with pytest.raises(OptionError, match=r"interceptor\.classes is not a setting of share consumers"):
-        ShareConsumer({"bootstrap.servers": "a:1", "group.id": "g", "interceptor.classes": f"{__name__}:Closing"})
+        ShareConsumer({"bootstrap.servers": "a:1", "group.id": "g", "interceptor.classes": CLOSABLE})
     assert ProducerSettings.from_options({"bootstrap.servers": "a:1", "interceptor.classes": ""}).interceptors == ""
     assert ConsumerSettings.from_options({"bootstrap.servers": "a:1"}).interceptors == ()
     assert AsyncProducer("a:1", interceptors="")._interceptors is None

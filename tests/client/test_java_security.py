@@ -1,6 +1,4 @@
-"""Security settings of Java's clients with our broker, SASL and TLS: valid settings connect, invalid ones are
-rejected.
-"""
+"""SASL and TLS settings of Java's clients with the embedded broker: valid ones connect, invalid ones are rejected."""
 
 import http.server
 import json
@@ -25,11 +23,11 @@ from kafkaframes.errors import AuthenticationError, DecodeError, KafkaframesErro
 from kafkaframes.protocol import jaas
 
 STORES = Path(__file__).parent / "stores"
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM = "kafkashaded.org.apache.kafka.common.security.scram.ScramLoginModule"
-BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-KRB5 = "com.sun.security.auth.module.Krb5LoginModule"
-LOGIN = 'required username="alice" password="s;\\"1";'
+PLAIN_LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_LOGIN_MODULE = "kafkashaded.org.apache.kafka.common.security.scram.ScramLoginModule"
+BEARER_LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+KRB5_LOGIN_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+LOGIN_OPTIONS = 'required username="alice" password="s;\\"1";'
 
 
 def store(name: str) -> str:
@@ -41,8 +39,8 @@ def text(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def secure():
-    """A broker that wants TLS, a client's certificate, and SASL."""
+def secure_broker():
+    """A broker that requires TLS, a client certificate, and SASL."""
     context = create_server_context(
         store("server-cert.pem"), store("server-key.pem"), authorities=store("client-cert.pem"), needs_client=True
     )
@@ -60,7 +58,7 @@ def topics(servers: str, **settings: str) -> list[str]:
         return admin.list_topics()
 
 
-TRUST = {
+TRUST_STORES = {
     "jks": {"ssl_truststore_location": store("trust.jks"), "ssl_truststore_password": "secret1"},
     "jks, unchecked": {"ssl_truststore_location": store("trust.jks")},
     "p12": {
@@ -72,7 +70,7 @@ TRUST = {
     "text": {"ssl_truststore_certificates": text("server-cert.pem"), "ssl_truststore_type": "PEM"},
     "one line": {"ssl_truststore_certificates": text("server-cert.pem").replace("\n", " ")},
 }
-OWN = {
+KEY_STORES = {
     "jks": {
         "ssl_keystore_location": store("client.jks"),
         "ssl_keystore_password": "secret1",
@@ -91,19 +89,19 @@ OWN = {
         "ssl_key_password": "secret2",
     },
 }
-SASL = {
-    "plain": {"sasl_mechanism": "PLAIN", "sasl_jaas_config": f"{PLAIN} {LOGIN}"},
-    "scram": {"sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": f"{SCRAM} {LOGIN}"},
+SASL_SETTINGS = {
+    "plain": {"sasl_mechanism": "PLAIN", "sasl_jaas_config": f"{PLAIN_LOGIN_MODULE} {LOGIN_OPTIONS}"},
+    "scram": {"sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": f"{SCRAM_LOGIN_MODULE} {LOGIN_OPTIONS}"},
     "unsecured": {
         "sasl_mechanism": "OAUTHBEARER",
-        "sasl_jaas_config": f'{BEARER} required unsecuredLoginStringClaim_sub="alice";',
+        "sasl_jaas_config": f'{BEARER_LOGIN_MODULE} required unsecuredLoginStringClaim_sub="alice";',
     },
     "function": {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_provider": f"{__name__}:give_token"},
 }
-WAYS = [
-    *((trust, "jks", "plain") for trust in TRUST),
-    *(("pem", own, "scram") for own in OWN),
-    *(("text", "text", login) for login in SASL),
+CONNECTION_CASES = [
+    *((trust, "jks", "plain") for trust in TRUST_STORES),
+    *(("pem", own, "scram") for own in KEY_STORES),
+    *(("text", "text", login) for login in SASL_SETTINGS),
 ]
 
 
@@ -111,9 +109,18 @@ def give_token() -> str:
     return create_unsecured_token("bob", now_s=1_700_000_000, lifetime_s=10**9)
 
 
-@pytest.mark.parametrize(("trust", "own", "login"), WAYS)
-def test_every_kind_of_store_and_login_opens(secure, trust, own, login):
-    assert topics(secure, security_protocol="SASL_SSL", **TRUST[trust], **OWN[own], **SASL[login]) == []
+@pytest.mark.parametrize(("trust", "own", "login"), CONNECTION_CASES)
+def test_every_kind_of_store_and_login_opens(secure_broker, trust, own, login):
+    assert (
+        topics(
+            secure_broker,
+            security_protocol="SASL_SSL",
+            **TRUST_STORES[trust],
+            **KEY_STORES[own],
+            **SASL_SETTINGS[login],
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,18 +134,29 @@ def test_every_kind_of_store_and_login_opens(secure, trust, own, login):
         ({"ssl_truststore_location": store("trust.p12"), "ssl_truststore_password": "no"}, "password is wrong"),
         ({"ssl_key_password": "wrong"}, r"ssl\.keystore\.location=.*key's password is wrong"),
         ({"ssl_keystore_location": store("trust.jks"), "ssl_key_password": ""}, "contains no private key"),
-        ({"sasl_jaas_config": f'{PLAIN} required username="alice" password="no";'}, "SASL_AUTHENTICATION_FAILED|58"),
+        (
+            {"sasl_jaas_config": f'{PLAIN_LOGIN_MODULE} required username="alice" password="no";'},
+            "SASL_AUTHENTICATION_FAILED|58",
+        ),
     ],
 )
-def test_what_does_not_open_says_which_option_and_why(secure, changed_settings, message):
-    settings = {"security_protocol": "SASL_SSL", **TRUST["jks"], **OWN["jks"], **SASL["plain"], **changed_settings}
+def test_an_unusable_store_is_reported_with_its_option_and_reason(secure_broker, changed_settings, message):
+    settings = {
+        "security_protocol": "SASL_SSL",
+        **TRUST_STORES["jks"],
+        **KEY_STORES["jks"],
+        **SASL_SETTINGS["plain"],
+        **changed_settings,
+    }
     with pytest.raises(KafkaframesError, match=message) as error_info:
-        topics(secure, **settings)
+        topics(secure_broker, **settings)
     assert "secret1" not in str(error_info.value)
 
 
-def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
-    context = create_server_context(store("client-cert.pem"), store("client-key.pem"))  # for no host's name at all
+def test_the_host_name_in_a_certificate_is_verified_unless_disabled():
+    context = create_server_context(
+        store("client-cert.pem"), store("client-key.pem")
+    )  # a certificate without any host name
     settings = {"security_protocol": "SSL", "ssl_truststore_location": store("client-cert.pem")}
     with Broker(security=Security(tls=context)) as broker:
         with pytest.raises(AuthenticationError, match="certificate is not valid for"):
@@ -150,28 +168,34 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
     ("given_settings", "message"),
     [
         ({"sasl.mechanism": "GSSAPI"}, r"GSSAPI needs sasl\.kerberos\.service\.name, or serviceName"),
-        ({"sasl.jaas.config": f"{KRB5} required;"}, r"GSSAPI needs sasl\.kerberos\.service\.name"),
+        ({"sasl.jaas.config": f"{KRB5_LOGIN_MODULE} required;"}, r"GSSAPI needs sasl\.kerberos\.service\.name"),
         (
-            {"sasl.mechanism": "GSSAPI", "sasl.jaas.config": f"{PLAIN} {LOGIN}"},
+            {"sasl.mechanism": "GSSAPI", "sasl.jaas.config": f"{PLAIN_LOGIN_MODULE} {LOGIN_OPTIONS}"},
             "GSSAPI; PlainLoginModule requires PLAIN",
         ),
         (
-            {"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": f"{KRB5} required;"},
+            {"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": f"{KRB5_LOGIN_MODULE} required;"},
             "Krb5LoginModule requires GSSAPI",
         ),
         (
-            {"sasl.kerberos.service.name": "a", "sasl.jaas.config": f'{KRB5} required serviceName="b";'},
+            {"sasl.kerberos.service.name": "a", "sasl.jaas.config": f'{KRB5_LOGIN_MODULE} required serviceName="b";'},
             r"serviceName is b, but sasl\.kerberos\.service\.name is a",
         ),
         (
-            {"sasl.jaas.config": f"{SCRAM} {LOGIN}"},
+            {"sasl.jaas.config": f"{SCRAM_LOGIN_MODULE} {LOGIN_OPTIONS}"},
             "sasl.mechanism is PLAIN; ScramLoginModule requires SCRAM-SHA-256 or",
         ),
-        ({"sasl.jaas.config": f'{PLAIN} required username="hidden7";'}, "PlainLoginModule needs username and password"),
-        ({"sasl.jaas.config": f'{PLAIN} required username="hidden7"'}, "semicolon"),
-        ({"sasl.jaas.config": f'{PLAIN} required username="hidden7;'}, "quote is not closed"),
-        ({"sasl.jaas.config": f'{PLAIN} username="hidden7";'}, "control flag"),
-        ({"sasl.jaas.config": f"{PLAIN} required username=hidden7 {BEARER} required;"}, "second module follows"),
+        (
+            {"sasl.jaas.config": f'{PLAIN_LOGIN_MODULE} required username="hidden7";'},
+            "PlainLoginModule needs username and password",
+        ),
+        ({"sasl.jaas.config": f'{PLAIN_LOGIN_MODULE} required username="hidden7"'}, "semicolon"),
+        ({"sasl.jaas.config": f'{PLAIN_LOGIN_MODULE} required username="hidden7;'}, "quote is not closed"),
+        ({"sasl.jaas.config": f'{PLAIN_LOGIN_MODULE} username="hidden7";'}, "control flag"),
+        (
+            {"sasl.jaas.config": f"{PLAIN_LOGIN_MODULE} required username=hidden7 {BEARER_LOGIN_MODULE} required;"},
+            "second module follows",
+        ),
         ({"sasl.jaas.config": "example.MyLoginModule required;"}, "unknown login module MyLoginModule; expected Plain"),
         ({"sasl.login.callback.handler.class": "a.B"}, "token.provider=module:function"),
         ({"sasl.mechanism": "OAUTHBEARER"}, "token.endpoint.url"),
@@ -185,7 +209,7 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
         ({"ssl.truststore.locaton": "x"}, "did you mean ssl.truststore.location"),
     ],
 )
-def test_what_does_not_fit_is_refused_at_once_without_showing_a_secret(given_settings, message):
+def test_contradictory_settings_are_rejected_immediately_without_showing_secrets(given_settings, message):
     with pytest.raises(OptionError, match=message) as error_info:
         ClientSettings.from_options(
             {"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", **given_settings}
@@ -197,10 +221,10 @@ def test_javas_mechanism_means_nothing_where_there_is_no_sasl():
     assert not ClientSettings.from_options({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}).uses_sasl
 
 
-def test_secrets_are_not_in_what_settings_look_like():
+def test_the_repr_of_settings_does_not_show_secrets():
     settings = ClientSettings.from_options(
         {"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", "ssl.keystore.password": "hidden7"}
-        | {"sasl.jaas.config": f'{PLAIN} required username="alice" password="hidden7";'}
+        | {"sasl.jaas.config": f'{PLAIN_LOGIN_MODULE} required username="alice" password="hidden7";'}
     )
     assert settings.sasl_password == "hidden7"
     assert "hidden7" not in repr(settings)
@@ -238,14 +262,14 @@ def endpoint():
     server.server_close()
 
 
-def test_a_clients_credentials_become_a_token_which_is_kept(endpoint):
+def test_client_credentials_are_exchanged_for_a_token_that_is_cached(endpoint):
     token = {"access_token": give_token(), "expires_in": 300}
     _Endpoint.answers[:] = [(503, b"busy"), (200, json.dumps(token).encode())]
     settings = {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauthbearer_token_endpoint_url": endpoint,
-        "sasl_jaas_config": f'{BEARER} required clientId="me" clientSecret="hidden7" scope="kafka read";',
+        "sasl_jaas_config": f'{BEARER_LOGIN_MODULE} required clientId="me" clientSecret="hidden7" scope="kafka read";',
     }
     with Broker(security=Security(needs_sasl=True, mechanisms=("OAUTHBEARER",), check_token=unsecured)) as broker:
         assert topics(broker.bootstrap_servers, **settings) == []
@@ -274,14 +298,14 @@ def test_an_endpoint_without_a_token_is_an_error_that_shows_no_secret(endpoint, 
 
 # ------------------------------------------------------------------------------------------------ hostile bytes
 
-WHOLE = (STORES / "client.jks").read_bytes()
+KEY_STORE_BYTES = (STORES / "client.jks").read_bytes()
 
 
 @given(st.one_of(st.binary(max_size=200).map(lambda raw: jks.JKS_MAGIC + raw), st.data()))
-def test_any_bytes_are_a_store_or_an_error(raw):
+def test_any_bytes_are_read_as_a_store_or_rejected(raw):
     if not isinstance(raw, bytes):
-        place = raw.draw(st.integers(0, len(WHOLE) - 1))
-        raw = WHOLE[:place] + raw.draw(st.binary(min_size=1, max_size=4)) + WHOLE[place + 1 :]
+        place = raw.draw(st.integers(0, len(KEY_STORE_BYTES) - 1))
+        raw = KEY_STORE_BYTES[:place] + raw.draw(st.binary(min_size=1, max_size=4)) + KEY_STORE_BYTES[place + 1 :]
     try:
         for key in jks.read_key_store(raw, None).keys:
             jks.decrypt_key(key.encrypted_key, "secret2")
@@ -290,7 +314,7 @@ def test_any_bytes_are_a_store_or_an_error(raw):
 
 
 @given(st.text(alphabet='aP."= ;\\', max_size=40))
-def test_any_text_is_a_login_or_an_error(given_text):
+def test_any_text_is_parsed_as_a_login_or_rejected(given_text):
     try:
         jaas.parse(given_text)
         jaas.parse(f"PlainLoginModule required {given_text};")
@@ -308,7 +332,7 @@ def test_any_text_is_a_login_or_an_error(given_text):
         ("""'username'='q' password='x;y'""", ("q", "x;y")),
     ],
 )
-def test_values_in_quotes_are_those_that_java_reads(options, expected_credentials):
-    """As kafka-clients 4.3.1 prints them; single quotes are usual where Python text has double ones."""
+def test_quoted_values_are_parsed_as_by_java(options, expected_credentials):
+    """The expected values are those that kafka-clients 4.3.1 parses. Single quotes are common in Python strings."""
     login = jaas.parse(f"a.PlainLoginModule required {options};")
     assert (login.options["username"], login.options["password"]) == expected_credentials

@@ -1,4 +1,4 @@
-"""Event loops of clients: a function that needs a loop while another loop runs, and cancelled tasks."""
+"""Event loops of clients: coroutines that run while another loop is running, cancelled tasks, and errors in threads."""
 
 import asyncio
 import concurrent.futures
@@ -20,7 +20,7 @@ async def answer() -> int:
     return 42
 
 
-def test_a_coroutine_runs_with_a_loop_or_without():
+def test_a_coroutine_runs_with_or_without_a_running_loop():
     async def in_a_notebook() -> int:
         return run_in_new_loop(answer())
 
@@ -40,7 +40,7 @@ def test_topics_are_mirrored_while_a_loop_runs(tmp_path):
     assert (tmp_path / "copy" / "numbers-0").is_dir()
 
 
-def test_who_waits_for_tasks_to_end_can_be_cancelled():
+def test_waiting_for_tasks_to_end_can_be_cancelled():
     async def run() -> None:
         is_cancelled = asyncio.Event()
 
@@ -75,7 +75,7 @@ def test_closing_a_consumer_leaves_no_task():
 
 
 @pytest.mark.parametrize("unusual", [SystemExit("no token"), KeyboardInterrupt(), StopIteration(3), GeneratorExit()])
-def test_work_in_a_thread_that_ends_in_an_unusual_way_does_not_let_its_caller_hang(unusual):
+def test_the_caller_of_a_thread_that_raises_any_exception_does_not_hang(unusual):
     def work() -> None:
         raise unusual
 
@@ -86,7 +86,7 @@ def test_work_in_a_thread_that_ends_in_an_unusual_way_does_not_let_its_caller_ha
     asyncio.run(run())
 
 
-def test_a_call_that_exits_tells_its_caller_and_no_other_call_ends():
+def test_a_call_that_raises_system_exit_affects_only_its_caller():
     async def leave() -> None:
         sys.exit("enough")
 
@@ -104,7 +104,7 @@ def test_a_call_that_exits_tells_its_caller_and_no_other_call_ends():
     thread.close()
 
 
-def test_what_waits_while_a_client_is_closed_ends_in_its_network_error():
+def test_calls_that_wait_while_a_client_closes_raise_its_network_error():
     begun_future = concurrent.futures.Future()
 
     async def close() -> None:
@@ -121,25 +121,25 @@ def test_what_waits_while_a_client_is_closed_ends_in_its_network_error():
     with pytest.raises(NetworkError, match="this client was closed"):
         waiting.result(60)
     thread = LoopThread("test")
-    given_up = thread.start_call(asyncio.sleep(600))
-    given_up.cancel()
-    with pytest.raises(concurrent.futures.CancelledError):  # the canceller of a future knows the reason
-        given_up.result(60)
+    abandoned_call = thread.start_call(asyncio.sleep(600))
+    abandoned_call.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):  # the caller that cancels a future knows the reason
+        abandoned_call.result(60)
     thread.close()
 
 
-def test_a_producer_that_is_closed_without_a_flush_says_so_to_who_waits_for_records_or_for_metadata():
+def test_closing_a_producer_without_a_flush_fails_calls_that_wait_for_records_or_metadata():
     async def run(broker: Broker) -> None:
         producer = AsyncProducer(broker.bootstrap_servers, linger_ms=60_000)
         sent_record = await producer.send("numbers", b"1")
         broker.on("Produce").ignore()
-        waits = asyncio.ensure_future(producer.send_and_wait("numbers", b"2"))
+        pending_send = asyncio.ensure_future(producer.send_and_wait("numbers", b"2"))
         broker.on("Metadata").ignore()
-        asks = asyncio.ensure_future(producer.send("others", b"3"))
+        metadata_requested = asyncio.ensure_future(producer.send("others", b"3"))
         while not producer._cluster._refreshing:
             await asyncio.sleep(0.001)
         await producer.close(flush=False)
-        for future in (sent_record, waits, asks):
+        for future in (sent_record, pending_send, metadata_requested):
             with pytest.raises((NetworkError, MaybeWrittenError), match="closed"):
                 await future
 
@@ -148,7 +148,7 @@ def test_a_producer_that_is_closed_without_a_flush_says_so_to_who_waits_for_reco
         asyncio.run(run(broker))
 
 
-def test_what_its_caller_cancelled_leaves_no_error_behind_when_the_client_is_closed(caplog):
+def test_a_cancelled_call_leaves_no_unretrieved_exception_when_the_client_is_closed(caplog):
     thread, has_started, has_ended = LoopThread("a client"), threading.Event(), threading.Event()
 
     async def wait():
@@ -156,7 +156,7 @@ def test_what_its_caller_cancelled_leaves_no_error_behind_when_the_client_is_clo
         try:
             await asyncio.sleep(60)
         finally:
-            await asyncio.to_thread(has_ended.wait, 10)  # it ends while the client is being closed
+            await asyncio.to_thread(has_ended.wait, 10)  # the call ends while the client is being closed
 
     async def closing():
         has_ended.set()
@@ -166,6 +166,6 @@ def test_what_its_caller_cancelled_leaves_no_error_behind_when_the_client_is_clo
     assert has_started.wait(10)
     future.cancel()
     thread.end_loop(closing)
-    del future  # it keeps its task, which reports an unretrieved exception when it is destroyed
+    del future  # the future references its task, which reports an unretrieved exception when it is destroyed
     gc.collect()
     assert not caplog.records

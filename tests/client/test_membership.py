@@ -1,4 +1,4 @@
-"""Members of classic groups: a removed member stops its work, and every read counts as a poll."""
+"""Members of classic groups: a removed member commits nothing, and every read counts as a poll."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from kafkaframes.client.cluster import GROUP, ClusterClient
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.errors import BrokerError
 
-TARGET = TopicPartition("numbers", 0)
+NUMBERS_0 = TopicPartition("numbers", 0)
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def broker():
 
 
 async def remove_member(cluster: ClusterClient, member: GroupMember) -> None:
-    """Have a member leave, as an operator does, or the end of its session."""
+    """Remove a member, as an operator or an expired session does."""
     cls = cluster.settings.message_class("LeaveGroupRequest")
     body = cls(group_id=member.group_id, members=[cls.MemberIdentity(member_id=member.member_id)])
     answer = await cluster.request(await cluster.find_coordinator(member.group_id, GROUP), body)
@@ -34,8 +34,8 @@ async def remove_member(cluster: ClusterClient, member: GroupMember) -> None:
 
 @pytest.mark.parametrize("by", ["heartbeat", "commit"])
 @pytest.mark.parametrize("strategies", ["range", "cooperative-sticky", "range,cooperative-sticky"])
-def test_who_was_put_out_commits_nothing_and_goes_on_where_the_group_is(strategies, by, broker):
-    """Like Kafka's consumer: its partitions were lost, and other members have committed later offsets."""
+def test_a_removed_member_commits_nothing_and_continues_at_the_groups_offsets(strategies, by, broker):
+    """As in Kafka's consumer: its partitions were lost, and other members may have committed later offsets."""
     settings = {
         "group_id": "g",
         "auto_offset_reset": "earliest",
@@ -53,26 +53,27 @@ def test_who_was_put_out_commits_nothing_and_goes_on_where_the_group_is(strategi
             other.subscribe("numbers")
             seen_records = []
             broker.wait_for(lambda: seen_records.extend(other.poll(100)) or len(seen_records) == 10)
-        assert slow.committed([TARGET])[TARGET].offset == 10
+        assert slow.committed([NUMBERS_0])[NUMBERS_0].offset == 10
         if by == "commit":
             with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
                 slow.commit()
         broker.wait_for(lambda: slow.group_metadata().generation_id < 0)
-        with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):  # the group is empty now, and would take it
+        # the group is empty now and would accept the commit
+        with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
             slow.commit()
-        assert slow.committed([TARGET])[TARGET].offset == 10
+        assert slow.committed([NUMBERS_0])[NUMBERS_0].offset == 10
         again = []
-        broker.wait_for(lambda: again.extend(slow.poll(50)) or slow.assignment() == [TARGET])
+        broker.wait_for(lambda: again.extend(slow.poll(50)) or slow.assignment() == [NUMBERS_0])
         again += slow.poll(50)
         assert again == []
-        assert slow.position(TARGET) == 10
-        assert revoked_partitions == [TARGET]
-        assert slow.committed([TARGET])[TARGET].offset == 10
+        assert slow.position(NUMBERS_0) == 10
+        assert revoked_partitions == [NUMBERS_0]
+        assert slow.committed([NUMBERS_0])[NUMBERS_0].offset == 10
 
 
 @pytest.mark.parametrize("reads", ["poll", "for", "async for"])
-def test_who_takes_what_was_fetched_before_polls_too(reads, broker):
-    """The group, and commits, do not wait until the last record of a fetch was handed out."""
+def test_taking_buffered_records_counts_as_a_poll(reads, broker):
+    """Rebalances and commits do not wait until the last record of a fetch is returned."""
     settings = {
         "group_id": "g",
         "auto_offset_reset": "earliest",
@@ -106,7 +107,7 @@ def test_who_takes_what_was_fetched_before_polls_too(reads, broker):
                     look(consumer._twin, record.offset)
                     time.sleep(0.2)
                     if record.offset == 9:
-                        assert other.committed([TARGET])[TARGET].offset > 5
+                        assert other.committed([NUMBERS_0])[NUMBERS_0].offset > 5
                         break
     assert [offset for _, offset in seen_records] == list(range(10))
     assert len({member for member, _ in seen_records}) == 1

@@ -14,8 +14,8 @@ from kafkaframes.protocol import framing
 from kafkaframes.protocol.messages.registry import message
 
 
-def test_topics_that_were_not_asked_for_are_ignored():
-    """A server may send any number of them, with any number of partitions."""
+def test_topics_that_were_not_requested_are_ignored():
+    """A hostile server may send any number of topics with any number of partitions."""
     cls = message("MetadataResponse")
     partitions = [cls.MetadataResponsePartition(partition_index=index, leader_id=1) for index in range(3)]
     topics = [cls.MetadataResponseTopic(name=name, partitions=partitions) for name in ("asked", "not-asked")]
@@ -48,11 +48,11 @@ def broker_of_many():
             yield broker
 
 
-def test_a_large_response_is_decoded_and_read_outside_the_event_loop(broker_of_many, monkeypatch):
-    """300,000 partitions held the loop for two seconds, and with it the heartbeats of all consumers on it."""
+def test_a_large_response_is_decoded_outside_the_event_loop(broker_of_many, monkeypatch):
+    """300,000 partitions blocked the event loop for two seconds, and with it the heartbeats of all its consumers."""
     threads, collects = [], []
 
-    def watch(owner, name, is_large):
+    def record_threads(owner, name, is_large):
         original = getattr(owner, name)
 
         def call(*args, **options):
@@ -63,8 +63,8 @@ def test_a_large_response_is_decoded_and_read_outside_the_event_loop(broker_of_m
 
         monkeypatch.setattr(owner, name, call)
 
-    watch(framing, "decode_response", lambda data, *_: len(data) > 100_000)
-    watch(Cluster, "read_topics", lambda *_: True)
+    record_threads(framing, "decode_response", lambda data, *_: len(data) > 100_000)
+    record_threads(Cluster, "read_topics", lambda *_: True)
 
     async def run():
         async with AsyncAdmin(broker_of_many.bootstrap_servers) as admin:
@@ -78,7 +78,7 @@ def test_a_large_response_is_decoded_and_read_outside_the_event_loop(broker_of_m
     assert gc.isenabled()
 
 
-def test_a_client_that_is_closed_while_a_large_response_is_decoded_ends_its_calls(broker_of_many, monkeypatch):
+def test_closing_a_client_while_a_large_response_is_decoded_ends_its_calls(broker_of_many, monkeypatch):
     has_begun, may_end = threading.Event(), threading.Event()
     decode = framing.decode_response
 
@@ -104,7 +104,7 @@ def test_a_client_that_is_closed_while_a_large_response_is_decoded_ends_its_call
         may_end.set()
 
 
-def test_metadata_that_changed_while_a_response_was_read_are_compared_again():
+def test_metadata_changed_while_a_response_was_decoded_are_compared_again():
     """Another response with a newer leader epoch was processed in the meantime (KIP-320)."""
     cls = message("MetadataResponse")
 

@@ -1,4 +1,4 @@
-"""A consumer of a topic that does not exist, perhaps because its name is wrong, says so.
+"""A consumer reports a subscribed or assigned topic that does not exist, for example because of a typo.
 
 Java's consumer logs UNKNOWN_TOPIC_OR_PARTITION, and confluent-kafka-python returns it from poll (#1461).
 """
@@ -39,6 +39,6 @@ def test_a_subscribed_topic_that_does_not_exist_is_logged_once(servers, create, 
 
 
 def test_an_assigned_topic_that_does_not_exist_is_named(servers):
-    """The error was a NetworkError about a position that was not found."""
+    """Previously the error was a NetworkError about a position that was not found."""
     with Consumer(servers, default_api_timeout_ms=1_000) as consumer, pytest.raises(UnknownTopicError, match="mising"):
         consumer.assign([("mising", 0)])

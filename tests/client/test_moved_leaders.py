@@ -1,11 +1,11 @@
-"""Clients refresh metadata that name a lost broker, in each call that needs its controller or leader."""
+"""Clients refresh outdated metadata in each call that needs a controller or leader on a lost broker."""
 
 import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import EARLIEST, LATEST, Admin, Consumer, Producer, TopicPartition
 
-PARTITION = TopicPartition("t", 0)
+T_0 = TopicPartition("t", 0)
 SETTINGS = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50}
 
 
@@ -18,8 +18,8 @@ def broker():
 
 
 def stop_leader(broker, admin):
-    """Stop the node that leads the partition, after the client has learnt its leader."""
-    assert admin.list_offsets({PARTITION: LATEST}) == {PARTITION: 2}
+    """Stop the partition's leader after the client has cached it."""
+    assert admin.list_offsets({T_0: LATEST}) == {T_0: 2}
     broker.stop_node(admin.describe_topics(["t"])["t"].partitions[0].leader)
 
 
@@ -34,9 +34,9 @@ def test_an_admin_finds_the_new_controller(broker):
 @pytest.mark.parametrize(
     ("call", "result"),
     [
-        (lambda admin: admin.list_offsets({PARTITION: EARLIEST}), {PARTITION: 0}),
-        (lambda admin: admin.delete_records({PARTITION: 1}), {PARTITION: 1}),
-        (lambda admin: len(admin.describe_producers([PARTITION])), 1),
+        (lambda admin: admin.list_offsets({T_0: EARLIEST}), {T_0: 0}),
+        (lambda admin: admin.delete_records({T_0: 1}), {T_0: 1}),
+        (lambda admin: len(admin.describe_producers([T_0])), 1),
     ],
     ids=["list_offsets", "delete_records", "describe_producers"],
 )
@@ -50,16 +50,16 @@ def test_an_admin_finds_the_new_leader(broker, call, result):
 def test_records_are_deleted_although_the_leader_moves(broker, code):
     with Admin(broker.bootstrap_servers, **SETTINGS) as admin:
         with broker.on("DeleteRecords").times(2).error(code):
-            assert admin.delete_records({PARTITION: 1}) == {PARTITION: 1}
-        assert admin.list_offsets({PARTITION: EARLIEST}) == {PARTITION: 1}
+            assert admin.delete_records({T_0: 1}) == {T_0: 1}
+        assert admin.list_offsets({T_0: EARLIEST}) == {T_0: 1}
 
 
 @pytest.mark.parametrize("method", ["beginning_offsets", "end_offsets"])
 def test_a_consumer_finds_the_new_leader_for_offsets(broker, method):
     with Consumer(broker.bootstrap_servers, **SETTINGS) as consumer, Admin(broker.bootstrap_servers) as admin:
-        assert consumer.end_offsets([PARTITION]) == {PARTITION: 2}
+        assert consumer.end_offsets([T_0]) == {T_0: 2}
         stop_leader(broker, admin)
-        assert getattr(consumer, method)([PARTITION])[PARTITION] in (0, 2)
+        assert getattr(consumer, method)([T_0])[T_0] in (0, 2)
 
 
 def test_a_producer_finds_the_new_leader(broker):

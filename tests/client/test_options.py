@@ -12,7 +12,7 @@ import kafkaframes.client as client
 from kafkaframes.client import options
 from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings, ShareConsumerSettings
 
-RIGHT = """\
+VALID_CALLS = """\
 Producer({"bootstrap.servers": "a:1"}, acks="all", linger_ms=5)
 AsyncProducer("a:1", enable_idempotence=None)
 Consumer(["a:1", "b:2"], group_id="g", auto_offset_reset="earliest", formats=(2,))
@@ -20,7 +20,7 @@ AsyncConsumer("a:1", api_version=(2, 8))
 Admin("a:1", sasl_oauthbearer_token=lambda: "token")
 AsyncAdmin("a:1", client_id="me")
 """
-WRONG = {
+INVALID_CALLS = {
     'Producer("a:1", nonsense=3)': 'Unexpected keyword argument "nonsense"',
     'AsyncProducer("a:1", nonsense=3)': 'Unexpected keyword argument "nonsense"',
     'Producer("a:1", linger_ms="5")': 'incompatible type "str"; expected "int"',
@@ -36,18 +36,18 @@ WRONG = {
 
 
 @pytest.mark.timeout(600)
-def test_mypy_finds_names_and_types_that_do_not_fit(tmp_path):
+def test_mypy_reports_unknown_keywords_and_wrong_types(tmp_path):
     path = tmp_path / "clients_under_mypy.py"
-    path.write_text("from kafkaframes.client import *\n" + RIGHT + "\n".join(WRONG) + "\n")
+    path.write_text("from kafkaframes.client import *\n" + VALID_CALLS + "\n".join(INVALID_CALLS) + "\n")
     errors = [line for line in run_mypy(path) if " error: " in line]
-    first = 2 + RIGHT.count("\n")
-    for number, (error, (call, reason)) in enumerate(zip(errors, WRONG.items(), strict=True), first):
+    first = 2 + VALID_CALLS.count("\n")
+    for number, (error, (call, reason)) in enumerate(zip(errors, INVALID_CALLS.items(), strict=True), first):
         assert error.startswith(f"{number}: error: "), call
         assert reason in error
 
 
-def test_each_option_says_what_it_means_and_what_it_is_by_default():
-    """Editors show the docstring below a name (Pylance and pyright do, for keywords of an ``Unpack``)."""
+def test_each_option_documents_its_meaning_and_default():
+    """Editors show the docstring below a field: Pylance and pyright do so for the keywords of an ``Unpack``."""
     tree = ast.parse(inspect.getsource(options))
     for name, settings in (
         ("Client", ClientSettings),
@@ -69,7 +69,7 @@ def test_each_option_says_what_it_means_and_what_it_is_by_default():
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
-def test_a_method_that_waits_has_the_arguments_and_the_docstring_of_the_one_that_is_awaited(name):
+def test_synchronous_methods_have_the_arguments_and_docstrings_of_the_async_ones(name):
     waiting, async_class = getattr(client, name), getattr(client, f"Async{name}")
     methods = {name for name, method in vars(async_class).items() if callable(method) and not name.startswith("_")}
     assert methods - {"start", "send_and_wait"} <= vars(waiting).keys()

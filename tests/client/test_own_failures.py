@@ -12,8 +12,8 @@ from kafkaframes.protocol import framing as framed
 from kafkaframes.protocol.framing import FrameBuffer
 
 PRODUCE, FETCH = 0, 1
-PLACE = TopicPartition("numbers", 0)
-QUICK = {"retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
+NUMBERS_0 = TopicPartition("numbers", 0)
+QUICK_SETTINGS = {"retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
 
 
 @pytest.fixture(scope="module")
@@ -24,42 +24,42 @@ def servers():
 
 
 @pytest.fixture
-def break_answers(monkeypatch):
-    """Let the answers to an API be what cannot be read for want of memory."""
-    there = framed.decode_response
+def break_decoding(monkeypatch):
+    """Return a function that makes decoding an API's responses raise MemoryError."""
+    decode_response = framed.decode_response
 
-    def break_answers(api_key: int) -> None:
+    def break_decoding(api_key: int) -> None:
         def decode(data, key, *rest, **more):
             if key == api_key:
                 raise MemoryError("no room")
-            return there(data, key, *rest, **more)
+            return decode_response(data, key, *rest, **more)
 
         monkeypatch.setattr(framed, "decode_response", decode)
 
-    return break_answers
+    return break_decoding
 
 
-def test_a_consumer_without_memory_for_an_answer_says_so(servers, break_answers):
-    break_answers(FETCH)
-    with Consumer(servers, **QUICK) as consumer:
-        consumer.assign({PLACE: 0})
-        for _ in range(2):  # and again: it does not hang when it is asked once more
+def test_a_consumer_raises_memory_errors_of_decoding(servers, break_decoding):
+    break_decoding(FETCH)
+    with Consumer(servers, **QUICK_SETTINGS) as consumer:
+        consumer.assign({NUMBERS_0: 0})
+        for _ in range(2):  # a second call raises as well, instead of hanging
             with pytest.raises(MemoryError):
                 consumer.fetch(60_000)
 
 
-def test_so_does_one_whose_answer_has_no_place_to_go(servers, monkeypatch):
+def test_a_consumer_raises_memory_errors_of_the_receive_buffer(servers, monkeypatch):
     with Producer(servers) as producer:
         producer.send("numbers", b"n", partition=0).result()
-    there = FrameBuffer.get_buffer
+    original_get_buffer = FrameBuffer.get_buffer
 
     def get_buffer(self, size_hint=-1):
         if self.max_bytes == 7_777_777:
             raise MemoryError("no room")
-        return there(self, size_hint)
+        return original_get_buffer(self, size_hint)
 
-    with Consumer(servers, max_response_bytes=7_777_777, **QUICK) as consumer:
-        consumer.assign({PLACE: 0})
+    with Consumer(servers, max_response_bytes=7_777_777, **QUICK_SETTINGS) as consumer:
+        consumer.assign({NUMBERS_0: 0})
         consumer.fetch(60_000)
         monkeypatch.setattr(FrameBuffer, "get_buffer", get_buffer)
         with pytest.raises(MemoryError):
@@ -67,13 +67,13 @@ def test_so_does_one_whose_answer_has_no_place_to_go(servers, monkeypatch):
         monkeypatch.undo()
 
 
-def test_a_producer_without_memory_for_an_answer_says_so(servers, break_answers):
-    break_answers(PRODUCE)
+def test_a_producer_raises_memory_errors_of_decoding(servers, break_decoding):
+    break_decoding(PRODUCE)
     with Producer(servers) as producer, pytest.raises(MemoryError):
         producer.send("numbers", b"lost", partition=0).result()
 
 
-def test_records_whose_batch_cannot_be_built_are_not_waited_for(servers, monkeypatch):
+def test_records_whose_batch_cannot_be_built_fail_immediately(servers, monkeypatch):
     def fail_to_build(*_):
         raise MemoryError("no room")
 
@@ -85,7 +85,7 @@ def test_records_whose_batch_cannot_be_built_are_not_waited_for(servers, monkeyp
 
 
 @pytest.mark.parametrize("client", ["consumer", "producer"])
-def test_a_loop_that_ends_by_a_mistake_is_not_waited_for(servers, monkeypatch, client):
+def test_calls_fail_if_the_event_loop_has_stopped_unexpectedly(servers, monkeypatch, client):
     monkeypatch.setattr("kafkaframes.client.positions.Positions.next_requests", lambda self, now, cluster: 1 / 0)
     monkeypatch.setattr("kafkaframes.client.sender.Sender._send_ready", lambda self: 1 / 0)
     if client == "producer":
@@ -94,22 +94,26 @@ def test_a_loop_that_ends_by_a_mistake_is_not_waited_for(servers, monkeypatch, c
                 with pytest.raises(ZeroDivisionError):
                     producer.send("numbers", b"lost", partition=0).result()
         return
-    with Consumer(servers, **QUICK) as consumer:
-        for call in (lambda: consumer.assign([PLACE]), lambda: consumer.fetch(60_000), lambda: next(iter(consumer))):
+    with Consumer(servers, **QUICK_SETTINGS) as consumer:
+        for call in (
+            lambda: consumer.assign([NUMBERS_0]),
+            lambda: consumer.fetch(60_000),
+            lambda: next(iter(consumer)),
+        ):
             with pytest.raises(ZeroDivisionError):
                 call()
 
 
-def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monkeypatch):
+def test_heartbeats_continue_after_the_coordinator_was_unreachable_once(monkeypatch):
     beats: list[int] = []
-    there = GroupMessages._send_to_coordinator
+    send_to_coordinator = GroupMessages._send_to_coordinator
 
     async def ask(self, body, **rest):
         if type(body).__name__ == "HeartbeatRequest":
             beats.append(1)
             if len(beats) == 1:
                 raise BrokerError("away", ErrorCode(15))
-        return await there(self, body, **rest)
+        return await send_to_coordinator(self, body, **rest)
 
     monkeypatch.setattr(GroupMessages, "_send_to_coordinator", ask)
     with Broker() as broker:
@@ -122,14 +126,14 @@ def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monk
                 assert time.monotonic() < deadline
 
 
-def test_asyncio_code_is_told_the_same(servers, break_answers):
+def test_asyncio_clients_raise_the_same_errors(servers, break_decoding):
     import asyncio
 
-    break_answers(FETCH)
+    break_decoding(FETCH)
 
     async def read() -> None:
-        async with AsyncConsumer(servers, **QUICK) as consumer:
-            await consumer.assign({PLACE: 0})
+        async with AsyncConsumer(servers, **QUICK_SETTINGS) as consumer:
+            await consumer.assign({NUMBERS_0: 0})
             await consumer.fetch(60_000)
 
     with pytest.raises(MemoryError):

@@ -1,7 +1,7 @@
 """Partitions as arguments: every method of every client accepts ``TopicPartition`` and ``(topic, number)``.
 
-kafka-python's and aiokafka's ``TopicPartition`` is a tuple, so code that passes plain pairs is common. Other values are
-refused in a sentence, before any request.
+In kafka-python and aiokafka, ``TopicPartition`` is a tuple, so code that passes plain pairs is common. Other values are
+rejected with a clear message, before any request.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from kafkaframes.records.build import build_records
 
 PAIR, PARTITION = ("t", 0), TopicPartition("t", 0)
 
-CONSUMER = {
+CONSUMER_CALLS = {
     "assign": lambda client, p: client.assign([p]),
     "assign, mapping": lambda client, p: client.assign({p: 0}),
     "assign, ends": lambda client, p: client.assign([PARTITION], ends={p: 1}),
@@ -33,7 +33,7 @@ CONSUMER = {
     "commit": lambda client, p: client.commit({p: 1}),
     "committed": lambda client, p: client.committed([p]),
 }
-ADMIN = {
+ADMIN_CALLS = {
     "delete_records": lambda client, p: client.delete_records({p: 0}),
     "list_offsets": lambda client, p: client.list_offsets({p: -1}),
     "group_offsets": lambda client, p: client.group_offsets("g", [p]),
@@ -47,7 +47,7 @@ ADMIN = {
     "describe_producers": lambda client, p: client.describe_producers([p]),
     "abort_transaction": lambda client, p: client.abort_transaction(p, 1, 0),
 }
-PRODUCER = {
+PRODUCER_CALLS = {
     "send_batches": lambda client, p: client.send_batches(p, build_records([{"value": b"x"}])),
     "send_offsets_to_transaction": lambda client, p: client.send_offsets_to_transaction({p: 1}, "other"),
 }
@@ -63,29 +63,29 @@ def broker():
 
 
 @contextlib.contextmanager
-def client_of(broker, method):
-    if method in ADMIN:
+def client_with(broker, method):
+    if method in ADMIN_CALLS:
         with Admin(broker.bootstrap_servers) as admin:
-            yield ADMIN[method], admin
-    elif method in CONSUMER:
+            yield ADMIN_CALLS[method], admin
+    elif method in CONSUMER_CALLS:
         with Consumer(broker.bootstrap_servers, group_id="g", enable_auto_commit=False) as consumer:
             consumer.assign([PARTITION])
-            yield CONSUMER[method], consumer
+            yield CONSUMER_CALLS[method], consumer
     else:
         settings = {} if method == "send_batches" else {"transactional_id": "x"}
         with Producer(broker.bootstrap_servers, **settings) as producer:
             if settings:
                 producer.begin_transaction()
-            yield PRODUCER[method], producer
+            yield PRODUCER_CALLS[method], producer
             if settings:
                 producer.abort_transaction()
 
 
-METHODS = (*CONSUMER, *ADMIN, *PRODUCER)
+METHODS = (*CONSUMER_CALLS, *ADMIN_CALLS, *PRODUCER_CALLS)
 
 
-def outcome(call, client, partition):
-    """Return the result of a method, or the broker's refusal."""
+def call_outcome(call, client, partition):
+    """Return the result of a method, or the broker's error."""
     try:
         return call(client, partition)
     except BrokerError as error:
@@ -93,20 +93,20 @@ def outcome(call, client, partition):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_pair_of_topic_and_number_is_a_partition(broker, method):
-    with client_of(broker, method) as (call, client):
-        assert outcome(call, client, PAIR) == outcome(call, client, PARTITION) or method == "send_batches"
+def test_a_pair_of_topic_and_number_is_accepted_as_a_partition(broker, method):
+    with client_with(broker, method) as (call, client):
+        assert call_outcome(call, client, PAIR) == call_outcome(call, client, PARTITION) or method == "send_batches"
 
 
 @pytest.mark.parametrize("partition", ["t", ("t", "0"), ("t", 0, 0), (b"t", 0), ("t", True), None, 0])
 @pytest.mark.parametrize("method", METHODS)
-def test_other_values_are_refused_in_a_sentence(broker, method, partition):
+def test_other_values_are_rejected_with_a_clear_message(broker, method, partition):
     refusal = pytest.raises(OptionError, match="is not a partition; use TopicPartition")
-    with client_of(broker, method) as (call, client), refusal:
+    with client_with(broker, method) as (call, client), refusal:
         call(client, partition)
 
 
-def test_one_partition_in_the_place_of_several_is_refused(broker):
+def test_a_single_partition_is_rejected_as_a_list_of_partitions(broker):
     with Consumer(broker.bootstrap_servers, group_id="g") as consumer, Admin(broker.bootstrap_servers) as admin:
         for call in (consumer.assign, consumer.end_offsets, consumer.committed, admin.elect_leaders):
             for value in (PARTITION, "t", 1):

@@ -1,4 +1,4 @@
-"""Reports of users of other clients about pause, resume, seek and commits of revoked partitions."""
+"""Situations from public reports about other clients: pause, resume, seek and commits of revoked partitions."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def read(broker, consumer, count, **options):
 
 
 @pytest.mark.parametrize("is_sought_first", [True, False])
-def test_a_seek_before_or_after_pause_holds_after_resume(broker, is_sought_first):
+def test_a_seek_before_or_after_pause_takes_effect_after_resume(broker, is_sought_first):
     """librdkafka#3471: a seek before pause had no effect. reactor-kafka#319: a seek after pause returned nothing."""
     with Consumer(broker.bootstrap_servers, **SETTINGS) as consumer:
         consumer.assign({ONE: 0})
@@ -44,7 +44,7 @@ def test_a_seek_before_or_after_pause_holds_after_resume(broker, is_sought_first
         assert read(broker, consumer, 1, max_records=1)[0].offset == 5
 
 
-def test_a_partition_that_was_paused_in_on_assign_is_read_from_its_start(broker):
+def test_a_partition_paused_in_on_assign_is_read_from_its_start(broker):
     """confluent-kafka-dotnet#672: after pause and resume, the first record was skipped."""
     with Consumer(broker.bootstrap_servers, group_id="g", **SETTINGS) as consumer:
         consumer.subscribe("numbers", on_assign=lambda partitions: consumer.pause(*partitions))

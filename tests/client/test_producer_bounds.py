@@ -1,4 +1,5 @@
-"""Bounds of a producer's settings: the largest record, and the time that a call may wait. ``send`` and tables alike.
+"""Limits in a producer's settings: the maximum record size, and how long a call may wait. The bounds apply to ``send``
+and to tables.
 
 Java's producer and librdkafka bound a producer's start and its metadata by ``max.block.ms`` (KIP-19, KAFKA-3539).
 """
@@ -17,7 +18,7 @@ from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
 from kafkaframes.client.rejection_log import RejectionLog
 from kafkaframes.errors import BrokerError, EncodeError, ErrorCode, MaybeWrittenError, NetworkError, OptionError
 
-SOON_S = 20.0  # far below the defaults of 60 and 120 s
+PROMPT_S = 20.0  # far below the defaults of 60 and 120 s
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +45,17 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_start_waits_no_longer_than_max_block_ms(free_port, call):
+def test_a_producers_start_waits_at_most_max_block_ms(free_port, call):
     options = {"transactional_id": "x"} if call == "begin_transaction" else {}
     producer = Producer(f"127.0.0.1:{free_port}", max_block_ms=300, **options)
     began = time.monotonic()
     with pytest.raises(NetworkError, match="cannot be reached"):
         CALLS[call](producer)
     producer.close()
-    assert time.monotonic() - began < SOON_S
+    assert time.monotonic() - began < PROMPT_S
 
 
-def test_a_start_that_brokers_refuse_for_now_names_the_last_refusal(broker):
+def test_the_timeout_error_of_a_start_contains_the_last_retriable_error(broker):
     with broker.on("InitProducerId").error("COORDINATOR_LOAD_IN_PROGRESS"):
         producer = Producer(broker.bootstrap_servers, max_block_ms=300)
         with pytest.raises(NetworkError, match=r"300 ms.*`max_block_ms`.*COORDINATOR_LOAD_IN_PROGRESS"):
@@ -62,7 +63,7 @@ def test_a_start_that_brokers_refuse_for_now_names_the_last_refusal(broker):
         producer.close()
 
 
-def test_a_table_waits_for_memory_no_longer_than_max_block_ms(broker):
+def test_a_table_waits_for_memory_at_most_max_block_ms(broker):
     table = pa.table({"value": [b"x" * 500] * 30})
     options = {
         "max_block_ms": 300,
@@ -77,8 +78,8 @@ def test_a_table_waits_for_memory_no_longer_than_max_block_ms(broker):
 
 
 @pytest.mark.parametrize("kind", ["send", "send_arrow", "queue_arrow", "transaction"])
-def test_a_batch_that_a_leader_does_not_answer_fails_after_delivery_timeout_ms(broker, kind):
-    """KIP-91. In librdkafka, ``message.timeout.ms`` is the bound (librdkafka#1066, librdkafka#1160)."""
+def test_a_batch_without_a_response_fails_after_delivery_timeout_ms(broker, kind):
+    """KIP-91. In librdkafka, ``message.timeout.ms`` is the limit (librdkafka#1066, librdkafka#1160)."""
     settings = {"transactional_id": "late"} if kind == "transaction" else {}
     delay_s = 4 if kind == "transaction" else 60
     table = pa.table({"value": [b"x"], "partition": [0]})
@@ -97,11 +98,12 @@ def test_a_batch_that_a_leader_does_not_answer_fails_after_delivery_timeout_ms(b
             began = time.monotonic()
             with pytest.raises(MaybeWrittenError, match="700 ms"):
                 writes[kind]()
-            assert time.monotonic() - began < SOON_S
+            assert time.monotonic() - began < PROMPT_S
             if settings:
                 with pytest.raises(BrokerError, match="700 ms"):
                     producer.commit_transaction()
-                producer.abort_transaction()  # after the leader's answer, so that the record is in no later transaction
+                # after the leader's response, so that the record cannot be in a later transaction
+                producer.abort_transaction()
         if settings:
             producer.begin_transaction()
             producer.send("t", b"later", partition=0).result(60)
@@ -110,14 +112,14 @@ def test_a_batch_that_a_leader_does_not_answer_fails_after_delivery_timeout_ms(b
         with Consumer(broker.bootstrap_servers, isolation_level="read_committed") as consumer:
             consumer.assign({("t", 0): 0})
             end, values = consumer.end_offsets([("t", 0)])[TopicPartition("t", 0)], []
-            while consumer.position(("t", 0)) < end - 1:  # the last offset is the marker's
+            while consumer.position(("t", 0)) < end - 1:  # the last offset is that of the transaction marker
                 values += [record.value for record in consumer.poll(1_000)]
         assert b"later" in values
         assert b"late, transaction" not in values
 
 
 @pytest.mark.parametrize("kind", ["send", "send_arrow", "queue_arrow"])
-def test_what_is_refused_until_delivery_timeout_ms_is_over_fails(broker, kind):
+def test_records_rejected_until_delivery_timeout_ms_fail(broker, kind):
     table = pa.table({"value": [b"x"]})
     calls = {
         "send": lambda producer: producer.send("t", b"x").result(60),
@@ -131,7 +133,7 @@ def test_what_is_refused_until_delivery_timeout_ms_is_over_fails(broker, kind):
         pytest.raises(BrokerError, match="NOT_ENOUGH_REPLICAS"),
     ):
         calls[kind](producer)
-    assert time.monotonic() - began < SOON_S
+    assert time.monotonic() - began < PROMPT_S
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_what_is_refused_until_delivery_timeout_ms_is_over_fails(broker, kind):
         {"value": pa.array([b"1", b"2", b"x" * 980], pa.large_binary())},
     ],
 )
-def test_a_row_larger_than_max_request_size_is_an_error_before_anything_is_queued(broker, columns):
+def test_a_row_larger_than_max_request_size_is_rejected_before_any_row_is_queued(broker, columns):
     before = len(broker.records("t"))
     with Producer(broker.bootstrap_servers, max_request_size=1_000) as producer:
         with pytest.raises(EncodeError, match=r"`max_request_size` is 1000.*\$\[2\]"):
@@ -153,7 +155,7 @@ def test_a_row_larger_than_max_request_size_is_an_error_before_anything_is_queue
     assert len(broker.records("t")) == before + 2
 
 
-def test_the_row_is_counted_over_all_chunks(broker):
+def test_the_row_number_in_the_error_counts_over_all_chunks(broker):
     chunks = pa.chunked_array([[b"1"] * 5, [b"2"] * 5, [b"x" * 2_000]])
     with (
         Producer(broker.bootstrap_servers, max_request_size=1_000) as producer,
@@ -163,8 +165,10 @@ def test_the_row_is_counted_over_all_chunks(broker):
 
 
 @pytest.mark.parametrize("acks", ["all", "0"])
-def test_a_batch_size_of_zero_disables_batches_of_tables_too(broker, acks):
-    """KAFKA-14303, dpkp/kafka-python#556 (a division by zero, as here), and a Spark write with kafka.batch.size=0."""
+def test_a_batch_size_of_zero_disables_batching_of_tables_too(broker, acks):
+    """KAFKA-14303, dpkp/kafka-python#556 (a division by zero, as previously here), and a Spark write with
+    kafka.batch.size=0.
+    """
     broker.create_topic(f"unbatched-{acks}", 3)
     values = [b"%d" % number for number in range(7)]
     with Producer(broker.bootstrap_servers, batch_size=0, acks=acks) as producer:
@@ -180,8 +184,11 @@ def test_a_batch_size_of_zero_disables_batches_of_tables_too(broker, acks):
 
 
 @pytest.mark.parametrize("call", ["send", "send_arrow"])
-def test_metadata_that_expire_at_once_do_not_block_a_producer(broker, call):
-    """Kafka accepts metadata.max.age.ms=0, and KafkaMicroBatchSourceSuite has 1. With 0, ``send`` never returned."""
+def test_metadata_that_expire_immediately_do_not_block_a_producer(broker, call):
+    """Kafka accepts metadata.max.age.ms=0, and KafkaMicroBatchSourceSuite uses 1.
+
+    Previously ``send`` never returned with 0.
+    """
     with Producer(broker.bootstrap_servers, metadata_max_age_ms=0) as producer:
         CALLS[call](producer)
 
@@ -204,7 +211,10 @@ def test_metadata_that_expire_at_once_do_not_block_a_producer(broker, call):
     ],
 )
 def test_values_that_kafka_rejects_are_rejected(name, value, minimum):
-    """The minimum values of ProducerConfig. Some smaller values were accepted, and the producer then never sent."""
+    """The minimums are those of Java's ProducerConfig.
+
+    Previously some smaller values were accepted, and the producer then never sent.
+    """
     with pytest.raises(OptionError, match=f"{name} is {value}; expected a number of at least {minimum}"):
         Producer("a:1", **{name: value})
 
@@ -236,7 +246,7 @@ def test_no_request_with_several_batches_is_larger_than_max_request_size(broker)
     assert 3_000 < max(sizes) <= 5_000
 
 
-def test_on_an_event_loop_too(free_port):
+def test_too_large_records_fail_alone_on_an_event_loop_too(free_port):
     async def run():
         producer = AsyncProducer(f"127.0.0.1:{free_port}", max_block_ms=300)
         for call in (
@@ -250,7 +260,7 @@ def test_on_an_event_loop_too(free_port):
 
     began = time.monotonic()
     asyncio.run(run())
-    assert time.monotonic() - began < SOON_S
+    assert time.monotonic() - began < PROMPT_S
 
 
 def test_a_topic_that_does_not_exist_is_named(broker):
@@ -267,8 +277,8 @@ def test_a_topic_that_does_not_exist_is_named(broker):
 
 @pytest.mark.parametrize("record_format", [0, 1])
 @pytest.mark.parametrize("release", ["4.0", "4.3"])
-def test_an_old_record_format_is_refused_at_once_by_what_a_new_broker_advertises(record_format, release):
-    """Kafka 4 advertises Produce from version 0 on and refuses its old formats (KIP-896, KIP-724)."""
+def test_an_old_record_format_is_rejected_immediately_by_the_advertised_versions(record_format, release):
+    """Kafka 4 advertises Produce from version 0 on, but rejects the old record formats (KIP-896, KIP-724)."""
     began = time.monotonic()
     with (
         Broker(broker_release=release) as new,
@@ -276,7 +286,7 @@ def test_an_old_record_format_is_refused_at_once_by_what_a_new_broker_advertises
         Producer(new.bootstrap_servers, record_format=record_format) as producer,
     ):
         producer.send("t", b"x").result(60)
-    assert time.monotonic() - began < SOON_S
+    assert time.monotonic() - began < PROMPT_S
 
 
 def test_retried_rejections_are_logged_with_their_origin_and_number(broker, caplog):
@@ -287,12 +297,12 @@ def test_retried_rejections_are_logged_with_their_origin_and_number(broker, capl
     ):
         producer.send("t", b"x").result(60)
     lines = [record.getMessage() for record in caplog.records if "NOT_ENOUGH_REPLICAS" in record.getMessage()]
-    assert len(lines) == 1  # the next one is due after ten seconds
+    assert len(lines) == 1  # the next line would be logged after ten seconds
     assert "'shop': node 1 at 127.0.0.1:" in lines[0]
     assert "rejected a request once" in lines[0]
 
 
-def test_lines_about_one_kind_of_refusal_get_rarer_and_count(caplog):
+def test_repeated_rejections_are_logged_less_often_with_their_count(caplog):
     log = RejectionLog("c")
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         for second in range(200):
@@ -304,7 +314,7 @@ def test_lines_about_one_kind_of_refusal_get_rarer_and_count(caplog):
     assert counts == [*expected_texts, "once", "once"]
 
 
-def test_the_final_error_names_the_last_refusal_and_how_often_it_was_sent(broker):
+def test_the_final_error_has_the_last_rejection_and_the_number_of_attempts(broker):
     with (
         broker.on("Produce").error("NOT_LEADER_OR_FOLLOWER"),
         Producer(broker.bootstrap_servers, delivery_timeout_ms=400) as producer,

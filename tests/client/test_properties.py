@@ -1,4 +1,4 @@
-"""Settings that users of other clients write in a constructor, and the treatment of every setting of Java's clients."""
+"""Settings in the forms of other clients, and how each setting of Java's clients is treated."""
 
 import logging
 import typing
@@ -62,13 +62,13 @@ JAVA_CONSUMER = {
 }
 
 
-def test_kafka_pythons_keywords_are_taken():
+def test_kafka_pythons_keywords_are_accepted():
     settings = ProducerSettings.from_options(KAFKA_PYTHON_PRODUCER)
     assert (settings.servers, settings.acks, settings.api_version) == ([("a", 1), ("b", 2)], 1, "2.8")
     assert (settings.linger_ms, settings.max_block_ms, settings.compression_type) == (20, 5_000, "gzip")
 
 
-def test_confluents_dict_and_javas_properties_are_taken():
+def test_confluents_dict_and_javas_properties_are_accepted():
     settings = ConsumerSettings.from_options(CONFLUENT_CONSUMER)
     assert (settings.group_id, settings.enable_auto_commit, settings.fetch_max_wait_ms) == ("billing", False, 100)
     assert settings.strategies == ["roundrobin"]
@@ -123,7 +123,7 @@ def test_none_selects_the_default():
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
-def test_a_dict_comes_first_and_keywords_win(client):
+def test_keywords_override_a_dict_of_settings(client):
     with pytest.raises(OptionError, match="bootstrap_servers is empty"):
         client({"client.id": "billing"})
     with pytest.raises(OptionError, match="has no setting 'nonsense'"):
@@ -132,7 +132,7 @@ def test_a_dict_comes_first_and_keywords_win(client):
     assert producer.settings.linger_ms == 7
 
 
-def test_a_level_counts_for_its_codec():
+def test_a_compression_level_applies_to_its_codec():
     properties = {"bootstrap.servers": "a:1", "compression.type": "zstd", "compression.gzip.level": 1}
     assert ProducerSettings.from_options({**properties, "compression.zstd.level": "7"}).compression_level == 7
     assert ProducerSettings.from_options(properties).compression_level is None
@@ -163,7 +163,7 @@ def test_every_setting_of_java_is_supported_ignored_or_rejected(name):
                 translate_options({name: "x"}, names, client)
 
 
-def test_settings_of_another_client_are_passed_over_and_messages_spell_a_name_as_it_was_written():
+def test_settings_of_another_client_type_are_ignored_and_errors_keep_the_spelling():
     names = {field.name for field in fields(ConsumerSettings)}
     assert translate_options({"partitioner.class": "com.example.Mine", "acks": "all"}, names, "consumer") == {}
     with pytest.raises(
@@ -183,12 +183,12 @@ def test_settings_of_another_client_are_passed_over_and_messages_spell_a_name_as
         ("default.topic.config", "next to the other settings"),
     ],
 )
-def test_what_confluents_dict_holds_beside_settings_is_refused_with_what_is_here_instead(name, reason):
+def test_callbacks_in_confluents_dict_are_rejected_with_their_replacement(name, reason):
     with pytest.raises(OptionError, match=rf"{name}: .*{reason}"):
         ConsumerSettings.from_options({"bootstrap.servers": "a:1", name: print})
 
 
-def test_confluents_settings_of_producers_and_of_its_library_are_passed_over_by_a_consumer():
+def test_a_consumer_ignores_confluents_producer_and_library_settings():
     properties = {"max.in.flight": 1, "message.max.bytes": 5, "log_level": 7, "debug": "all", "socket.max.fails": 2}
     settings = ConsumerSettings.from_options(
         {"bootstrap.servers": "a:1", **properties, "receive.message.max.bytes": 1_000_000}
@@ -204,7 +204,7 @@ def test_settings_of_share_consumers_are_rejected_by_consumers_and_ignored_by_pr
     ProducerSettings.from_options(settings)
 
 
-def test_a_name_that_is_like_none_has_no_long_list():
+def test_an_unknown_setting_without_similar_names_gives_a_short_error():
     with pytest.raises(OptionError) as caught:
         ConsumerSettings.from_options({"bootstrap.servers": "a:1", "zzz": 1})
     assert str(caught.value) == "a consumer has no setting 'zzz'"
@@ -230,7 +230,7 @@ def test_the_types_of_keywords_are_those_of_the_settings(client):
     }
 
 
-def test_two_phase_commit_is_refused_with_the_reason_and_taken_when_it_is_off():
+def test_two_phase_commit_is_rejected_with_the_reason_unless_it_is_off():
     """KIP-939: Kafka 4.3.1 marks InitProducerId version 6 unstable, and Java's producer has no prepareTransaction."""
     settings = {"bootstrap.servers": "a:1", "transactional.id": "x"}
     with pytest.raises(OptionError, match=r"InitProducerId 6, which Kafka 4\.3 does not serve"):
@@ -239,7 +239,7 @@ def test_two_phase_commit_is_refused_with_the_reason_and_taken_when_it_is_off():
 
 
 @pytest.mark.parametrize("cls", [ProducerSettings, ConsumerSettings, ShareConsumerSettings])
-def test_options_for_an_admin_client_are_those_that_all_clients_have_under_each_of_their_names(cls):
+def test_admin_options_are_the_common_settings_under_all_their_names(cls):
     names = list_setting_names(cls)
     aliases = {name: key for name, key in module._SETTING_ALIASES.items() if key in names}
     common_names = list_setting_names(ClientSettings)
@@ -247,9 +247,9 @@ def test_options_for_an_admin_client_are_those_that_all_clients_have_under_each_
         assert select_client_options({name: "x"}) == ({name: "x"} if key in common_names else {}), name
 
 
-def test_each_setting_has_one_kafka_name_whatever_the_name_in_the_options():
+def test_each_setting_has_one_kafka_name():
     for name, key in module._SETTING_ALIASES.items():
-        if not name.endswith(".level"):  # a codec's level is a setting of its own
+        if not name.endswith(".level"):  # the level of each codec is a separate setting
             assert to_kafka_name(name) == to_kafka_name(key) == to_kafka_name(name.replace(".", "_")), name
     for name in list_java_properties():
         assert to_kafka_name(name) == to_kafka_name(name.replace(".", "_")) == name

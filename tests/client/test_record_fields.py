@@ -1,6 +1,4 @@
-"""Rejected arguments of ``send``: before a record is queued, with the argument's name, and without an effect on other
-records.
-"""
+"""``send`` rejects invalid arguments by name before a record is queued, without affecting other records."""
 
 import asyncio
 import datetime
@@ -13,7 +11,7 @@ from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
 from kafkaframes.client.producer_records import check_record, to_bytes, to_header_pairs
 from kafkaframes.errors import EncodeError, NetworkError
 
-WRONG = {
+INVALID_VALUES = {
     "value": [{"a": 1}, 5, ["a"], "\ud800"],
     "key": [{"a": 1}, 1.5, object()],
     "timestamp_ms": [datetime.datetime.now(), "1", 1.0, 2**63, True],
@@ -21,7 +19,7 @@ WRONG = {
     "headers": ["a", 5, [("a",)], [(1, b"")], {"a": 5}, {"a": {"b": 1}}, [b"ab"]],
     "topic": [None, 5, b"numbers", ""],
 }
-CASES = [(name, value) for name, values in WRONG.items() for value in values]
+CASES = [(name, value) for name, values in INVALID_VALUES.items() for value in values]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +42,7 @@ def read(servers, topic):
 
 
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
-def test_an_argument_of_a_wrong_type_is_named_and_good_records_go_on(servers, kind):
+def test_an_argument_of_a_wrong_type_is_named_and_valid_records_are_sent(servers, kind):
     def arguments(name, value):
         return {"topic": "numbers", "value": b"good"} | {name: value}
 
@@ -83,29 +81,29 @@ def test_an_argument_of_a_wrong_type_is_named_and_good_records_go_on(servers, ki
     ],
     ids=["None", "empty", "dict", "pairs", "generator"],
 )
-def test_headers_are_a_dict_pairs_or_none(servers, headers, expected_headers):
+def test_headers_can_be_a_dict_pairs_or_none(servers, headers, expected_headers):
     with Producer(servers) as producer:
         offset = producer.send("numbers", b"v", headers=headers).result().offset
     (record,) = [record for record in read(servers, "numbers") if record.offset == offset]
     assert list(record.headers) == expected_headers
 
 
-def test_what_is_nearly_bytes_or_a_whole_number_is_taken():
+def test_bytes_like_and_integer_like_values_are_accepted():
     assert to_bytes("value", bytearray(b"a")) == to_bytes("value", memoryview(b"a")) == b"a"
     assert check_record("numbers", None, None, None, np.int32(5), np.int64(6), 1_000)[4:6] == (5, 6)
     assert to_header_pairs({"a": memoryview(b"1")}) == [("a", b"1")]
 
 
-@pytest.mark.parametrize("ends_by", ["cancelled", "an exception that is no Exception"])
-def test_a_sending_task_that_ends_for_whatever_reason_ends_every_result(servers, monkeypatch, ends_by):
+@pytest.mark.parametrize("error", ["cancelled", "a BaseException that is not an Exception"])
+def test_all_pending_results_fail_if_the_sending_task_ends(servers, monkeypatch, error):
     async def run():
         producer = AsyncProducer(servers, linger_ms=0)
         await producer.start()
-        monkeypatch.setattr("kafkaframes.client.sequencing.Sequencer.take_batch", lambda *_: None)  # nothing goes
+        monkeypatch.setattr("kafkaframes.client.sequencing.Sequencer.take_batch", lambda *_: None)  # no batch is sent
         futures = [await producer.send("numbers", b"v") for _ in range(3)]
         await asyncio.sleep(0)
         task = producer._sender._loop_task
-        if ends_by == "cancelled":
+        if error == "cancelled":
             task.cancel()
         else:
 

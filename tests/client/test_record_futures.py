@@ -1,4 +1,4 @@
-"""The future of a record that a synchronous producer sends: Python's own class, for any use."""
+"""The future of a record sent by a synchronous producer is a ``concurrent.futures.Future``."""
 
 import asyncio
 import concurrent.futures
@@ -14,7 +14,7 @@ from kafkaframes.client.batches import PartResult
 from kafkaframes.client.record_futures import ThreadResults
 from kafkaframes.errors import BrokerError, EncodeError, NetworkError
 
-TARGET = TopicPartition("numbers", 0)
+NUMBERS_0 = TopicPartition("numbers", 0)
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,11 @@ def servers():
 
 
 def batch(count: int):
-    results = ThreadResults(TARGET, list(range(100, 100 + count)))
+    results = ThreadResults(NUMBERS_0, list(range(100, 100 + count)))
     return results, [results.create_future(None, None) for _ in range(count)]
 
 
-def test_a_batch_that_is_written_gives_each_record_its_offset():
+def test_a_written_batch_gives_each_record_its_offset():
     results, futures = batch(3)
     assert not futures[0].done()
     assert not futures[0].cancel()
@@ -42,13 +42,13 @@ def test_a_batch_that_is_written_gives_each_record_its_offset():
 
 
 @pytest.mark.parametrize(("base", "append_time", "last"), [(-1, -1, (-1, 101)), (5, 9, (6, 9))])
-def test_offsets_without_acks_and_times_of_the_broker(base, append_time, last):
+def test_results_without_acks_have_no_offset_and_append_times_are_the_brokers(base, append_time, last):
     results, futures = batch(2)
     results.set_results([PartResult(0, 3, base, append_time)])
     assert futures[1].result()[2:] == last
 
 
-def test_a_batch_that_failed_raises_its_error():
+def test_futures_of_a_failed_batch_raise_its_error():
     results, futures = batch(2)
     results.set_error(NetworkError("gone"))
     with pytest.raises(NetworkError, match="gone"):
@@ -56,7 +56,7 @@ def test_a_batch_that_failed_raises_its_error():
     assert isinstance(futures[0].exception(), NetworkError)
 
 
-def test_wait_as_completed_and_asyncio_see_them():
+def test_futures_work_with_wait_as_completed_and_asyncio():
     first, early = batch(2)
     second, late = batch(2)
     first.set_results([PartResult(0, first.count, 0)])
@@ -71,7 +71,7 @@ def test_wait_as_completed_and_asyncio_see_them():
     assert asyncio.run(wait_for_first()).offset == 1
 
 
-def test_callbacks_are_called_once_each_and_what_they_raise_is_logged(caplog):
+def test_callbacks_are_called_once_and_their_exceptions_are_logged(caplog):
     results, futures = batch(2)
     calls = []
     futures[0].add_done_callback(lambda future: 1 / 0)
@@ -83,7 +83,7 @@ def test_callbacks_are_called_once_each_and_what_they_raise_is_logged(caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_on_delivery_gets_an_error_or_where_it_went(servers):
+def test_on_delivery_gets_the_error_or_the_records_offset(servers):
     calls = []
     with Producer(servers, linger_ms=0) as producer:
         offset = producer.send("numbers", b"0").result(60).offset
@@ -91,7 +91,7 @@ def test_on_delivery_gets_an_error_or_where_it_went(servers):
     assert calls == [(None, RecordMetadata("numbers", 0, offset + 1, calls[0][1].timestamp))]
 
 
-def test_records_of_many_threads_are_written_once_each(servers):
+def test_records_of_many_threads_are_each_written_once(servers):
     with Producer(servers, batch_size=500) as producer:
 
         def send(thread: int) -> list[concurrent.futures.Future]:
@@ -101,8 +101,8 @@ def test_records_of_many_threads_are_written_once_each(servers):
             sent_futures = [future for futures in pool.map(send, range(4)) for future in futures]
         producer.flush()
         assert all(future.done() for future in sent_futures)
-    where = {future.result()[:3] for future in sent_futures}
-    assert len(where) == 2_000
+    written_places = {future.result()[:3] for future in sent_futures}
+    assert len(written_places) == 2_000
     with Consumer(servers) as consumer:
         targets = consumer.partitions_for("three")
         consumer.assign(dict.fromkeys(targets, 0))
@@ -110,27 +110,27 @@ def test_records_of_many_threads_are_written_once_each(servers):
         while len(values) < 2_000:
             values += [(record.partition, record.value) for record in consumer.poll(60_000)]
     assert len({value for _, value in values}) == 2_000
-    for partition in range(3):  # records of one thread stay in order
+    for partition in range(3):  # the records of each thread are in order
         for thread in range(4):
             numbers = [int(v.split(b"-")[1]) for p, v in values if p == partition and v.startswith(b"%d-" % thread)]
             assert numbers == sorted(numbers)
 
 
-def test_a_full_buffer_makes_send_wait_for_the_brokers():
+def test_send_waits_if_the_buffer_is_full():
     with Broker() as broker:
         broker.create_topic("numbers")
         with Producer(broker.bootstrap_servers, buffer_memory=2_000, linger_ms=60_000) as producer:
             futures = [producer.send("numbers", bytes(500)) for _ in range(20)]
-            assert futures[0].result(60).offset == 0  # without free memory no batch lingers
+            assert futures[0].result(60).offset == 0  # batches do not linger while there is no free memory
 
 
-def test_send_waits_no_longer_than_max_block_ms_and_says_what_for():
+def test_send_waits_at_most_max_block_ms_and_names_the_reason():
     producer = Producer("127.0.0.1:1", max_block_ms=300)
     with closing(producer), pytest.raises(NetworkError, match=r"waited 300 ms .*127\.0\.0\.1:1"):
         producer.send("numbers", b"v")
 
 
-def test_a_partition_that_is_not_there_is_refused_and_a_closed_producer_too(servers):
+def test_unknown_partitions_and_closed_producers_are_rejected(servers):
     with Producer(servers) as producer:
         with pytest.raises(BrokerError, match="no partition 9; it has 1"):
             producer.send("numbers", b"v", partition=9)

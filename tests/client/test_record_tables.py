@@ -1,4 +1,4 @@
-"""Rows of a table are assigned to partitions: by their own column, by key, or in runs without either."""
+"""Rows of a table are assigned to partitions by the partition column, by key, or otherwise in runs."""
 
 import pyarrow as pa
 import pytest
@@ -17,28 +17,28 @@ from kafkaframes.wire.primitives import NIL_UUID
 KEYS = st.none() | st.binary(max_size=3)
 
 
-def cluster(count: int) -> Cluster:
+def build_metadata(count: int) -> Cluster:
     partitions = {n: PartitionMetadata(n, 1, 0, (1,), (1,), ErrorCode.NONE) for n in range(count)}
     return Cluster(
         brokers={1: Node(1, "h", 9092)}, topics={"t": TopicMetadata("t", NIL_UUID, False, partitions, ErrorCode.NONE)}
     )
 
 
-def row_partitioner(count: int, batch_bytes: int) -> RowPartitioner:
-    metadata = cluster(count)
+def build_row_partitioner(count: int, batch_bytes: int) -> RowPartitioner:
+    metadata = build_metadata(count)
     accumulator = Accumulator(ProducerSettings(bootstrap_servers="a:1"), metadata, wake=lambda: None)
     accumulator.update_topic("t")
     return RowPartitioner(DEFAULT_PARTITIONER, metadata, accumulator.choose_sticky_partitions, batch_bytes)
 
 
 @given(st.integers(1, 7), st.lists(st.tuples(KEYS, st.none() | st.integers(0, 0)), max_size=50), st.integers(1, 400))
-def test_each_row_goes_to_one_partition_in_its_order_and_keys_to_their_own(count, rows, batch_bytes):
+def test_each_row_is_in_one_partition_in_order_and_equal_keys_share_a_partition(count, rows, batch_bytes):
     columns = {
         "key": pa.array([key for key, _ in rows], pa.binary()),
-        "partition": pa.array([at for _, at in rows], pa.int32()),
+        "partition": pa.array([position for _, position in rows], pa.int32()),
         "value": pa.array([b"%03d" % n for n in range(len(rows))], pa.binary()),
     }
-    parts = route_rows(pa.table(columns), ["t"], row_partitioner(count, batch_bytes))
+    parts = route_rows(pa.table(columns), ["t"], build_row_partitioner(count, batch_bytes))
     assert len({target for target, _ in parts}) == len(parts)
     rows_by_partition = {
         target.partition: [int(value) for value in part["value"].to_pylist()] for target, part in parts
@@ -46,14 +46,14 @@ def test_each_row_goes_to_one_partition_in_its_order_and_keys_to_their_own(count
     assert sorted(row for values in rows_by_partition.values() for row in values) == list(range(len(rows)))
     for partition, values in rows_by_partition.items():
         assert values == sorted(values)
-        for key, own in (rows[value] for value in values):
-            assert own in (None, partition)
-            assert own is not None or key is None or partition_of(key, count) == partition
+        for key, explicit_partition in (rows[value] for value in values):
+            assert explicit_partition in (None, partition)
+            assert explicit_partition is not None or key is None or partition_of(key, count) == partition
 
 
 @pytest.mark.parametrize(("rows", "partitions"), [(1, 1), (99, 1), (100, 2), (1000, 4)])
-def test_rows_that_may_go_anywhere_fill_a_batch_of_each_partition_that_they_go_to(rows, partitions):
-    table = pa.table({"value": [b"v" * 96] * rows})  # 100 bytes each with its place
-    parts = route_rows(table, ["t"], row_partitioner(4, batch_bytes=5_000))
+def test_rows_without_key_and_partition_fill_a_batch_per_partition(rows, partitions):
+    table = pa.table({"value": [b"v" * 96] * rows})  # 100 bytes each, with the record overhead
+    parts = route_rows(table, ["t"], build_row_partitioner(4, batch_bytes=5_000))
     assert len(parts) == partitions
     assert max(part.num_rows for _, part in parts) - min(part.num_rows for _, part in parts) <= 1

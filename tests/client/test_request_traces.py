@@ -1,4 +1,4 @@
-"""The state machines of the clients return the same requests in each process, whatever the seed of string hashes is."""
+"""The clients' state machines return the same requests in each process, regardless of the string hash seed."""
 
 import os
 import subprocess

@@ -1,21 +1,21 @@
-"""A client's settings: keywords, Kafka's properties, errors that name the nearest setting."""
+"""A client's settings as keywords and as Kafka properties, and errors that suggest the most similar setting."""
 
 import pytest
 
 from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from kafkaframes.errors import OptionError
 
-SERVER = {"bootstrap_servers": "h:1"}
+SERVER_SETTINGS = {"bootstrap_servers": "h:1"}
 
 
-def test_properties_and_keywords_mean_the_same():
+def test_properties_and_keywords_are_equivalent():
     by_property = ProducerSettings.from_options(
         {"bootstrap.servers": "h:1", "linger.ms": "20", "enable.idempotence": "true"}
     )
     assert by_property == ProducerSettings(bootstrap_servers="h:1", linger_ms=20, enable_idempotence=True)
 
 
-def test_names_of_protocols_are_taken_in_any_letter_case_as_by_java():
+def test_protocol_names_are_accepted_in_any_letter_case_as_in_java():
     assert ClientSettings(bootstrap_servers="h:1", security_protocol="ssl").security_protocol == "SSL"
     assert ConsumerSettings(bootstrap_servers="h:1", group_protocol="CONSUMER").group_protocol == "consumer"
 
@@ -34,17 +34,17 @@ def test_names_of_protocols_are_taken_in_any_letter_case_as_by_java():
         ({"api_version": "new"}, "unknown release 'new'"),
     ],
 )
-def test_what_does_not_fit_is_said(settings, reason):
+def test_an_invalid_setting_is_rejected_with_the_reason(settings, reason):
     with pytest.raises(OptionError, match=reason):
-        ProducerSettings.from_options({**SERVER, **settings})
+        ProducerSettings.from_options({**SERVER_SETTINGS, **settings})
 
 
 @pytest.mark.parametrize("servers", ["", [], "h:0", "h:99999999999", "h:x", " , "])
-def test_servers_that_are_none(servers):
+def test_invalid_servers_are_rejected(servers):
     with pytest.raises(OptionError, match="bootstrap_servers"):
         ClientSettings(bootstrap_servers=servers)
 
 
 def test_a_password_is_not_shown():
-    settings = ConsumerSettings(**SERVER, sasl_username="u", sasl_password="secret")
+    settings = ConsumerSettings(**SERVER_SETTINGS, sasl_username="u", sasl_password="secret")
     assert "secret" not in repr(settings)

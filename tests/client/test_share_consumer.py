@@ -23,7 +23,7 @@ from kafkaframes.client import (
 )
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +58,10 @@ def share(servers, topic, **settings):
 
 
 def read(consumer, count):
-    """Poll until so many records are returned."""
-    records, deadline = [], time.monotonic() + PATIENCE_S
+    """Poll until ``count`` records are returned."""
+    records, deadline = [], time.monotonic() + TIMEOUT_S
     while len(records) < count:
-        assert time.monotonic() < deadline, f"{len(records)} of {count} records"
+        assert time.monotonic() < deadline, f"received {len(records)} of {count} records"
         records += consumer.poll(500)
     return records
 
@@ -87,11 +87,11 @@ def test_records_are_accepted_by_the_next_poll_and_by_commit(servers, topic):
         assert values(read(consumer, 5)) == list(range(20, 25))
 
 
-def test_records_that_are_not_acknowledged_go_to_another_member_when_the_consumer_closes(servers, topic):
+def test_unacknowledged_records_are_delivered_to_another_member_after_closing(servers, topic):
     produce(servers, topic, 10)
     with share(servers, topic) as consumer:
         consumer.subscribe(topic)
-        first, deadline = [], time.monotonic() + PATIENCE_S
+        first, deadline = [], time.monotonic() + TIMEOUT_S
         while not first and time.monotonic() < deadline:
             first = consumer.poll(500)  # the next poll would accept them
         assert first
@@ -104,7 +104,7 @@ def test_records_that_are_not_acknowledged_go_to_another_member_when_the_consume
         consumer.commit()
 
 
-def test_release_gives_a_record_again_and_reject_does_not(servers, topic):
+def test_released_records_are_delivered_again_and_rejected_ones_are_not(servers, topic):
     produce(servers, topic, 10)
     with share(servers, topic, share_acknowledgement_mode="explicit") as consumer:
         consumer.subscribe(topic)
@@ -120,8 +120,8 @@ def test_release_gives_a_record_again_and_reject_does_not(servers, topic):
 
 
 def read_explicit(consumer, count, kind_of):
-    """Poll until so many records are returned, and acknowledge each."""
-    records, deadline = [], time.monotonic() + PATIENCE_S
+    """Poll until ``count`` records are returned, and acknowledge each."""
+    records, deadline = [], time.monotonic() + TIMEOUT_S
     while len(records) < count:
         assert time.monotonic() < deadline
         for record in consumer.poll(500):
@@ -147,7 +147,7 @@ def test_an_explicit_consumer_must_acknowledge_every_record_before_it_polls_agai
         consumer.commit()
 
 
-def test_nothing_is_acknowledged_by_a_call_with_a_wrong_record(servers, topic):
+def test_a_call_with_an_invalid_record_acknowledges_nothing(servers, topic):
     produce(servers, topic, 2)
     with share(servers, topic, share_acknowledgement_mode="explicit") as consumer:
         consumer.subscribe(topic)
@@ -162,7 +162,7 @@ def test_nothing_is_acknowledged_by_a_call_with_a_wrong_record(servers, topic):
 
 
 def read_one(consumer):
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         records = consumer.poll(500)
         if records:
@@ -171,16 +171,16 @@ def read_one(consumer):
     raise AssertionError("no record")
 
 
-def test_columns_are_acknowledged_by_a_mask(servers, topic):
+def test_rows_are_acknowledged_by_a_mask(servers, topic):
     produce(servers, topic, 30)
     with share(servers, topic, share_acknowledgement_mode="explicit") as consumer:
         consumer.subscribe(topic)
         rows, again = 0, []
         while rows < 30:
             table = consumer.fetch_arrow(500)
-            odd = pa.array([int(value) % 2 == 1 for value in table.column("value").to_pylist()], pa.bool_())
-            consumer.acknowledge(table, "release", mask=odd)
-            consumer.acknowledge(table, mask=[not flag for flag in odd.to_pylist()])
+            is_odd = pa.array([int(value) % 2 == 1 for value in table.column("value").to_pylist()], pa.bool_())
+            consumer.acknowledge(table, "release", mask=is_odd)
+            consumer.acknowledge(table, mask=[not flag for flag in is_odd.to_pylist()])
             first = [count == 1 for count in table.column("delivery_count").to_pylist()]
             rows += sum(first)
             again += [row for row, is_first in enumerate(first) if not is_first]
@@ -191,7 +191,7 @@ def test_columns_are_acknowledged_by_a_mask(servers, topic):
             consumer.acknowledge(table.select(["topic"]))
 
 
-def test_the_listener_learns_which_acknowledgements_a_broker_has_taken(servers, topic):
+def test_the_listener_gets_the_result_of_acknowledgements(servers, topic):
     produce(servers, topic, 6)
     results = []
     with share(servers, topic) as consumer:
@@ -232,7 +232,7 @@ def test_two_members_share_the_records_of_one_partition(servers, topic):
         first.subscribe(topic)
         second.subscribe(topic)
         produce(servers, topic, 100, batch_size=100)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while sum(seen_counts.values()) < 100 and time.monotonic() < deadline:
             seen_counts.update(int(record.value) for record in first.poll(100))
             seen_counts.update(int(record.value) for record in second.poll(100))
@@ -241,7 +241,7 @@ def test_two_members_share_the_records_of_one_partition(servers, topic):
     assert seen_counts == Counter(range(100))
 
 
-def test_gaps_of_transactions_and_compaction_do_not_stop_a_group(servers, topic):
+def test_offset_gaps_of_transactions_and_compaction_do_not_stop_a_group(servers, topic):
     with Producer(servers, transactional_id=topic) as producer:
         for number in range(4):
             producer.begin_transaction()
@@ -255,7 +255,7 @@ def test_gaps_of_transactions_and_compaction_do_not_stop_a_group(servers, topic)
         assert values(read(consumer, 1)) == [4]
 
 
-def test_a_consumer_goes_on_after_its_broker_was_restarted(tmp_path):
+def test_a_share_consumer_continues_after_its_broker_restarts(tmp_path):
     with Broker(data_dir=str(tmp_path)) as broker:
         servers, topic = broker.bootstrap_servers, "kept"
         with Admin(servers) as admin:
@@ -271,7 +271,7 @@ def test_a_consumer_goes_on_after_its_broker_was_restarted(tmp_path):
             assert set(values(read(consumer, 10))) == set(range(10, 20))
 
 
-def test_what_a_share_consumer_needs_is_said_at_once(servers):
+def test_missing_requirements_of_a_share_consumer_raise_immediately(servers):
     with pytest.raises(OptionError, match="a share consumer needs group_id"):
         ShareConsumer(servers)
     with pytest.raises(OptionError, match="share_acknowledgement_mode"):
@@ -301,10 +301,10 @@ def test_the_asyncio_consumer_reads_and_acknowledges(servers, topic):
             assert set(consumer.assignment()) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
         return records
 
-    assert values(asyncio.run(asyncio.wait_for(run(), PATIENCE_S))) == list(range(8))
+    assert values(asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))) == list(range(8))
 
 
-def test_rights_that_are_missing_are_raised_by_poll():
+def test_poll_raises_missing_permissions():
     from kafkaframes.broker.security.options import Security
 
     security = Security(mechanisms=("PLAIN",), users={"root": "r", "stranger": "s"}, authorizer=True)

@@ -1,4 +1,4 @@
-"""The share consumer's state machine without I/O: single cases, random schedules, and mutants that these find."""
+"""The share consumer's state machine without I/O: random schedules, and mutants that the schedules detect."""
 
 import os
 
@@ -9,11 +9,11 @@ from tests.soak.exploration import explore_range
 from kafkaframes.client.metadata import Node
 from kafkaframes.client.share_machine import describe_node
 
-SCHEDULES = 60 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else 3_000
+SCHEDULE_COUNT = 60 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else 3_000
 
 
-@pytest.mark.parametrize("first", range(0, SCHEDULES, 20))
-def test_random_schedules_keep_the_laws(first):
+@pytest.mark.parametrize("first", range(0, SCHEDULE_COUNT, 20))
+def test_random_schedules_keep_the_invariants(first):
     _, wrong = explore_range(share_schedules.explore, first, 20)
     assert wrong == []
 
@@ -25,14 +25,14 @@ def test_case(name):
 
 @pytest.mark.parametrize("name", share_mutants.MUTANTS)
 def test_a_case_finds_a_broken_rule(name):
-    assert share_mutants.first_wrong(name, 0) is not None
+    assert share_mutants.first_failure_of(name, 0) is not None
 
 
 @pytest.mark.parametrize("name", share_mutants.FOUND_BY_FIRST_SCHEDULES)
 def test_schedules_find_a_broken_rule(name):
-    assert share_mutants.first_wrong(name, 60) is not None
+    assert share_mutants.first_failure_of(name, 60) is not None
 
 
-def test_errors_name_addresses_as_clients_accept_them():
+def test_errors_contain_addresses_in_the_form_that_clients_accept():
     assert describe_node(Node(1, "kafka-1", 9092)) == "broker 1 at kafka-1:9092"
     assert describe_node(Node(2, "::1", 9092)) == "broker 2 at [::1]:9092"

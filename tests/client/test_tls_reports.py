@@ -30,18 +30,18 @@ def list_topics(servers, **settings):
         return admin.list_topics()
 
 
-def poll(servers, **settings):
+def poll_consumer(servers, **settings):
     with Consumer(servers, group_id="g", **settings) as consumer:
         consumer.subscribe(["t"])
         return consumer.poll(timeout_ms=30_000)
 
 
-def send(servers, **settings):
+def send_record(servers, **settings):
     with Producer(servers, **settings) as producer:
         return producer.send("t", b"v").result()
 
 
-@pytest.mark.parametrize("use", [list_topics, poll, send])
+@pytest.mark.parametrize("use", [list_topics, poll_consumer, send_record])
 def test_a_certificate_of_an_unknown_authority_is_not_retried(servers, use):
     """confluent-kafka-python #1731, kafka-python #1957: a client that retries reports the cause only in its log.
 
@@ -51,14 +51,14 @@ def test_a_certificate_of_an_unknown_authority_is_not_retried(servers, use):
         use(servers, security_protocol="SSL", ssl_cafile=CLIENT)
 
 
-def test_the_authority_is_checked_without_the_host_name_too(servers):
-    """kafka-python #1452 and #1957, kafkajs #70: ``ssl_check_hostname=False`` changes the host name's check only."""
+def test_the_authority_is_verified_even_if_the_host_name_is_not(servers):
+    """kafka-python #1452 and #1957, kafkajs #70: ``ssl_check_hostname=False`` disables only the host name check."""
     with pytest.raises(AuthenticationError, match="certificate was rejected"):
         list_topics(servers, security_protocol="SSL", ssl_cafile=CLIENT, ssl_check_hostname=False)
 
 
 def test_a_certificate_of_another_host_is_reported_with_the_setting():
-    """kafka-python #2013 and #1770."""
+    """See kafka-python #2013 and #1770."""
     with Broker(security=Security(tls=create_server_context(CLIENT, CLIENT_KEY))) as broker:
         settings = {"security_protocol": "SSL", "ssl_cafile": CLIENT}
         with pytest.raises(AuthenticationError, match=r"'127\.0\.0\.1'; `ssl_check_hostname=False` accepts"):
@@ -79,7 +79,7 @@ def test_a_certificate_of_another_host_is_reported_with_the_setting():
     ],
 )
 def test_an_unusable_file_is_named(servers, settings, reason):
-    """OpenSSL prompts for the password of an encrypted key, which stops a service without a terminal."""
+    """OpenSSL prompts for the password of an encrypted key, which blocks a service without a terminal."""
     with pytest.raises(OptionError, match=reason):
         list_topics(servers, security_protocol="SSL", **settings)
 
@@ -87,7 +87,8 @@ def test_an_unusable_file_is_named(servers, settings, reason):
 @pytest.mark.parametrize(
     ("answer", "protocol", "error"),
     [
-        (bytes.fromhex("15030300020250"), "PLAINTEXT", NetworkError),  # KAFKA-4493: a TLS alert, read as 352,518,912
+        # KAFKA-4493: a TLS alert read as the size 352,518,912
+        (bytes.fromhex("15030300020250"), "PLAINTEXT", NetworkError),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "PLAINTEXT", NetworkError),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "SSL", AuthenticationError),
     ],
@@ -123,7 +124,7 @@ def test_a_missing_client_certificate_is_suspected():
 
 
 def test_settings_without_effect_are_logged_once(caplog):
-    """librdkafka warns, too: "sasl.mechanism set to PLAIN but security.protocol is not configured for SASL"."""
+    """librdkafka also warns: "sasl.mechanism set to PLAIN but security.protocol is not configured for SASL"."""
     with Broker() as broker:
         list_topics(broker.bootstrap_servers, sasl_username="alice", sasl_password="secret", ssl_cafile=SERVER)
     assert [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()] == [
@@ -133,9 +134,9 @@ def test_settings_without_effect_are_logged_once(caplog):
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-@pytest.mark.parametrize("use", [list_topics, poll, send])
+@pytest.mark.parametrize("use", [list_topics, poll_consumer, send_record])
 def test_a_wrong_password_is_not_retried(mechanism, use):
-    """confluent-kafka-python #1398, kafka-rest #807."""
+    """See confluent-kafka-python #1398 and kafka-rest #807."""
     with Broker(security=Security(users={"alice": "secret"})) as broker:
         settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism}
         with pytest.raises(AuthenticationError, match="the broker rejected the credentials"):

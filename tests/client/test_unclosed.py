@@ -1,4 +1,4 @@
-"""Unclosed clients: at the end of the program, or before, they send their pending records, and a warning names them."""
+"""Unclosed clients send their pending records at the end of the program or when collected, and a warning names them."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 
-TARGET = TopicPartition("numbers", 0)
+NUMBERS_0 = TopicPartition("numbers", 0)
 
 
 @pytest.fixture(scope="module")
@@ -20,20 +20,20 @@ def servers():
 
 
 def run(servers: str, program: str) -> str:
-    """Run a program; return what it wrote to standard error."""
+    """Run a program; return its standard error output."""
     before = "import asyncio\nfrom kafkaframes.client import *\n"
     command = [sys.executable, "-W", "always::ResourceWarning", "-c", before + textwrap.dedent(program), servers]
     process = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120, check=True)
     return process.stderr
 
 
-def end(servers: str) -> int:
+def read_last_value(servers: str) -> int:
     with Consumer(servers) as consumer:
-        return consumer.end_offsets([TARGET])[TARGET]
+        return consumer.end_offsets([NUMBERS_0])[NUMBERS_0]
 
 
-def test_at_the_end_of_the_program_a_producer_sends_what_it_holds_and_is_named(servers):
-    before = end(servers)
+def test_an_unclosed_producer_sends_its_records_at_exit_and_is_named(servers):
+    before = read_last_value(servers)
     output = run(
         servers,
         """
@@ -43,12 +43,12 @@ def test_at_the_end_of_the_program_a_producer_sends_what_it_holds_and_is_named(s
             producer.send("numbers", b"%d" % number)
         """,
     )
-    assert end(servers) == before + 100
+    assert read_last_value(servers) == before + 100
     assert f"kafkaframes Producer 'billing' of {servers} was not closed" in output
     assert "Task was destroyed" not in output
 
 
-def test_a_consumer_is_named_and_commits_nothing(servers):
+def test_an_unclosed_consumer_is_named_and_commits_nothing(servers):
     with Producer(servers) as producer:
         producer.send("numbers", b"1").result()
     output = run(
@@ -64,13 +64,13 @@ def test_a_consumer_is_named_and_commits_nothing(servers):
     assert "kafkaframes Consumer 'kafkaframes' of" in output
     assert "Task was destroyed" not in output
     with Consumer(servers, group_id="g") as consumer:
-        assert consumer.committed([TARGET]) == {}
+        assert consumer.committed([NUMBERS_0]) == {}
 
 
 @pytest.mark.parametrize(
     "ends", ["asyncio.run(main())", "loop = asyncio.new_event_loop(); loop.run_until_complete(main())"]
 )
-def test_clients_of_asyncio_are_named(servers, ends):
+def test_unclosed_asyncio_clients_are_named(servers, ends):
     output = run(
         servers,
         f"""
@@ -92,17 +92,17 @@ def test_clients_of_asyncio_are_named(servers, ends):
         assert f"ResourceWarning: {kind.__name__} of {servers} was not closed" in output
 
 
-def test_one_that_is_no_longer_used_is_named_and_sends_what_it_holds(servers):
-    before = end(servers)
+def test_a_garbage_collected_producer_is_named_and_sends_its_records(servers):
+    before = read_last_value(servers)
     futures = [Producer(servers, linger_ms=60_000).send("numbers", b"1")]
     thread = futures[0]._owner._loop._thread
     with pytest.warns(ResourceWarning, match="kafkaframes Producer 'kafkaframes' of .* was not closed"):
         futures.clear()
     thread.join(60)
-    assert end(servers) == before + 1
+    assert read_last_value(servers) == before + 1
 
 
-def test_a_result_keeps_its_producer(servers):
+def test_a_future_keeps_its_producer_alive(servers):
     producer = Producer(servers)
     future = producer.send("numbers", b"1")
     of_the_producer = producer

@@ -1,4 +1,4 @@
-"""A record that was read and not handled is not committed: after an exception, and after the end of an iteration."""
+"""A record that was read but not handled is not committed, after an exception or at the end of an iteration."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
 
-TARGET = TopicPartition("numbers", 0)
+NUMBERS_0 = TopicPartition("numbers", 0)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def settings(request):
 def committed_offset(servers, settings) -> int:
     with Admin(servers) as admin:
         offsets = admin.group_offsets(settings["group_id"])
-        return offsets[TARGET].offset if TARGET in offsets else 0
+        return offsets[NUMBERS_0].offset if NUMBERS_0 in offsets else 0
 
 
 def read(consumer: Consumer) -> None:
@@ -36,12 +36,12 @@ def read(consumer: Consumer) -> None:
         pass
 
 
-def fail_in_the_block(servers, settings, *, subscribes: bool) -> None:
+def raise_in_block(servers, settings, *, subscribes: bool) -> None:
     with Consumer(servers, **settings) as consumer:
         if subscribes:
             consumer.subscribe("numbers")
         else:
-            consumer.assign([TARGET])
+            consumer.assign([NUMBERS_0])
         read(consumer)
         raise ZeroDivisionError
 
@@ -49,15 +49,15 @@ def fail_in_the_block(servers, settings, *, subscribes: bool) -> None:
 @pytest.mark.parametrize("subscribes", [True, False], ids=["subscribe", "assign"])
 def test_an_exception_in_the_block_commits_nothing(servers, settings, subscribes):
     with pytest.raises(ZeroDivisionError):
-        fail_in_the_block(servers, settings, subscribes=subscribes)
+        raise_in_block(servers, settings, subscribes=subscribes)
     assert committed_offset(servers, settings) == 0
     with Consumer(servers, **settings) as consumer:
-        consumer.assign([TARGET])
+        consumer.assign([NUMBERS_0])
         read(consumer)
     assert committed_offset(servers, settings) == 10
 
 
-def test_nor_does_one_in_asyncio(servers, settings):
+def test_an_exception_in_an_asyncio_block_commits_nothing(servers, settings):
     async def run():
         async with AsyncConsumer(servers, **settings) as consumer:
             await consumer.subscribe("numbers")
@@ -69,9 +69,9 @@ def test_nor_does_one_in_asyncio(servers, settings):
     assert committed_offset(servers, settings) == 0
 
 
-def test_what_an_iteration_has_not_handed_out_is_not_committed(servers, settings):
+def test_records_that_an_iteration_has_not_returned_are_not_committed(servers, settings):
     with Consumer(servers, **settings) as consumer:
-        consumer.assign([TARGET])
+        consumer.assign([NUMBERS_0])
         for record in consumer:
             if record.value == b"3":
                 break

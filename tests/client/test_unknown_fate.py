@@ -1,4 +1,6 @@
-"""Batches without a response: the result says so, and later records are written once and in order."""
+"""Batches without a response: the error says that they may be written, and later records are written once and in
+order.
+"""
 
 import pytest
 
@@ -6,8 +8,8 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Consumer, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, MaybeWrittenError
 
-TARGET = TopicPartition("numbers", 0)
-ONCE = {"request_timeout_ms": 2_000, "retries": 0, "linger_ms": 0}
+NUMBERS_0 = TopicPartition("numbers", 0)
+NO_RETRIES = {"request_timeout_ms": 2_000, "retries": 0, "linger_ms": 0}
 
 
 @pytest.fixture
@@ -19,17 +21,17 @@ def broker():
 
 def values(broker) -> list[bytes]:
     with Consumer(broker.bootstrap_servers, isolation_level="read_committed") as consumer:
-        consumer.assign({TARGET: 0})
-        end = consumer.end_offsets([TARGET])[TARGET]
+        consumer.assign({NUMBERS_0: 0})
+        end = consumer.end_offsets([NUMBERS_0])[NUMBERS_0]
         values = []
-        while consumer.position(TARGET) < end:
+        while consumer.position(NUMBERS_0) < end:
             values += consumer.poll(100)
         return [record.value for record in values]
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_record_without_an_answer_may_be_written_and_the_next_go_on(broker, is_written):
-    with Producer(broker.bootstrap_servers, **ONCE) as producer:
+def test_a_record_without_a_response_may_be_written_and_later_records_continue(broker, is_written):
+    with Producer(broker.bootstrap_servers, **NO_RETRIES) as producer:
         producer.send("numbers", b"0").result()
         before = producer.identity
         rule = broker.on("Produce")
@@ -42,8 +44,8 @@ def test_a_record_without_an_answer_may_be_written_and_the_next_go_on(broker, is
     assert values(broker) == [b"0", *([b"1"] if is_written else []), b"2"]
 
 
-def test_a_transaction_with_such_a_record_has_to_be_aborted(broker):
-    with Producer(broker.bootstrap_servers, transactional_id="t", **ONCE) as producer:
+def test_a_transaction_with_a_record_without_a_response_must_be_aborted(broker):
+    with Producer(broker.bootstrap_servers, transactional_id="t", **NO_RETRIES) as producer:
         producer.begin_transaction()
         rule = broker.on("Produce").drop_reply()
         with pytest.raises(MaybeWrittenError):
@@ -58,8 +60,8 @@ def test_a_transaction_with_such_a_record_has_to_be_aborted(broker):
     assert values(broker) == [b"2"]
 
 
-def test_a_commit_without_an_answer_may_have_succeeded_and_can_be_repeated(broker):
-    with Producer(broker.bootstrap_servers, transactional_id="t", **ONCE) as producer:
+def test_a_commit_without_a_response_may_have_succeeded_and_can_be_retried(broker):
+    with Producer(broker.bootstrap_servers, transactional_id="t", **NO_RETRIES) as producer:
         producer.begin_transaction()
         producer.send("numbers", b"1").result()
         rule = broker.on("EndTxn").drop_reply()

@@ -1,4 +1,4 @@
-"""A broker that does not answer is named: in the log after a second, and in the error at the end."""
+"""An unreachable broker is named in the log after one second, and in the final error."""
 
 import logging
 import re
@@ -20,7 +20,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_it_warns_after_a_second_then_now_and_then_and_when_it_is_back(clock, caplog):
+def test_unreachable_brokers_are_logged_after_a_second_then_periodically_and_on_recovery(clock, caplog):
     unreachable = UnreachableBrokers("billing")
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         for after in (0, 0.5, 1.0, 2.0, 10.9, 11.1, 40.9, 41.2):
@@ -40,10 +40,10 @@ def test_it_warns_after_a_second_then_now_and_then_and_when_it_is_back(clock, ca
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        yield listener.getsockname()[1]  # bound and not listening: refused
+        yield listener.getsockname()[1]  # bound but not listening, so connections are refused
 
 
-def test_the_error_names_every_address_and_the_log_the_first_of_them(free_port, caplog):
+def test_the_error_names_all_addresses_and_the_log_only_the_first(free_port, caplog):
     servers = [f"127.0.0.1:{free_port}", "127.0.0.1:1"]
     consumer = Consumer(servers, default_api_timeout_ms=3_000)
     with caplog.at_level(logging.WARNING), closing(consumer), pytest.raises(NetworkError) as error:
@@ -53,12 +53,12 @@ def test_the_error_names_every_address_and_the_log_the_first_of_them(free_port, 
     assert servers[0] in caplog.text
 
 
-def test_a_broker_that_takes_connections_and_says_nothing_is_named_too(caplog):
+def test_a_broker_that_accepts_connections_without_responding_is_named(caplog):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        where = f"127.0.0.1:{listener.getsockname()[1]}"
-        producer = Producer(where, max_block_ms=1_300)
-        with caplog.at_level(logging.WARNING), closing(producer), pytest.raises(NetworkError, match=where):
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        producer = Producer(address, max_block_ms=1_300)
+        with caplog.at_level(logging.WARNING), closing(producer), pytest.raises(NetworkError, match=address):
             producer.send("numbers", b"v")
-    assert f"{where}: no response yet" in caplog.text
+    assert f"{address}: no response yet" in caplog.text

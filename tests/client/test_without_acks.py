@@ -1,14 +1,14 @@
-"""With acks 0 a result reports a written record, and closing sends all pending records."""
+"""With acks 0, a result means that the record was sent, and closing sends all pending records."""
 
 import time
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Consumer, Producer, TopicPartition
 
-TARGET = TopicPartition("numbers", 0)
+NUMBERS_0 = TopicPartition("numbers", 0)
 
 
-def test_closing_sends_what_the_socket_has_not_taken_yet():
+def test_closing_sends_records_that_the_socket_has_not_accepted_yet():
     with Broker() as broker:
         broker.create_topic("numbers")
         for turn in range(5):
@@ -17,6 +17,6 @@ def test_closing_sends_what_the_socket_has_not_taken_yet():
                     producer.send("numbers", bytes(1_000_000))
             with Consumer(broker.bootstrap_servers) as consumer:
                 deadline = time.monotonic() + 60
-                while consumer.end_offsets([TARGET])[TARGET] < 4 * (turn + 1):
+                while consumer.end_offsets([NUMBERS_0])[NUMBERS_0] < 4 * (turn + 1):
                     assert time.monotonic() < deadline
                     time.sleep(0.01)

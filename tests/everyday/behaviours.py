@@ -1,6 +1,7 @@
-"""Names of the peers' tests and issues that show a behaviour; ``docs/tables.py`` makes docs/everyday.md of them.
+"""Tests and issues of peer clients that show the same behaviour; ``docs/tables.py`` generates docs/everyday.md from
+them.
 
-A test's name is the behaviour. Its decorator has the name of a test of each peer's suite, or the number of an issue.
+The name of a test describes the behaviour. Its decorator lists, for each peer, a test of its suite or an issue number.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Behaviour(NamedTuple):
     Attributes:
         title: the test's name as a sentence.
         sources: for each peer, a test of its suite or an issue number.
-        ours: how this client differs from its peers.
+        ours: how this client differs from its peers, or an empty string.
     """
 
     title: str
@@ -49,10 +50,10 @@ class Behaviour(NamedTuple):
 
 
 def peers_with(*, ours: str = THE_SAME, **sources: str) -> Callable[[Test], Test]:
-    """Return a decorator that names the peers with this behaviour.
+    """Return a decorator that records which peers have this behaviour.
 
     Args:
-        ours: how this client differs.
+        ours: how this client differs from its peers.
         sources: for each name in ``PEERS``, a test of that peer or an issue number.
     """
     if not sources or not set(sources) <= set(PEERS):

@@ -1,10 +1,10 @@
-"""Clusters on which the tests of this folder run: the embedded broker, or three nodes of a real Kafka.
+"""Clusters for the tests of this folder: the embedded broker, or three nodes of Apache Kafka.
 
-``KAFKAFRAMES_EVERYDAY`` is the column of docs/everyday.md that a run fills: ``embedded`` (the default) or a release of
-Kafka (``4.3.1``).
-``KAFKAFRAMES_EVERYDAY_SERVERS`` is the address of a cluster that is already running; its nodes are not killed.
+``KAFKAFRAMES_EVERYDAY`` is the column of docs/everyday.md that a run fills: ``embedded`` (the default) or a Kafka
+release such as ``4.3.1``. ``KAFKAFRAMES_EVERYDAY_SERVERS`` is the address of a cluster that is already running; its
+nodes are not killed.
 
-A real cluster is prepared and read through librdkafka, so that no faulty client of ours can judge itself.
+A real cluster is prepared and read with librdkafka, so that this package's client is not checked by itself.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _REAL_SETTINGS: Final[dict[str, str | int]] = GROUPS_WITHOUT_DELAY | {
     "broker.session.timeout.ms": 6_000,
     "default.replication.factor": 3,
     "initial.broker.registration.timeout.ms": 180_000,
-    "log.retention.check.interval.ms": 86_400_000,  # tests append records of 1970
+    "log.retention.check.interval.ms": 86_400_000,  # tests append records with timestamps of 1970
     "log.initial.task.delay.ms": 86_400_000,
     "offsets.topic.num.partitions": 6,
     "offsets.topic.replication.factor": 3,
@@ -84,13 +84,13 @@ class RealCluster:
         self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 100})
 
     def _metadata(self, topic: str | None = None) -> ClusterMetadata:
-        """Return the metadata of a topic or of all topics."""
+        """Return the metadata of one topic or of all topics."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return self._admin.list_topics(topic, timeout=PATIENCE_S)
             except KafkaException as error:
-                # librdkafka drops requests when it replaces a bootstrap address with the node that it belongs to
+                # librdkafka drops requests when it replaces a bootstrap address by the node at this address
                 if error.args[0].code() != KafkaError._DESTROY_BROKER or time.monotonic() > deadline:
                     raise
 
@@ -103,7 +103,7 @@ class RealCluster:
         """Create a topic and wait until each partition has a leader and each node returns the topic in Metadata."""
         try:
             self._admin.create_topics([NewTopic(name, partitions)])[name].result(PATIENCE_S)
-        except KafkaException as error:  # librdkafka sends a request again that has timed out on a busy machine
+        except KafkaException as error:  # on a busy machine, librdkafka may time out and send the request again
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
         self.wait_for(lambda: self._has_leaders(name, partitions))
@@ -211,7 +211,10 @@ class RealCluster:
 
 
 def knows_topic(address: str, topic: str) -> bool:
-    """Return whether a node returns a topic without error. The request is Metadata version 4, without a client."""
+    """Return whether a node returns a topic without error.
+
+    The request is a Metadata request of version 4, sent without a client.
+    """
     host, _, port = address.rpartition(":")
     name = topic.encode()
     request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">ih", 1, len(name)) + name + b"\0"
@@ -228,9 +231,10 @@ def knows_topic(address: str, topic: str) -> bool:
 
 
 def soon(condition: Callable[[], bool]) -> bool:
-    """Return whether a condition holds. Real nodes get time: a change reaches each of them by replication.
+    """Return whether a condition holds soon. On a real cluster, it is evaluated repeatedly, because changes reach the
+    nodes by replication.
 
-    The embedded broker shows each change at once, so the condition is evaluated once there.
+    On the embedded broker, each change is visible immediately, so the condition is evaluated once.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -257,7 +261,7 @@ def compute_java_hash(text: str) -> int:
 
 
 class KafkaNodes(RealCluster):
-    """Three nodes of a release of Kafka, each a broker and a controller, started on a directory."""
+    """Three nodes of a Kafka release, each a broker and a controller, with their data in a directory."""
 
     def __init__(self, release: str, directory: Path) -> None:
         self._module = real_kafka(ORACLE / "real_kafka.py")
@@ -274,7 +278,7 @@ class KafkaNodes(RealCluster):
         self._nodes = nodes
 
     def start(self) -> None:
-        """Start all nodes at once: no node answers before a majority of the controllers is up."""
+        """Start all nodes at the same time, because no node answers before a majority of the controllers is running."""
         for node in self._nodes.values():
             node.__dict__["_wait"] = lambda *_: None
             node.start()
@@ -303,7 +307,7 @@ class KafkaNodes(RealCluster):
         return all(set(partition.isrs) == set(partition.replicas) and partition.leader >= 0 for partition in partitions)
 
     def close(self) -> None:
-        """End all nodes with SIGKILL: the last ones could not stop in order without a majority."""
+        """Kill all nodes with SIGKILL; the last ones could not shut down cleanly without a majority."""
         for node in self._nodes.values():
             node.kill()
 

@@ -104,6 +104,6 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_sessionfinish():
-    """Write the outcomes of this run for docs/everyday.json."""
+    """Write the outcomes of this run to the results file, for docs/everyday.json."""
     if RESULTS in os.environ:
         Path(os.environ[RESULTS]).write_text(json.dumps(_OUTCOMES))

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 COLUMNS: Final = {"embedded": "embedded broker", "3.9.1": "Kafka 3.9.1", "4.3.1": "Kafka 4.3.1"}
 PATH: Final = Path(__file__).parents[2] / "docs" / "everyday.json"
-RESULTS: Final = "KAFKAFRAMES_EVERYDAY_RESULTS"  # names the file to which a run writes its outcomes
+# environment variable with the path of the file to which a run writes its outcomes
+RESULTS: Final = "KAFKAFRAMES_EVERYDAY_RESULTS"
 TIMEOUT_S: Final = 3_600
 HOLDS, DIFFERS, NOT_RUN = "yes", "**no**", ""
 
@@ -39,7 +40,7 @@ def run_column(column: str, results: Path) -> subprocess.CompletedProcess[str]:
 
 
 def store(column: str, results: Path) -> None:
-    """Put the outcomes of a whole run in the place of the column's older ones."""
+    """Replace a column's outcomes by those of a complete run."""
     outcomes_by_column = load()
     outcomes = {key: cell_of(counts) for key, counts in json.loads(results.read_text()).items()}
     outcomes_by_column[column] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "outcomes": dict(sorted(outcomes.items()))}
@@ -47,7 +48,7 @@ def store(column: str, results: Path) -> None:
 
 
 def load() -> dict[str, Any]:
-    """Return for each column its date and the outcome of each behaviour."""
+    """Return each column's date and the outcomes of its behaviours."""
     outcomes_by_column: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {}
     return outcomes_by_column
 
@@ -64,7 +65,7 @@ def cell_of(counts: dict[str, int]) -> str:
 
 
 def main(columns: list[str]) -> int:
-    """Run and store columns; return 1 if a behaviour does not hold."""
+    """Run columns and store their outcomes; return 1 if a behaviour does not hold."""
     status = 0
     for column in columns:
         with tempfile.TemporaryDirectory() as directory:

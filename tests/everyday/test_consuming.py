@@ -32,11 +32,11 @@ def consumer(servers):
 
 
 def read(consumer, count):
-    """Poll until so many records are returned; return them."""
+    """Poll until ``count`` records are returned; return them."""
     records = []
     while len(records) < count:
         polled_records = consumer.poll(20_000)
-        assert polled_records, f"{len(records)} of {count} records came"
+        assert polled_records, f"received {len(records)} of {count} records"
         records += polled_records
     return records
 

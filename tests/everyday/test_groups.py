@@ -7,7 +7,7 @@ from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.errors import BrokerError, OptionError
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
-QUICK = {
+QUICK_SETTINGS = {
     "auto_offset_reset": "earliest",
     "heartbeat_interval_ms": 50,
     "metadata_max_age_ms": 200,
@@ -24,7 +24,7 @@ def filled_topic(broker, topic):
 
 
 def member_of(servers, group, protocol="classic", **settings):
-    return Consumer(servers, group_id=group, group_protocol=protocol, **QUICK | settings)
+    return Consumer(servers, group_id=group, group_protocol=protocol, **QUICK_SETTINGS | settings)
 
 
 def partitions_of(topic):
@@ -32,14 +32,14 @@ def partitions_of(topic):
 
 
 def read(broker, consumer, count):
-    """Poll until so many records are returned; return them."""
+    """Poll until ``count`` records are returned; return them."""
     records = []
     broker.wait_for(lambda: records.extend(consumer.poll(100)) or len(records) >= count, timeout=30)
     return records
 
 
 def poll_until(broker, condition, *members):
-    """Poll members in turn until a condition holds; return what they have read."""
+    """Poll members in turn until a condition holds; return the records that they have read."""
     records = []
 
     def poll():
@@ -68,11 +68,11 @@ def test_a_single_member_reads_every_partition(broker, servers, filled_topic, pr
 @peers_with(java="testMultiConsumerDefaultAssignorAndVerifyAssignment", kafka_python="test_group")
 @PROTOCOLS
 def test_two_members_share_the_partitions(broker, servers, filled_topic, protocol):
-    with member_of(servers, filled_topic, protocol) as one, member_of(servers, filled_topic, protocol) as two:
-        one.subscribe([filled_topic])
-        two.subscribe([filled_topic])
-        poll_until(broker, lambda: {len(one.assignment()), len(two.assignment())} == {1, 2}, one, two)
-        assert sorted([*one.assignment(), *two.assignment()]) == partitions_of(filled_topic)
+    with member_of(servers, filled_topic, protocol) as first, member_of(servers, filled_topic, protocol) as second:
+        first.subscribe([filled_topic])
+        second.subscribe([filled_topic])
+        poll_until(broker, lambda: {len(first.assignment()), len(second.assignment())} == {1, 2}, first, second)
+        assert sorted([*first.assignment(), *second.assignment()]) == partitions_of(filled_topic)
 
 
 @peers_with(
@@ -99,11 +99,11 @@ def test_records_that_were_read_are_not_read_again_after_a_rebalance(broker, ser
         for number in range(3):
             broker.append(filled_topic, [{"value": b"new"}], partition=number)
         records += poll_until(broker, lambda: len(records) >= 12, one, two)
-        records += poll_until(broker, lambda: sum(map(one_end, (one, two))) == 15, one, two)
+        records += poll_until(broker, lambda: sum(map(sum_of_positions, (one, two))) == 15, one, two)
     assert len({(record.partition, record.offset) for record in records}) == len(records) == 15
 
 
-def one_end(member):
+def sum_of_positions(member):
     """Return the sum of a member's positions."""
     return sum(member.position(partition) for partition in member.assignment())
 

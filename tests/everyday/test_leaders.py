@@ -16,7 +16,7 @@ SETTINGS = {"retry_backoff_ms": 20, "reconnect_backoff_ms": 20, "reconnect_backo
 
 @pytest.fixture
 def partition(replicated_topic):
-    """The partition of the topic, which is on all three nodes."""
+    """The only partition of the topic, with a replica on each of the three nodes."""
     return TopicPartition(replicated_topic, 0)
 
 
@@ -31,7 +31,7 @@ def node_killed(nodes, number):
 
 
 def read(nodes, consumer, count):
-    """Poll until as many records were returned; return them."""
+    """Poll until ``count`` records are returned; return them."""
     records = []
     nodes.wait_for(lambda: records.extend(consumer.poll(100)) or len(records) >= count, timeout=PATIENCE_S)
     return records

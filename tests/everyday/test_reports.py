@@ -1,4 +1,4 @@
-"""Situations that users of other clients have reported: each was data that was skipped, repeated or lost."""
+"""Situations that users of other clients have reported, in which records were skipped, repeated or lost."""
 
 import random
 
@@ -9,7 +9,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Consumer, Producer, TopicPartition
 from kafkaframes.errors import KafkaframesError
 
-QUICK = {
+QUICK_SETTINGS = {
     "auto_offset_reset": "earliest",
     "heartbeat_interval_ms": 50,
     "metadata_max_age_ms": 200,
@@ -28,14 +28,14 @@ def filled_topic(broker, topic):
 
 
 def read(consumer, count, max_records=None):
-    """Poll until so many records are returned; return them."""
+    """Poll until ``count`` records are returned; return them."""
     records = []
     while len(records) < count:
         limit = None if max_records is None else min(max_records, count - len(records))
         positions = [consumer.position(partition) for partition in consumer.assignment()]
         polled_records = consumer.poll(20_000, max_records=limit)
         has_advanced = positions != [consumer.position(partition) for partition in consumer.assignment()]
-        assert polled_records or has_advanced, f"{len(records)} of {count} records came"  # markers have no records
+        assert polled_records or has_advanced, f"received {len(records)} of {count} records"  # markers have no records
         records += polled_records
     return records
 
@@ -103,9 +103,11 @@ def test_seek_back_after_each_poll_loses_no_records(servers, filled_topic):
 def test_a_reassigned_partition_continues_at_the_offset_that_its_previous_owner_committed(
     broker, servers, filled_topic, protocol
 ):
-    """Member one reads 5 records, leaves the partition paused, and loses it; the group commits 30 in the meantime."""
+    """The first member reads 5 records, leaves the partition paused, and loses it; the group commits 30 in the
+    meantime.
+    """
     first = TopicPartition(filled_topic, 0)
-    settings = {"group_id": filled_topic, "group_protocol": protocol, "enable_auto_commit": False, **QUICK}
+    settings = {"group_id": filled_topic, "group_protocol": protocol, "enable_auto_commit": False, **QUICK_SETTINGS}
     with Consumer(servers, **settings) as one:
         one.subscribe([filled_topic])
         broker.wait_for(lambda: one.poll(10, max_records=1) is not None and len(one.assignment()) == 3, timeout=30)
@@ -131,7 +133,7 @@ def test_a_reassigned_partition_continues_at_the_offset_that_its_previous_owner_
 @pytest.mark.parametrize("code", ["UNSTABLE_OFFSET_COMMIT", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"])
 def test_a_failed_lookup_of_committed_offsets_resets_no_position(broker, servers, filled_topic, protocol, code):
     partitions = [TopicPartition(filled_topic, number) for number in range(3)]
-    settings = {"group_id": filled_topic, "group_protocol": protocol, **QUICK}
+    settings = {"group_id": filled_topic, "group_protocol": protocol, **QUICK_SETTINGS}
     with Consumer(servers, **settings) as consumer:
         consumer.commit(dict.fromkeys(partitions, 45))
     with broker.on("OffsetFetch").times(3).error(code), Consumer(servers, **settings) as member:
@@ -144,7 +146,7 @@ def test_a_failed_lookup_of_committed_offsets_resets_no_position(broker, servers
 
 @peers_with(brod="#659", java="testDelayedFetchIncludesAbortedTransaction")
 def test_an_aborted_transaction_between_committed_ones_is_not_read(servers, topic):
-    """All three are in one response, from one producer; the first marker is a commit."""
+    """All three transactions are in one response, from one producer; the first marker is a commit."""
     first = TopicPartition(topic, 0)
     with Producer(servers, transactional_id=topic, linger_ms=0) as producer:
         for number, end in enumerate(("commit", "abort", "commit", "abort", "abort", "commit")):
@@ -160,7 +162,7 @@ def test_an_aborted_transaction_between_committed_ones_is_not_read(servers, topi
 @peers_with(kafkajs="#562", kafka_python="#1390")
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_offsets_that_compaction_has_removed_do_not_stop_a_reader(tmp_path, codec):
-    """Reading begins at each offset, also at those of removed records in the middle and at the end of a batch."""
+    """Reading starts at each offset, including those of removed records in the middle and at the end of a batch."""
     settings = {"segment_bytes": 1_048_576, "min_cleanable_dirty_ratio": 0.01, "cleanup_policy": "compact"}
     first = TopicPartition("t", 0)
     with Broker(data_dir=tmp_path) as broker:
@@ -171,7 +173,7 @@ def test_offsets_that_compaction_has_removed_do_not_stop_a_reader(tmp_path, code
                 producer.send("t", b"%d" % number, key=key)
                 if number % 10 == 9:
                     producer.flush()
-            for _ in range(3):  # these fill the segment: the active one is not compacted
+            for _ in range(3):  # these records fill the segment, because the active segment is not compacted
                 producer.send("t", random.Random(1).randbytes(500_000), key=b"large").result()
         broker.wait_for(lambda: broker.clock.advance(16) or len(broker.records("t")) < 30)
         remaining = [record.offset for record in broker.records("t")]
@@ -186,7 +188,7 @@ def test_offsets_that_compaction_has_removed_do_not_stop_a_reader(tmp_path, code
 @peers_with(franz_go="#1426")
 def test_a_recreated_topic_is_read_from_its_beginning_and_keeps_no_old_offset(broker, servers, admin, filled_topic):
     first = TopicPartition(filled_topic, 0)
-    settings = {"group_id": filled_topic, **QUICK}
+    settings = {"group_id": filled_topic, **QUICK_SETTINGS}
     with Consumer(servers, **settings) as member:
         member.subscribe([filled_topic])
         broker.wait_for(lambda: member.poll(100) is not None and member.assignment(), timeout=30)

@@ -25,10 +25,10 @@ def wait_until_stable(servers, topic):
 
 
 def read_values(servers, topic, isolation_level="read_committed", *, is_open=False):
-    """Return the values of a topic up to its end, as a reader sees them.
+    """Return the values of a topic up to its end, at an isolation level.
 
     Args:
-        is_open: whether a transaction is open, whose end is not waited for.
+        is_open: whether to read while a transaction is open, without waiting for its end.
     """
     if not is_open:
         wait_until_stable(servers, topic)

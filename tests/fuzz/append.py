@@ -1,4 +1,4 @@
-"""Append random record sets for a minute: the fast path equals the general path, and accesses no byte outside.
+"""Append random record sets for a minute: the fast path equals the general path, and stays within its buffers.
 
 Run: python tests/fuzz/append.py [seconds] [seed]
 """
@@ -31,7 +31,7 @@ def main(seconds: float, seed: int) -> None:
             guarded_answer(sent_set, offset, settings)
             accepted_count += isinstance(answer_of(sent_set, offset, settings), ValidatedRecords)
             set_count += 1
-    print(f"{set_count} appends, {accepted_count} of them not refused: one answer both ways (seed {seed})")
+    print(f"{set_count} appends, {accepted_count} of them accepted, with the same answer by both paths (seed {seed})")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python tests/fuzz/broker_live.py [SECONDS] [SEED]
 
-Every API at every version, with random values, damaged or not, complete or in pieces, many per connection, and
-half-open connections. After each hundred, an ordinary client must get its response within seconds, and the broker's
-memory must be within its limit. The broker is a process of its own, whose standard error must have no traceback. The
-command prints the seed.
+Requests are of every API at every version, with random values, damaged or not, complete or in pieces, many per
+connection; there are half-open connections as well. After each hundred requests, an ordinary client must get its
+response within seconds, and the broker's memory must be within its limit. The broker is a separate process, whose
+standard error must not contain a traceback. The command prints the seed.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from kafkaframes.protocol.messages.headers import encode_request
 MAX_RESIDENT_BYTES = 900 << 20
 ANSWER_SECONDS = 20
 MAX_OPEN_CLIENTS = 200
-# Requests that create or delete topics and groups have random names; other names would slow down the broker's own work.
-NOT_SENT = {"CreatePartitions"}
-KNOWN: dict[str, tuple[Any, ...]] = {
+# Requests that create or delete topics and groups keep their random names; existing names would slow down the broker's
+# own work.
+SKIPPED_APIS = {"CreatePartitions"}
+KNOWN_NAMES: dict[str, tuple[Any, ...]] = {
     "name": ("a", "b"),
     "topic": ("a", "b"),
     "topic_name": ("a", "b"),
@@ -54,7 +55,7 @@ KNOWN: dict[str, tuple[Any, ...]] = {
 }
 
 
-def resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -69,19 +70,19 @@ def with_known_names(value: Any, rng: random.Random) -> None:
                 and field_value
                 and isinstance(field_value[0], str)
             ):
-                setattr(value, name, [rng.choice(KNOWN["name"])])
+                setattr(value, name, [rng.choice(KNOWN_NAMES["name"])])
             for one in field_value:
                 if hasattr(one, "__slots__") and not isinstance(one, str | bytes | int | float):
                     with_known_names(one, rng)
         elif (
-            name in KNOWN and field_value not in (None, "", 0, -1) and rng.random() < 0.9
+            name in KNOWN_NAMES and field_value not in (None, "", 0, -1) and rng.random() < 0.9
         ):  # fields that the version has
-            setattr(value, name, rng.choice(KNOWN[name]))
+            setattr(value, name, rng.choice(KNOWN_NAMES[name]))
 
 
-def request(rng: random.Random) -> bytes:
-    """Return a frame: a random request of some API and version, or one that is almost a request."""
-    api = rng.choice([api for api in collect_apis().values() if api.name not in NOT_SENT])
+def random_request(rng: random.Random) -> bytes:
+    """Return a frame with a random request of some API and version, valid or damaged."""
+    api = rng.choice([api for api in collect_apis().values() if api.name not in SKIPPED_APIS])
     version = rng.randint(*api.range)
     body: Any = make_value(message(f"{api.name}Request"), version, rng.randrange(1 << 30), unknown_tags=True)
     if rng.random() < 0.7:
@@ -111,7 +112,7 @@ class FuzzClient:
                 piece = data if rng.random() < 0.7 else data[: rng.randint(1, len(data))]
                 data = data[self.socket.send(piece) :]
                 if rng.random() < 0.05:
-                    return True  # the rest is never sent
+                    return True  # the rest of the frame is not sent
         except BlockingIOError:
             return True
         except OSError:
@@ -127,7 +128,7 @@ class FuzzClient:
             return False
 
 
-def ask_well(port: int) -> None:
+def check_response(port: int) -> None:
     """Send an ordinary request; fail if no answer arrives in time."""
     connection = ClientConnection()
     connection.send_request(message("MetadataRequest")(topics=[]), 9)
@@ -142,28 +143,28 @@ def ask_well(port: int) -> None:
 
 
 def fuzz(port: int, pid: int, seconds: float, rng: random.Random) -> tuple[int, int]:
-    """Send until the time is over. Return the number of requests, and the maximum memory."""
+    """Send random requests for ``seconds``. Return the number of requests and the maximum memory."""
     deadline = time.monotonic() + seconds
-    request_count, most, clients = 0, 0, [FuzzClient(port)]
+    request_count, peak_bytes, clients = 0, 0, [FuzzClient(port)]
     while time.monotonic() < deadline:
         for _ in range(100):
             client = rng.choice(clients)
-            if not (client.send(request(rng), rng) and client.drain()) or rng.random() < 0.05:
+            if not (client.send(random_request(rng), rng) and client.drain()) or rng.random() < 0.05:
                 client.socket.close()
                 clients.remove(client)
             if not clients or (len(clients) < MAX_OPEN_CLIENTS and rng.random() < 0.2):
                 clients.append(FuzzClient(port))
             request_count += 1
-        ask_well(port)
-        most = max(most, resident(pid))
-        assert most < MAX_RESIDENT_BYTES, f"{most >> 20} MiB resident after {request_count} requests"
+        check_response(port)
+        peak_bytes = max(peak_bytes, resident_bytes(pid))
+        assert peak_bytes < MAX_RESIDENT_BYTES, f"{peak_bytes >> 20} MiB resident after {request_count} requests"
     for client in clients:
         client.socket.close()
-    return request_count, most
+    return request_count, peak_bytes
 
 
 def main(seconds: float, seed: int) -> None:
-    """Run a broker and the fuzzer."""
+    """Start a broker, and fuzz it."""
     print(f"seed {seed}", flush=True)
     rng, output_lines = random.Random(seed), []
     with tempfile.TemporaryDirectory(prefix="kafkaframes-fuzz-") as directory:
@@ -174,14 +175,14 @@ def main(seconds: float, seed: int) -> None:
                 port = int(process.stderr.readline().rsplit(":", 1)[1])
                 reader = threading.Thread(target=lambda: output_lines.extend(process.stderr), daemon=True)
                 reader.start()
-                request_count, most = fuzz(port, process.pid, seconds, rng)
+                request_count, peak_bytes = fuzz(port, process.pid, seconds, rng)
             finally:
                 process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0, f"the broker ended with {process.returncode}"
             reader.join(10)
     text = "".join(output_lines)
     assert "Traceback" not in text, text
-    print(f"{request_count:,} requests, at most {most >> 20} MiB resident")
+    print(f"{request_count:,} requests, at most {peak_bytes >> 20} MiB resident")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Feed damaged captures to the reader for a while: rows, reported gaps or one clear error, never a crash or a hang.
+"""Read damaged captures for a while: the result is rows, reported gaps or one clear error, never a crash or a hang.
 
 Run: python tests/fuzz/captures.py [--seconds 60] [--seed 1]
 
-Targets: the container (pcap, pcapng), packets (link layers, IP, TCP), streams and frames, by changes anywhere.
+Changes anywhere affect the container (pcap, pcapng), packets (link layers, IP, TCP), streams and frames.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def read_unpacked(path: Path) -> bytes:
 
 
 def damage(raw: bytearray, random_: random.Random) -> bytes:
-    """Change, remove, repeat or insert a few bytes. Numbers become large, negative or 0."""
+    """Change, remove, repeat or insert a few bytes. Changed numbers become large, negative or 0."""
     for _ in range(random_.randrange(1, 8)):
         place = random_.randrange(len(raw))
-        how = random_.randrange(5)
-        if how == 0:
+        mutation = random_.randrange(5)
+        if mutation == 0:
             raw[place] = random_.choice((0, 1, 0x7F, 0x80, 0xFF, random_.randrange(256)))
-        elif how == 1:
+        elif mutation == 1:
             raw[place : place + 4] = random_.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", bytes(4), b"\0\0\0\x04"))
-        elif how == 2:
+        elif mutation == 2:
             del raw[place : place + random_.randrange(1, 60)]
-        elif how == 3:
+        elif mutation == 3:
             raw[place:place] = raw[max(place - 80, 0) : place]
         else:
             raw[place:place] = random_.randbytes(random_.randrange(1, 9))
@@ -50,7 +50,7 @@ def damage(raw: bytearray, random_: random.Random) -> bytes:
 
 
 def check(raw: bytes, random_: random.Random, folder: Path) -> None:
-    """Read a capture as every table, with some window. The result must be rows or an error of this package."""
+    """Read a capture as each table, with a random time window. The result must be rows or an error of this package."""
     path = folder / "x.pcap"
     path.write_bytes(raw)
     window = random_.choice((300, 5000, 1 << 20))
@@ -66,7 +66,7 @@ def check(raw: bytes, random_: random.Random, folder: Path) -> None:
 
 
 def main() -> None:
-    """Fuzz until the time is over. After a failure, print the seed and the run, and keep the file."""
+    """Fuzz for the given number of seconds. After a failure, print the seed and the run, and keep the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,5 @@
-"""Run the commands on damaged logs and malformed Parquet for a minute: a result or a plain error, in limited time.
+"""Run the commands on damaged logs and malformed Parquet for a minute: each ends with a result or a clear error in
+limited time.
 
 Run: python tests/fuzz/commands.py [seconds] [seed]
 """
@@ -30,8 +31,8 @@ SLOWEST_SECONDS = 60.0
 NUMBERS = (-1, 0, 1, 2, 2**31 - 1, 2**31, 2**62, None)
 
 
-def some_parquet(choose: random.Random) -> bytes:
-    """Write a table with unusual columns, mostly complete."""
+def write_random_parquet(choose: random.Random) -> bytes:
+    """Write a Parquet file with unusual columns, sometimes truncated."""
     count = choose.randrange(4)
     columns = {
         "topic": [choose.choice(("t", "", "..", "a/b", "x" * 300, None, "é")) for _ in range(count)],
@@ -54,21 +55,21 @@ def some_parquet(choose: random.Random) -> bytes:
     return bytes(raw[: choose.randrange(len(raw) + 1)] if choose.random() < 0.1 else raw)
 
 
-def write_made_up_log(choose: random.Random, folder: Path) -> None:
+def write_damaged_log(choose: random.Random, folder: Path) -> None:
     """Write a log of batches with damaged contents and matching CRCs."""
     (folder / "t-0").mkdir(parents=True)
     (folder / "t-0" / f"{0:020}.log").write_bytes(mutations.some_log(choose.randrange(2**40)))
 
 
-def some_input(choose: random.Random, folder: Path) -> tuple[str, list[object]]:
-    """Choose a command, and create its input."""
+def choose_command(choose: random.Random, folder: Path) -> tuple[str, list[object]]:
+    """Choose a command, and create its input files."""
     to, log = folder / "out", folder / "log"
     if choose.random() < 0.3:
         path = folder / "a.parquet"
-        path.write_bytes(some_parquet(choose))
+        path.write_bytes(write_random_parquet(choose))
         return "restore", ["restore", path, "--to", to, *HERE]
     if choose.random() < 0.4:
-        write_made_up_log(choose, log)
+        write_damaged_log(choose, log)
     else:
         shutil.copytree(choose.choice(LOGS), log)
         for path in choose.sample(sorted(path for path in log.glob("*/*") if path.is_file()), 3):
@@ -78,12 +79,12 @@ def some_input(choose: random.Random, folder: Path) -> tuple[str, list[object]]:
 
 
 def main(seconds: float, seed: int) -> None:
-    """Fuzz until the time is over."""
+    """Fuzz for ``seconds``."""
     deadline, run_count = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
         choose = random.Random(f"{seed}-{run_count}")
         with tempfile.TemporaryDirectory() as folder:
-            name, arguments = some_input(choose, Path(folder))
+            name, arguments = choose_command(choose, Path(folder))
             start = time.monotonic()
             result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
             spent, error = time.monotonic() - start, result.exception
@@ -92,7 +93,7 @@ def main(seconds: float, seed: int) -> None:
                 print(f"seed {seed}, run {run_count}: {name} took {spent:.1f} s: {error!r}")
                 raise error if error is not None else AssertionError(result.output[-1000:])
         run_count += 1
-    print(f"{run_count} commands: an answer or an error in words (seed {seed})")
+    print(f"{run_count} commands, each with a result or a clear error (seed {seed})")
 
 
 if __name__ == "__main__":

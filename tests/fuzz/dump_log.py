@@ -1,4 +1,5 @@
-"""Feed ``dump-log`` with damaged segments and indexes for a minute: lines or a report, never an exception, and quickly.
+"""Run ``dump-log`` on damaged segments and indexes for a minute: it prints lines or a report quickly, without an
+exception.
 
 Run: python tests/fuzz/dump_log.py [seconds] [seed]
 """
@@ -22,7 +23,7 @@ SLOWEST_SECONDS = 10.0
 
 
 def damage(choose: random.Random, raw: bytes) -> bytes:
-    """Flip some bytes, truncate the end, or append something."""
+    """Flip some bytes, truncate the file, or append bytes."""
     changed_bytes = bytearray(raw)
     for _ in range(choose.choice([0, 1, 1, 2, 8]) if changed_bytes else 0):
         changed_bytes[choose.randrange(len(changed_bytes))] = choose.randrange(256)
@@ -54,7 +55,7 @@ def main(seconds: float, seed: int) -> None:
             if time.monotonic() - began > SLOWEST_SECONDS:
                 raise SystemExit(f"seed {seed}, case {run_count}: {chosen_file} took {time.monotonic() - began:.1f} s")
             run_count += 1
-    print(f"{run_count} damaged segments with their indexes: lines or a report each (seed {seed})")
+    print(f"{run_count} damaged segments with their indexes, each printed as lines or a report (seed {seed})")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""Feed damaged record sets to the reader for a while: a result or none, never a crash, and kernels equal their
-references.
+"""Read damaged record sets for a while: no crash, and kernels give the same results as their references.
 
 Run: python tests/fuzz/fuzz_records.py [--seconds 60] [--seed 1]
 """
@@ -15,7 +14,7 @@ from pathlib import Path
 from kafkaframes.records.scan import FILE, MEMORY
 
 ROOT = Path(__file__).parent.parent.parent
-sys.path.insert(0, str(ROOT))  # the comparisons of the tests run here
+sys.path.insert(0, str(ROOT))  # the fuzzer calls the comparisons of the tests
 
 from tests.records.test_columns import assert_same  # noqa: E402
 from tests.records.test_twins import assert_same_records  # noqa: E402
@@ -29,12 +28,12 @@ def damage(raw: bytearray, random_: random.Random) -> bytes:
         if not raw:
             break
         place = random_.randrange(len(raw))
-        how = random_.randrange(4)
-        if how == 0:
+        mutation = random_.randrange(4)
+        if mutation == 0:
             raw[place] = random_.choice((0, 1, 0x7F, 0x80, 0xFF, random_.randrange(256)))
-        elif how == 1:
+        elif mutation == 1:
             del raw[place : place + random_.randrange(1, 9)]
-        elif how == 2:
+        elif mutation == 2:
             raw[place:place] = raw[max(place - 16, 0) : place]
         else:
             raw[place:place] = random_.randbytes(random_.randrange(1, 9))
@@ -42,7 +41,10 @@ def damage(raw: bytearray, random_: random.Random) -> bytes:
 
 
 def main() -> None:
-    """Fuzz until the time is over. After a failure, the traceback's last lines have the seed and the bytes."""
+    """Fuzz for the given number of seconds.
+
+    After a failure, the last lines of the traceback have the seed and the bytes.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Damage the files of a real partition for a minute: every reader returns a value or an error, every command a result.
+"""Damage the files of a real partition for a minute: each reader returns a value or an error, each command a result.
 
 Run: python tests/fuzz/log_files.py [seconds] [seed]
 """
@@ -35,7 +35,7 @@ SLOWEST_SECONDS = 20.0
 
 
 def damage(choose: random.Random, path: Path) -> None:
-    """Flip bits of, truncate, extend, empty, swap or remove one file."""
+    """Damage one file: flip bits in it, or truncate, extend, empty, swap or remove it."""
     raw = bytearray(path.read_bytes())
     kind = choose.choice(["flip", "flip", "flip", "cut", "grow", "zeros", "empty", "remove", "other"])
     if kind == "remove":
@@ -56,8 +56,8 @@ def damage(choose: random.Random, path: Path) -> None:
     path.write_bytes(raw)
 
 
-def ask_everything(path: Path) -> bool:
-    """Use every reader on a partition. Return whether all of them succeeded."""
+def use_all_readers(path: Path) -> bool:
+    """Read a partition with all readers. Return whether all readers succeeded."""
     try:
         directories = discover(str(path))
         for directory in directories:
@@ -89,12 +89,12 @@ def main(seconds: float, seed: int) -> None:
             for _ in range(choose.randint(1, 4)):
                 damage(choose, choose.choice(sorted(path.iterdir())))
             began = time.monotonic()
-            refused_count += not ask_everything(path)
+            refused_count += not use_all_readers(path)
             if time.monotonic() - began > SLOWEST_SECONDS:
                 raise SystemExit(f"seed {seed}, case {run_count} took {time.monotonic() - began:.0f} s")
             shutil.rmtree(path.parent)
             run_count += 1
-    print(f"{run_count} damaged partitions, {refused_count} refused by name (seed {seed})")
+    print(f"{run_count} damaged partitions, {refused_count} of them rejected with an error (seed {seed})")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Feed every message decoder with damaged and random bytes: a value or a DecodeError, quickly, equal to the reference.
+"""Decode damaged and random bytes with all message decoders: the result is quick, a value or a DecodeError, and equals
+the reference's.
 
     python tests/fuzz/messages.py [SECONDS] [SEED]
 
-A message accepted in mode `strict` is encoded to the same bytes, decoding is bounded in memory, and a frame decoder
-returns a frame or raises a DecodeError. The command prints the seed, and after a failure the message, the version and
-the bytes.
+A message that is accepted in `strict` mode is encoded to the same bytes, memory is limited, and a frame decoder returns
+a frame or raises a DecodeError. The command prints the seed, and after a failure the message, the version and the
+bytes.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, decode_metadata_record
 from kafkaframes.protocol.messages.headers import decode_request
 
-MAX_BYTES_PER_INPUT_BYTE = 2000  # memory per byte of input: a struct of two bytes is an object with many fields
+# maximum memory per byte of input; a struct of two bytes becomes an object with many fields
+MAX_BYTES_PER_INPUT_BYTE = 2000
 
 
-def outcome(read):
+def decode_outcome(read):
     try:
         return repr(read())
     except DecodeError as error:
@@ -38,41 +40,41 @@ def outcome(read):
 def damage(data: bytes, rng: random.Random) -> bytes:
     raw = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 5))):
-        at = rng.randrange(len(raw) + 1)
+        position = rng.randrange(len(raw) + 1)
         piece = rng.choice(
             (b"\xff\xff\xff\xff\x07", b"\xff" * 4, b"\x7f\xff\xff\xff", b"\0", b"\x80", rng.randbytes(3))
         )
-        raw[at : at + rng.choice((0, 1, len(piece)))] = piece
+        raw[position : position + rng.choice((0, 1, len(piece)))] = piece
     return bytes(raw[: rng.randrange(len(raw) + 1)] if rng.random() < 0.3 else raw)
 
 
-def one_message(name: str, version: int, rng: random.Random) -> None:
+def check_message(name: str, version: int, rng: random.Random) -> None:
     cls = message(name)
     codec = cls.codec(version)
     data = make_value(cls, version, rng.randrange(1 << 30), unknown_tags=True).encode(version)
     bad = damage(data, rng) if rng.random() < 0.8 else rng.randbytes(rng.randrange(60))
     fast = ""
     for mode in ("reference", "strict"):
-        fast = outcome(partial(cls.decode_prefix, bad, version, mode=mode))
-        slow = outcome(partial(codec.decode_interpreted, bad, 0, strict=mode == "strict"))
+        fast = decode_outcome(partial(cls.decode_prefix, bad, version, mode=mode))
+        slow = decode_outcome(partial(codec.decode_interpreted, bad, 0, strict=mode == "strict"))
         assert fast == slow, (name, version, mode, bad.hex(), fast, slow)
-    # A NaN equals nothing; tag 2147483647 can be decoded but not encoded, as in Kafka.
+    # NaN does not equal itself, and tag 2147483647 can be decoded but not encoded, as in Kafka.
     if not fast.startswith(("DecodeError", "TruncatedError")) and "nan" not in fast and "(2147483647," not in fast:
         value, end = cls.decode_prefix(bad, version, mode="strict")
         assert value.encode(version) == bad[:end], (name, version, bad.hex())
 
 
-def any_frame(rng: random.Random) -> None:
+def check_frame(rng: random.Random) -> None:
     raw = rng.randrange(95).to_bytes(2) + rng.randrange(20).to_bytes(2) + rng.randbytes(rng.randrange(80))
-    outcome(lambda: decode_request(raw))
-    outcome(lambda: decode_coordinator_record("__consumer_offsets", raw[:2] + raw[4:], raw[2:]))
-    outcome(lambda: decode_metadata_record("__cluster_metadata", b"\1" + raw[1:2] + raw[3:]))
+    decode_outcome(lambda: decode_request(raw))
+    decode_outcome(lambda: decode_coordinator_record("__consumer_offsets", raw[:2] + raw[4:], raw[2:]))
+    decode_outcome(lambda: decode_metadata_record("__cluster_metadata", b"\1" + raw[1:2] + raw[3:]))
 
 
 def check_memory(name: str, version: int, rng: random.Random) -> None:
     raw = rng.choice((b"\xff\xff\xff\x7f", b"\x7f\xff\xff\xff", b"\2")) * rng.randrange(1, 500)
     tracemalloc.start()
-    outcome(lambda: message(name).decode_prefix(raw, version))
+    decode_outcome(lambda: message(name).decode_prefix(raw, version))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2_000_000 + MAX_BYTES_PER_INPUT_BYTE * len(raw), (name, version, raw.hex(), peak)
@@ -87,8 +89,8 @@ def main() -> None:
     while time.monotonic() < end:
         name, version = rng.choice(pairs)
         start_s = time.monotonic()
-        one_message(name, version, rng)
-        any_frame(rng)
+        check_message(name, version, rng)
+        check_frame(rng)
         if rounds % 20 == 0:
             check_memory(name, version, rng)
         assert time.monotonic() - start_s < 20, (name, version)

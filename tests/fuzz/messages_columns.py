@@ -1,4 +1,4 @@
-"""Decode damaged and random messages to columns for a minute: each row equals the objects, and arrays are valid.
+"""Decode damaged and random messages to columns for a minute: each row equals the decoded object, and arrays are valid.
 
 Run: python tests/fuzz/messages_columns.py [seconds] [seed]
 """
@@ -23,7 +23,7 @@ MODES = ("reference", "strict")
 
 
 def expected_row(cls, data, version, mode):
-    """Return the expected row of the columns, from the objects."""
+    """Return the row that the columns must contain, from the decoded object."""
     plan = cls.codec(version).plan.root
     try:
         return row_of(cls.decode(data, version, mode=mode), plan)
@@ -40,7 +40,7 @@ def encode_again(cls, columns, version):
             yield None
 
 
-def one_round(choose: random.Random, pairs: list[tuple[str, int]]) -> int:
+def check_columns(choose: random.Random, pairs: list[tuple[str, int]]) -> int:
     name, version = choose.choice(pairs)
     cls, mode = message(name), choose.choice(MODES)
     good = [make_value(cls, version, choose.random(), unknown_tags=True).encode(version) for _ in range(3)]
@@ -57,7 +57,7 @@ def one_round(choose: random.Random, pairs: list[tuple[str, int]]) -> int:
         if repr(row) != repr(row_wanted):
             raise SystemExit(f"{name} v{version} {mode} {data.hex()}: {row}, not {row_wanted}")
         if mode == "strict" and row["_error"] is None and "nan" not in repr(row) and again != data:
-            raise SystemExit(f"{name} v{version} {data.hex()} is written again as {again!r}")
+            raise SystemExit(f"{name} v{version} {data.hex()} is encoded again as {again!r}")
     return len(messages)
 
 
@@ -65,8 +65,8 @@ def main(seconds: float, seed: int) -> None:
     choose, pairs = random.Random(seed), every_pair()
     deadline, message_count = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
-        message_count += one_round(choose, pairs)
-    print(f"{message_count} messages: columns say what objects say (seed {seed})")
+        message_count += check_columns(choose, pairs)
+    print(f"{message_count} messages, whose columns equal their objects (seed {seed})")
 
 
 if __name__ == "__main__":

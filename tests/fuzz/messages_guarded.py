@@ -1,9 +1,9 @@
-"""Feed the message kernels with damaged messages between protected pages for a minute: no access outside, equal
-results.
+"""Run the message kernels on damaged messages between protected pages for a minute: they stay within their buffers and
+give equal results.
 
-Their input, the block into which they decode, and their output each end at a protected page. The rows must equal those
-of the same call in ordinary memory, with the table and, if it exists, with the straight-line decoder. Rows decoded in
-strict mode must be encoded to the same bytes.
+The kernels' input, the block into which they decode, and their output each end at a protected page. The rows must equal
+those of the same call in ordinary memory, with the table decoder and, if it exists, with the straight-line decoder.
+Rows decoded in strict mode must be encoded to the same bytes.
 
 Run: python tests/fuzz/messages_guarded.py [seconds] [seed]
 """
@@ -29,17 +29,17 @@ from tests.records.guarded import Guarded, GuardedMemory
 from kafkaframes.protocol.messages import _arena, columns, message
 from kafkaframes.protocol.messages.plan import plan_message
 
-MESSAGES = 150
+MESSAGES_PER_CHECK = 150
 MODES = ("reference", "strict")
 
 
 def allocate_guarded(size: int) -> pa.Buffer:
-    """Allocate like ``pa.allocate_buffer``, before a protected page, perhaps at an odd address."""
+    """Allocate memory that ends at a protected page, like ``pa.allocate_buffer``, perhaps at an odd address."""
     return pa.py_buffer(Guarded(size).at_end(size))
 
 
 def guard() -> None:
-    """Make the message kernels allocate their memory from here."""
+    """Make the message kernels allocate guarded memory."""
     memory, input_arrays = GuardedMemory(), columns._join_messages
 
     def zeros(size: int, dtype: Any = np.float64) -> np.ndarray:
@@ -59,7 +59,7 @@ def guard() -> None:
 
 
 def run_unguarded(before: tuple[Any, ...], work: Any) -> Any:
-    """Run a function in ordinary memory."""
+    """Run a function with ordinary memory allocation."""
     now = columns._join_messages, columns.np, _arena.pa
     columns._join_messages, columns.np, _arena.pa = before
     try:
@@ -69,15 +69,15 @@ def run_unguarded(before: tuple[Any, ...], work: Any) -> Any:
 
 
 def row_text(row: dict[str, Any]) -> str:
-    """Format a row without the text of its error: decoders may meet several faults in a different order."""
+    """Format a row without the text of its error, because decoders may find several faults in a different order."""
     return repr(row | {"_error": row["_error"] is not None})
 
 
-def some_messages(choose: random.Random, cls: type, version: int) -> list[bytes]:
+def create_messages(choose: random.Random, cls: type, version: int) -> list[bytes]:
     """Create valid messages, and many invalid ones."""
     good = [make_value(cls, version, choose.random(), unknown_tags=True).encode(version) for _ in range(4)]
     messages = [*good, b"", choose.randbytes(choose.randrange(60))]
-    while len(messages) < MESSAGES:
+    while len(messages) < MESSAGES_PER_CHECK:
         bad = choose.choice(good)
         for _ in range(choose.randrange(1, 4)):
             bad = _damage(bad, choose) if bad else bad
@@ -86,9 +86,9 @@ def some_messages(choose: random.Random, cls: type, version: int) -> list[bytes]
 
 
 def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...]) -> int:
-    """Compare all results for some messages of a kind."""
+    """Compare all results for some messages of one type and version."""
     cls = message(name)
-    plan, messages, mode = plan_message(cls.spec, version), some_messages(choose, cls, version), choose.choice(MODES)
+    plan, messages, mode = plan_message(cls.spec, version), create_messages(choose, cls, version), choose.choice(MODES)
 
     def decode(is_specialized: bool) -> pa.StructArray:
         return columns.decode_columns(plan, messages, mode=mode, specialized=is_specialized)
@@ -108,18 +108,18 @@ def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...
         rows = expected_column.take(pa.array(sound))
         again = columns.encode_columns(plan, rows).to_pylist()
         if again != [messages[row] for row in sound.tolist()]:
-            raise SystemExit(f"{name} v{version}: written anew as {again}")
+            raise SystemExit(f"{name} v{version}: encoded again as {again}")
     return len(messages)
 
 
 def main(seconds: float, seed: int) -> None:
-    """Fuzz until the time is over."""
+    """Fuzz for ``seconds``."""
     choose, pairs, before = random.Random(seed), every_pair(), (columns._join_messages, columns.np, _arena.pa)
     guard()
     deadline, message_count = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
         message_count += check(choose, *choose.choice(pairs), before)
-    print(f"{message_count} messages between forbidden pages: one answer, no byte beyond (seed {seed})")
+    print(f"{message_count} messages between protected pages, all with equal results (seed {seed})")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Feed ``decompress`` with damaged streams for a minute: a value or a reason, within its limit, and quickly.
+"""Run ``decompress`` on damaged streams for a minute: it returns a value or a reason quickly, within its limit.
 
-The fast path (``native``) gets the same streams between protected pages: the same verdict, no access outside.
+The fast path (``native``) gets the same streams between protected pages and must give the same verdict.
 
 Run: python tests/fuzz/records_decompress.py [seconds] [seed]
 """
@@ -40,7 +40,7 @@ def main(seconds: float, seed: int) -> None:
                 assert_no_other_verdict(read_as, payload, limit=min(limit, MAX_GUARDED_BYTES))
             case_count += 1
             failure_count += result.error is not None
-    print(f"{case_count} streams, {failure_count} of them damaged: a value or a reason each (seed {seed})")
+    print(f"{case_count} streams, {failure_count} of them damaged, each with a value or a reason (seed {seed})")
 
 
 if __name__ == "__main__":

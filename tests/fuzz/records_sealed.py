@@ -1,8 +1,8 @@
-"""Read batches with damaged contents and matching CRCs for a minute: one verdict for any columns, no access outside.
+"""Read batches with damaged contents and matching CRCs for a minute: the verdict is the same for all columns.
 
-The record bytes of valid batches are changed and the batches get new CRCs, some hundred at a time. Each log ends at a
-protected page, and so does every array of the reader. The requested columns, the chunk size, the budget and the bounds
-change from read to read. All results must agree with those for all columns on the general path.
+The record bytes of valid batches are changed and the batches get new CRCs, some hundred at a time. Each log and each
+array of the reader ends at a protected page. The requested columns, the chunk size, the budget and the bounds change
+from read to read. All results must agree with those for all columns on the general path.
 
 Run: python tests/fuzz/records_sealed.py [seconds] [seed]
 """
@@ -31,7 +31,7 @@ from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import MemorySource, as_array
 from kafkaframes.wire.checksum import crc32c
 
-BYTES = (0, 1, 2, 3, 0x3F, 0x40, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
+EDGE_BYTES = (0, 1, 2, 3, 0x3F, 0x40, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 BATCHES, READS = 300, 5
 CHUNKS, BUDGETS = (20_000, 2 << 20, 2 << 20, 2 << 20), (20_000, 256 << 20)
 _ATTRIBUTES, _CRC = BATCH_V2.end_of("attributes") - 1, BATCH_V2.position_of("crc")
@@ -43,10 +43,10 @@ def change_section(choose: random.Random, section: bytearray) -> None:
         if section:
             place = choose.randrange(len(section))
             step = choose.choice((-2, -1, 1, 2))
-            section[place] = choose.choice(BYTES) if choose.random() < 0.6 else (section[place] + step) & 0xFF
+            section[place] = choose.choice(EDGE_BYTES) if choose.random() < 0.6 else (section[place] + step) & 0xFF
 
 
-def mutant(choose: random.Random, batch: bytes) -> bytes:
+def change_batch(choose: random.Random, batch: bytes) -> bytes:
     """Change the records of a batch, mostly the content of compressed ones, and compute its CRC again."""
     if batch[16] != 2:
         out = bytearray(batch)
@@ -68,7 +68,7 @@ def mutant(choose: random.Random, batch: bytes) -> bytes:
     return bytes(out)
 
 
-def pool_of(choose: random.Random) -> list[bytes]:
+def create_batches(choose: random.Random) -> list[bytes]:
     """Create valid batches, and some invalid ones; half of them uncompressed."""
     batches = []
     while len(batches) < 200:
@@ -85,9 +85,9 @@ def read(data: object, columns: tuple[str, ...], memory: GuardedMemory, **option
     return pa.Table.from_batches(list(reader), reader.schema), reader.errors, reader.end
 
 
-def run(choose: random.Random, pool: list[bytes], memory: GuardedMemory) -> None:
+def check_log(choose: random.Random, pool: list[bytes], memory: GuardedMemory) -> None:
     """Compare the results for one log."""
-    raw = b"".join(mutant(choose, choose.choice(pool)) for _ in range(BATCHES))
+    raw = b"".join(change_batch(choose, choose.choice(pool)) for _ in range(BATCHES))
     data = Guarded(len(raw)).at_end(len(raw))
     data[:] = as_array(raw)
     first, end = choose.choice(((None, None), (None, None), (300, None), (None, 9000)))
@@ -107,16 +107,16 @@ def run(choose: random.Random, pool: list[bytes], memory: GuardedMemory) -> None
 
 
 def main(seconds: float, seed: int) -> None:
-    """Fuzz until the time is over."""
+    """Fuzz for ``seconds``."""
     choose, memory = random.Random(seed), GuardedMemory()
     deadline, run_count = time.monotonic() + seconds, 0
-    pool = pool_of(choose)
+    pool = create_batches(choose)
     while time.monotonic() < deadline:
-        run(choose, pool, memory)
+        check_log(choose, pool, memory)
         run_count += 1
         if run_count % 200 == 0:
-            pool = pool_of(choose)
-    print(f"{run_count * BATCHES} batches in {run_count} logs: one verdict whatever the columns (seed {seed})")
+            pool = create_batches(choose)
+    print(f"{run_count * BATCHES} batches in {run_count} logs, with the same verdict for all columns (seed {seed})")
 
 
 if __name__ == "__main__":

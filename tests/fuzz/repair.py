@@ -1,4 +1,5 @@
-"""Damage the files of a real partition for a minute: repair and recovery give a log that verifies, or an error.
+"""Damage the files of a real partition for a minute: repair and recovery give a log that passes verification, or an
+error.
 
 Run: python tests/fuzz/repair.py [seconds] [seed]
 """
@@ -33,14 +34,15 @@ def repair_log(log: Path, target: Path, *, as_kafka: bool) -> bool:
         return False
     report = verify(discover(str(target)))
     errors = (finding for finding in report.findings if finding.severity is Severity.ERROR)
-    wrong = [str(error) for error in errors if error.check != "leader-epoch"]  # outside the CRC, and kept unchanged
-    if wrong and not as_kafka:  # a broker checks nothing below the recovery point, nor the order of offsets
-        raise SystemExit(f"{log} was repaired, and is damaged: {wrong[:3]}")
+    # a field that is not part of the CRC, and is kept unchanged
+    wrong = [str(error) for error in errors if error.check != "leader-epoch"]
+    if wrong and not as_kafka:  # a broker checks neither the log below the recovery point nor the order of offsets
+        raise SystemExit(f"{log} is damaged after its repair: {wrong[:3]}")
     return True
 
 
 def main(seconds: float, seed: int) -> None:
-    """Damage, repair, verify, until the time is over."""
+    """Damage, repair and verify logs for ``seconds``."""
     choose, ends, repaired_count, run_count = random.Random(seed), time.monotonic() + seconds, 0, 0
     while time.monotonic() < ends:
         with tempfile.TemporaryDirectory() as scratch:

@@ -26,7 +26,7 @@ from kafkaframes.records.layout import CODECS
 COLUMNS = ["offset", "timestamp", "key", "value"]
 
 
-def some_settings(choose: random.Random) -> RewriteSettings:
+def choose_settings(choose: random.Random) -> RewriteSettings:
     """Choose a format, a codec and the treatment of damage."""
     magic = choose.choice([2, 2, 2, None, None, 1, 0])
     codec = choose.choice([None, *(name for name in CODECS if name != "zstd" or magic in (None, 2))])
@@ -53,18 +53,18 @@ def rewrite_segment(folder: Path, data: bytes, settings: RewriteSettings) -> boo
             for path in (source, folder / "out" / source.name)
         )
         if before != after:
-            raise SystemExit(f"{settings}: {before.num_rows} records became {after.num_rows}, or others")
+            raise SystemExit(f"{settings}: {before.num_rows} records became {after.num_rows} records, or other ones")
     return True
 
 
 def main(seconds: float, seed: int) -> None:
-    """Rewrite until the time is over."""
+    """Rewrite segments for ``seconds``."""
     choose, ends, rewritten_count, run_count = random.Random(seed), time.monotonic() + seconds, 0, 0
     while time.monotonic() < ends:
         with tempfile.TemporaryDirectory() as folder:
             run_count += 1
             rewritten_count += rewrite_segment(
-                Path(folder), mutations.some_log(choose.randrange(2**40)), some_settings(choose)
+                Path(folder), mutations.some_log(choose.randrange(2**40)), choose_settings(choose)
             )
     print(f"rewrite: {run_count} segments, {rewritten_count} rewritten, seed {seed}")
 

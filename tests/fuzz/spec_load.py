@@ -1,4 +1,4 @@
-"""Feed the spec loader with damaged spec files for a minute: a spec or a SpecError, and quickly.
+"""Load damaged spec files for a minute: the result is a spec or a SpecError, and quick.
 
 Run: python tests/fuzz/spec_load.py [seconds] [seed]
 """
@@ -44,7 +44,7 @@ WORDS = [
 
 
 def damage_spec(choose: random.Random, texts: list[str]) -> str:
-    """Return a real spec with a few words replaced, removed, doubled or inserted."""
+    """Return a real spec with a few words replaced, removed, duplicated or inserted."""
     words = choose.choice(texts).split(" ")
     for _ in range(choose.randrange(1, 3)):
         place = choose.randrange(len(words))
@@ -54,8 +54,8 @@ def damage_spec(choose: random.Random, texts: list[str]) -> str:
     return " ".join(words)
 
 
-def some_text(choose: random.Random, texts: list[str]) -> str:
-    """Return a spec with words changed, or, as a document, with values changed."""
+def choose_text(choose: random.Random, texts: list[str]) -> str:
+    """Return a spec with changed words, or with changed JSON values."""
     if choose.random() < 0.5:
         return damage_spec(choose, texts)
     text = choose.choice(texts)
@@ -69,19 +69,19 @@ def main(seconds: float, seed: int) -> None:
     ]
     deadline, spec_count, refused_count = time.monotonic() + seconds, 0, 0
     while time.monotonic() < deadline:
-        text, began = some_text(choose, texts), time.monotonic()
+        text, began = choose_text(choose, texts), time.monotonic()
         try:
             spec = load_message(text)
         except SpecError:
             refused_count += 1
         else:
             again = load_message(to_text(spec))
-            if [one for one in compare_messages(spec, again) if one.verdict == "breaking"]:
-                raise SystemExit(f"seed {seed}, case {spec_count}: not the same when written and read again")
+            if [difference for difference in compare_messages(spec, again) if difference.verdict == "breaking"]:
+                raise SystemExit(f"seed {seed}, case {spec_count}: the spec changes when it is written and read again")
         if time.monotonic() - began > SLOWEST_SECONDS:
             raise SystemExit(f"seed {seed}, case {spec_count}: {time.monotonic() - began:.1f} s")
         spec_count += 1
-    print(f"{spec_count} specs, {refused_count} of them refused: a spec or a SpecError each (seed {seed})")
+    print(f"{spec_count} specs, {refused_count} of them rejected with a SpecError (seed {seed})")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Damage a tiered store for a minute: every reader returns a value or an error of this package, and invents nothing.
+"""Damage a tiered store for a minute: each reader returns a value or this package's error, and no invented records.
 
-Manifests, chunk indexes, names and records of the metadata topic as bytes; then whole stores with damaged objects.
+First, manifests, chunk indexes, names and records of the metadata topic are damaged as bytes; then the objects of whole
+stores.
 
 Run: python tests/fuzz/tiered.py [seconds] [seed]
 """
@@ -41,7 +42,7 @@ ENTRIES = [
     for batch in read_records(path, columns=["value"], control_records=False)
     for value in batch.column("value").to_pylist()
 ]
-CUSTOM = bytes.fromhex("020002d804010505" + "62616b2f")
+CUSTOM_METADATA = bytes.fromhex("020002d804010505" + "62616b2f")
 SLOWEST_SECONDS = 20.0
 
 
@@ -49,19 +50,22 @@ def damage_bytes(choose: random.Random, raw: bytes) -> bytes:
     """Flip, truncate, duplicate or replace some bytes."""
     out = bytearray(raw)
     for _ in range(choose.randint(1, 6)):
-        kind, at = choose.choice(["flip", "flip", "digit", "cut", "double", "random"]), choose.randrange(len(out) + 1)
+        kind, position = (
+            choose.choice(["flip", "flip", "digit", "cut", "double", "random"]),
+            choose.randrange(len(out) + 1),
+        )
         if kind == "cut":
-            del out[at : at + choose.randint(1, 30)]
+            del out[position : position + choose.randint(1, 30)]
         elif kind == "double":
-            out[at:at] = out[at : at + choose.randint(1, 30)]
+            out[position:position] = out[position : position + choose.randint(1, 30)]
         elif kind == "random":
-            out[at:at] = choose.randbytes(choose.randint(1, 8))
-        elif at < len(out):
-            out[at] = choose.choice(b"0123456789-") if kind == "digit" else choose.randrange(256)
+            out[position:position] = choose.randbytes(choose.randint(1, 8))
+        elif position < len(out):
+            out[position] = choose.choice(b"0123456789-") if kind == "digit" else choose.randrange(256)
     return bytes(out)
 
 
-def mutant(choose: random.Random, raw: bytes) -> bytes:
+def change_entry(choose: random.Random, raw: bytes) -> bytes:
     """Write a manifest with other values, or a metadata record with random fields."""
     if not raw.lstrip().startswith(b"{"):
         record = decode_metadata_record("__remote_log_metadata", raw)
@@ -79,19 +83,19 @@ def mutant(choose: random.Random, raw: bytes) -> bytes:
     return json.dumps(json.loads(raw) | {"chunkIndex": index}).encode()
 
 
-def parse_all(choose: random.Random) -> None:
+def check_parsers(choose: random.Random) -> None:
     """Feed each decoder once."""
     tries = (
         (parse_manifest, choose.choice(MANIFESTS)),
         (parse_manifest, choose.choice(MANIFESTS)),
         (unpack_sizes, choose.randbytes(choose.randint(0, 40))),
-        (decode_custom_metadata, CUSTOM),
+        (decode_custom_metadata, CUSTOM_METADATA),
         (lambda raw: decode_entry(raw, partition=0, offset=0), choose.choice(ENTRIES)),
     )
     for parse, raw in tries:
         try:
-            whole = raw is not CUSTOM and parse is not unpack_sizes and choose.random() < 0.4
-            parse(mutant(choose, raw) if whole else damage_bytes(choose, raw))
+            whole = raw is not CUSTOM_METADATA and parse is not unpack_sizes and choose.random() < 0.4
+            parse(change_entry(choose, raw) if whole else damage_bytes(choose, raw))
         except (DecodeError, LogDirError):
             continue
     text = damage_bytes(choose, choose.choice(NAMES).encode()).decode(errors="replace")
@@ -113,7 +117,7 @@ def damage_store(choose: random.Random, root: Path) -> None:
 
 
 def read_store(root: Path, case: Path) -> bool:
-    """Read everything; return whether nothing was rejected."""
+    """Read the whole store; return whether no part was rejected."""
     keys = tuple(map(str, case.glob("*.private.pem")))
     try:
         verify(discover([str(root / "store")], options={"key_files": keys}))
@@ -136,7 +140,7 @@ def main() -> None:
     cases = [path for path in sorted(CASES.iterdir()) if path.is_dir()]
     while time.monotonic() - start_s < seconds:
         for _ in range(200):
-            parse_all(choose)
+            check_parsers(choose)
         case = choose.choice(cases)
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder) / case.name
@@ -148,7 +152,7 @@ def main() -> None:
         stores += 1
         if slowest > SLOWEST_SECONDS:
             raise SystemExit(f"seed {seed}: a store took {slowest:.1f} s")
-    print(f"{stores} stores, {refused_count} refused; {stores * 1000} pieces; the slowest store took {slowest:.1f} s")
+    print(f"{stores} stores, {refused_count} rejected; {stores * 1000} parsed texts; slowest store: {slowest:.1f} s")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Decode values with random schemas, valid and damaged: a row or a reason for each, equal to those of other libraries.
 
-The properties of the tests run here, against fastavro, protobuf and Python's json, each time with another seed.
+The tests' properties are checked against fastavro, protobuf and Python's json, each time with another seed.
 
 Run: python tests/fuzz/values.py [--seconds 60] [--seed 1]
 """
@@ -15,24 +15,24 @@ from pathlib import Path
 
 from hypothesis import seed, settings
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the comparisons of the tests run here
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the fuzzer calls the comparisons of the tests
 
 from tests.scan.values import test_any_schema, test_json_columns
 
-AT_ONCE = 50
-ANY = settings(max_examples=AT_ONCE, database=None, deadline=None, derandomize=False)
+EXAMPLES_PER_ROUND = 50
+RANDOM_EXAMPLES = settings(max_examples=EXAMPLES_PER_ROUND, database=None, deadline=None, derandomize=False)
 PROPERTIES = {
-    "Avro": ANY(test_any_schema.test_avro),
-    "Avro, another schema": ANY(test_any_schema.test_avro_written_with_another_schema),
-    "JSON": ANY(test_any_schema.test_json),
-    "JSON in columns": ANY(test_json_columns.test_both_parsers_give_the_same),
-    "Protobuf": ANY(test_any_schema.test_protobuf),
+    "Avro": RANDOM_EXAMPLES(test_any_schema.test_avro),
+    "Avro, another schema": RANDOM_EXAMPLES(test_any_schema.test_avro_written_with_another_schema),
+    "JSON": RANDOM_EXAMPLES(test_any_schema.test_json),
+    "JSON in columns": RANDOM_EXAMPLES(test_json_columns.test_both_parsers_give_the_same),
+    "Protobuf": RANDOM_EXAMPLES(test_any_schema.test_protobuf),
 }
 ARGUMENTS = {"JSON in columns": {"other_fields": True}}
 
 
 def main() -> None:
-    """Fuzz until the time is over. Print a failure with the smallest case and its seed."""
+    """Fuzz for the given number of seconds. Print a failure with the smallest case and its seed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
@@ -47,7 +47,7 @@ def main() -> None:
                 raise
             rounds += 1
             if time.monotonic() > stop:
-                print(f"values: {rounds * AT_ONCE} schemas and their values, whole and damaged")
+                print(f"values: {rounds * EXAMPLES_PER_ROUND} schemas with their values, valid and damaged")
                 return
 
 

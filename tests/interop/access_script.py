@@ -128,8 +128,8 @@ class AccessCluster:
         return cls(FrameClient(plain_port), {name: User(sasl_port, name=name) for name in USERS})
 
     def close(self) -> None:
-        for one in (self.admin, *self.users.values()):
-            one.close()
+        for client in (self.admin, *self.users.values()):
+            client.close()
 
     def id(self, topic: str) -> UUID:
         return self.admin.topic_ids[topic]
@@ -824,10 +824,10 @@ def play(
     for api, cases in ((api, CASES[api]) for api in apis if api in own and api in other):
         low, high = max(own[api][0], other[api][0]), min(own[api][1], other[api][1])
         for version in range(max(low, 3) if api == "Produce" else low, high + 1):
-            for one in cases:
-                for user in USERS if version >= one.first else ():
+            for case in cases:
+                for user in USERS if version >= case.first else ():
                     count += 1
-                    differences += compare_answers(ours, theirs, user, api, version, one, str(count))
+                    differences += compare_answers(ours, theirs, user, api, version, case, str(count))
     return differences, count
 
 

@@ -25,7 +25,7 @@ def jars() -> list[Path]:
     Raises:
         LookupError: Maven is missing, or a jar cannot be fetched.
     """
-    return [_jar(one) for one in COORDINATES]
+    return [_jar(coordinate) for coordinate in COORDINATES]
 
 
 def _jar(coordinate: str) -> Path:

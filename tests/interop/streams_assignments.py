@@ -9,7 +9,7 @@ import gzip
 import subprocess
 from itertools import islice
 
-from tests.coordination.groups.task_assignments import SAVED, cases
+from tests.coordination.groups.task_assignments import SAVED_ASSIGNMENTS, random_cases
 from tests.interop.releases import JAVA, SLF4J, fetch
 
 _COUNT, _MAX_TEXT = 300, 700
@@ -27,10 +27,10 @@ def judge_groups(lines: list[str]) -> list[str]:
 
 def save() -> None:
     """Write small groups with Kafka's assignments."""
-    texts = (case.text() for case in cases(1071))
+    texts = (case.text() for case in random_cases(1071))
     lines = list(islice((text for text in texts if len(text) < _MAX_TEXT), _COUNT))
     saved_text = "".join(f"{line}\t{answer}\n" for line, answer in zip(lines, judge_groups(lines), strict=True))
-    SAVED.write_bytes(gzip.compress(saved_text.encode(), mtime=0))
+    SAVED_ASSIGNMENTS.write_bytes(gzip.compress(saved_text.encode(), mtime=0))
 
 
 if __name__ == "__main__":

@@ -44,12 +44,12 @@ def clusters(kafka, tmp_path):
         node,
     ):
         both = AccessCluster.of(broker.port, ports[0]), AccessCluster.of(node.port, ports[1])
-        for one in both:
-            one.make(UNKNOWN_OPERATIONS[kafka.version])
-            one.wait_for_rules()
+        for cluster in both:
+            cluster.make(UNKNOWN_OPERATIONS[kafka.version])
+            cluster.wait_for_rules()
         yield both
-        for one in both:
-            one.close()
+        for cluster in both:
+            cluster.close()
 
 
 def is_named(version, difference):

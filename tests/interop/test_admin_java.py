@@ -20,7 +20,7 @@ from tests.client.admin_calls import (
     TOPIC,
     TRANSACTIONAL_ID,
     USER,
-    Scene,
+    AdminCallFixture,
 )
 from tests.interop import brokers
 from tests.interop.fetching import compile_java
@@ -111,7 +111,7 @@ FACTS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def arguments_of(name: str, scene: Scene) -> list[object]:
+def arguments_of(name: str, scene: AdminCallFixture) -> list[object]:
     """Return the words that follow a method's name for Java: ids that the preparation of the call has created."""
     if name in ("renew_delegation_token", "expire_delegation_token"):
         return [base64.b64encode(scene.token).decode()]
@@ -148,14 +148,14 @@ class JavaAdmin:
 
 
 @pytest.fixture(scope="module")
-def scene(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCallFixture]:
     """A node of Kafka with authentication on its second listener."""
     settings = SETTINGS if kafka.version.startswith("4.") else {k: v for k, v in SETTINGS.items() if "share" not in k}
     node = kafka(tmp_path_factory.mktemp("kafka"), settings)
     port = kafka.module.free_port()
     brokers.add_sasl_listener(node, port, {entry["sasl_username"]: entry["sasl_password"] for entry in USERS.values()})
     with node:
-        scene = Scene(f"127.0.0.1:{port}")
+        scene = AdminCallFixture(f"127.0.0.1:{port}")
         yield scene
         scene.close()
 
@@ -174,7 +174,7 @@ def start_java(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
 
 
 @pytest.fixture(scope="module")
-def java_admins(start_java: Callable[..., JavaAdmin], scene: Scene) -> Iterator[dict[str, JavaAdmin]]:
+def java_admins(start_java: Callable[..., JavaAdmin], scene: AdminCallFixture) -> Iterator[dict[str, JavaAdmin]]:
     """Java's Admin of each user."""
     admins = {}
     for user, options in USERS.items():
@@ -194,7 +194,7 @@ def java_admins(start_java: Callable[..., JavaAdmin], scene: Scene) -> Iterator[
         admin.close()
 
 
-def outcome_of(name: str, admin: Admin, scene: Scene) -> tuple[str, str]:
+def outcome_of(name: str, admin: Admin, scene: AdminCallFixture) -> tuple[str, str]:
     """Return the outcome of our call as ``JavaAdmin.call`` does."""
     try:
         result = CALLS[name].run(admin, scene)
@@ -206,7 +206,7 @@ def outcome_of(name: str, admin: Admin, scene: Scene) -> tuple[str, str]:
         return "missing", str(error)
 
 
-def prepare(name: str, scene: Scene) -> None:
+def prepare(name: str, scene: AdminCallFixture) -> None:
     """Prepare the call. Calls that the release does not support fail by themselves."""
     try:
         CALLS[name].prepare(scene)
@@ -215,7 +215,7 @@ def prepare(name: str, scene: Scene) -> None:
             raise
 
 
-def compare(name: str, user: str, options: Mapping[str, Any], scene: Scene, java: JavaAdmin) -> None:
+def compare(name: str, user: str, options: Mapping[str, Any], scene: AdminCallFixture, java: JavaAdmin) -> None:
     """Perform a call with Java's Admin and with ours; compare the results, or the errors, and the state afterwards."""
     prepare(name, scene)
     theirs = java.call(name, *arguments_of(name, scene))
@@ -233,7 +233,7 @@ def compare(name: str, user: str, options: Mapping[str, Any], scene: Scene, java
     wait_for_change(name, ours, scene)
 
 
-def wait_for_change(name: str, outcome: tuple[str, str], scene: Scene) -> None:
+def wait_for_change(name: str, outcome: tuple[str, str], scene: AdminCallFixture) -> None:
     """Wait until a call that succeeded has changed the state. Brokers apply a change shortly after the response."""
     if outcome[0] == "ok" and CALLS[name].is_change and name not in FACTS:
         wait_for(lambda: CALLS[name].check(scene, None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.client.admin_calls import CALLS, PARTITION, TOPIC, Scene
+from tests.client.admin_calls import CALLS, PARTITION, TOPIC, AdminCallFixture
 from tests.everyday.clusters import KafkaNodes
 from tests.interop import brokers
 from tests.interop.test_admin_java import WITHOUT_JAVA_CALL, JavaAdmin, compare, start_java
@@ -32,9 +32,9 @@ def nodes(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
-def scene(nodes: KafkaNodes) -> Iterator[Scene]:
+def scene(nodes: KafkaNodes) -> Iterator[AdminCallFixture]:
     """The cluster, for the table of calls. All users have all permissions."""
-    scene = Scene(nodes.bootstrap_servers, login={})
+    scene = AdminCallFixture(nodes.bootstrap_servers, login={})
     yield scene
     scene.close()
 

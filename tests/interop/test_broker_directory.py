@@ -219,7 +219,7 @@ def test_a_real_kafka_continues_from_our_broker_and_back(kafka, java, data, tmp_
         assert {key: offset for key, offset in read_committed_offsets(broker).items() if key in groups} == groups
         assert share_start(broker.port) == ACKNOWLEDGED
         for (topic, partition), rows in more.items():
-            assert [one.offset for one in broker.records(topic, partition)] == [row[0] for row in rows]
+            assert [record.offset for record in broker.records(topic, partition)] == [row[0] for row in rows]
         with Producer(broker.bootstrap_servers, transactional_id="billing") as producer:
             producer.begin_transaction()
             producer.send("payments", value=b"after")

@@ -42,9 +42,11 @@ CASES = 20_000
 @pytest.fixture(scope="module")
 def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kdcs.Kdc]:
     """A KDC for this process."""
-    pytest.importorskip("gssapi", reason="the extra kerberos is not installed: pip install gssapi")
-    if kdcs.missing():
-        pytest.skip(f"no KDC: {kdcs.missing()} not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user)")
+    pytest.importorskip("gssapi", reason="the kerberos extra is not installed: pip install gssapi")
+    if kdcs.find_missing_program():
+        pytest.skip(
+            f"no KDC: {kdcs.find_missing_program()} not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user)"
+        )
     before = dict(os.environ)
     with kdcs.Kdc(tmp_path_factory.mktemp("kdc")) as kdc:
         os.environ.update(kdc.environment)

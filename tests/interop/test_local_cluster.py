@@ -75,7 +75,7 @@ JOB = """
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in path.iterdir() if one.name != "_SUCCESS"}
+    return {entry.name: entry.read_bytes() for entry in path.iterdir() if entry.name != "_SUCCESS"}
 
 
 @pytest.mark.timeout(1200)

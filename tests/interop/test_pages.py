@@ -72,4 +72,4 @@ def test_a_violation_is_detected(browser, axe, tmp_path):
     with pytest.raises(AssertionError):
         check(browser, axe, page)
     browser.evaluate(f"{axe};0")
-    assert any("image-alt" in one for one in browser.evaluate(RUN))
+    assert any("image-alt" in violation for violation in browser.evaluate(RUN))

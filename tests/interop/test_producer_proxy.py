@@ -10,7 +10,7 @@ import contextlib
 import os
 
 from tests.interop import brokers
-from tests.soak.producer_proxy import MODES, campaign
+from tests.soak.producer_proxy import MODES, run_seeds
 
 VERSION = "4.3.1"
 
@@ -25,6 +25,6 @@ def test_closed_connections_cause_no_errors_in_the_log(oracle, tmp_path):
             yield node.port
 
     first, runs = int(os.environ.get("KAFKAFRAMES_SEED", "1")), int(os.environ.get("KAFKAFRAMES_RUNS", "8"))
-    counts = asyncio.run(campaign(range(first, first + runs), MODES, broker=kafka))
+    counts = asyncio.run(run_seeds(range(first, first + runs), MODES, broker=kafka))
     print(dict(counts))
     assert (counts["runs"], counts["wrong"]) == (runs, 0)

@@ -30,7 +30,7 @@ def _classes():
     if shutil.which("java") is None or shutil.which("mvn") is None:
         pytest.skip("Java or Maven is not on the PATH")
     try:
-        return ":".join(str(fetch(one)) for one in JARS)
+        return ":".join(str(fetch(jar)) for jar in JARS)
     except subprocess.SubprocessError as error:
         pytest.skip(f"Kafka's generator cannot be fetched: {error}")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from tests.coordination.groups.task_assignments import cases
+from tests.coordination.groups.task_assignments import random_cases
 from tests.interop.streams_assignments import judge_groups
 
 GROUPS = 6_000
 
 
 def test_tasks_are_assigned_as_by_kafka():
-    groups = list(islice(cases(20261123), GROUPS))
+    groups = list(islice(random_cases(20261123), GROUPS))
     lines = [group.text() for group in groups]
     answers = judge_groups(lines)
     assert len(answers) == GROUPS

@@ -44,7 +44,7 @@ _SECONDS = 240
 def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command that runs the application, without its arguments."""
     classes = tmp_path_factory.mktemp("classes")
-    classpath = ":".join([str(classes), *(str(fetch(one)) for one in _LIBRARIES)])
+    classpath = ":".join([str(classes), *(str(fetch(library)) for library in _LIBRARIES)])
     source = JAVA / "streams" / "CountWords.java"
     subprocess.run(["javac", "-cp", classpath, "-d", classes, source], check=True, timeout=300)
     return ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, "CountWords"]

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.soak.broker_kills import Process
+from tests.soak.broker_kills import KillableBroker
 
 from kafkaframes import read_records, scan_topic
 from kafkaframes.client import Admin, NewTopic
@@ -78,8 +78,8 @@ class RunningProgram:
             threading.Thread(target=self._take_lines, daemon=True),
             threading.Thread(target=self._take_errors, daemon=True),
         ]
-        for one in self._threads:
-            one.start()
+        for thread in self._threads:
+            thread.start()
 
     def _take_lines(self) -> None:
         with self._process.stdout as lines:
@@ -115,8 +115,8 @@ class RunningProgram:
             status = self._process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"does not end: {self.errors()}") from None
-        for one in self._threads:
-            one.join()
+        for thread in self._threads:
+            thread.join()
         assert status == 0, self.errors()
         return self
 
@@ -126,8 +126,8 @@ class RunningProgram:
         self._process.wait()
         with suppress(OSError):  # what was not flushed to it
             self._process.stdin.close()
-        for one in self._threads:
-            one.join()
+        for thread in self._threads:
+            thread.join()
 
 
 class BrokerProcess:
@@ -135,7 +135,7 @@ class BrokerProcess:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._process = Process(str(directory), "log")
+        self._process = KillableBroker(str(directory), "log")
         self._process.start()
 
     @property
@@ -189,8 +189,8 @@ def programs(broker: BrokerProcess, client: PeerClient) -> Iterator[Callable[...
     try:
         yield start
     finally:
-        for one in running_programs:
-            one.kill()
+        for program in running_programs:
+            program.kill()
 
 
 def writes_every_codec(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:

@@ -1,1 +1,1 @@
-"""Long runs that kill processes, and compare the result with a ledger of all acknowledged records."""
+"""Long tests: processes are killed under load, and state machines run random schedules and with broken rules."""

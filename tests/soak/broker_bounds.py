@@ -1,9 +1,9 @@
-"""What unauthenticated clients can cost a broker: memory of clients that never read or are idle, and CPU time.
+"""Measure a broker's memory and CPU time with hostile unauthenticated clients, such as clients that never read.
 
 Run:   python -m tests.soak.broker_bounds [SCENARIO ...] [--durability log] [--journal] [--clients 20]
 
-Each scenario is run against a broker in a process of its own. Memory is the growth of its PSS per client. Time is the
-duration of another client's Metadata requests (99th percentile and maximum), and of the scenario itself.
+Each scenario runs against a broker in a separate process. Memory is the growth of the broker's PSS per client. Times
+are those of another client's Metadata requests (99th percentile and maximum), and of the scenario itself.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def connect(port: int) -> socket.socket:
 
 def read(connection: socket.socket) -> bytes:
     """Read one response, without its size and correlation id."""
-    (size,) = struct.unpack(">i", _take(connection, 4))
-    return _take(connection, size)[4:]
+    (size,) = struct.unpack(">i", _read_bytes(connection, 4))
+    return _read_bytes(connection, size)[4:]
 
 
-def _take(connection: socket.socket, size: int) -> bytes:
+def _read_bytes(connection: socket.socket, size: int) -> bytes:
     received_bytes = bytearray()
     while len(received_bytes) < size:
         more = connection.recv(min(size - len(received_bytes), 1 << 20))
@@ -82,8 +82,8 @@ def pss_bytes(pid: int) -> int:
         return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) << 10
 
 
-class Subject:
-    """A broker in a process of its own."""
+class MeasuredBroker:
+    """A broker in a separate process."""
 
     def __init__(self, durability: str, journal: bool, directory: str) -> None:
         arguments = [sys.executable, "-c", _BROKER, durability, "yes" if journal else "no", directory]
@@ -95,7 +95,7 @@ class Subject:
         return pss_bytes(self.process.pid)
 
     def stop(self) -> float:
-        """Stop the broker with SIGTERM. Return how many seconds that takes."""
+        """Stop the broker with SIGTERM. Return how many seconds the stop takes."""
         began = time.perf_counter()
         self.process.terminate()
         try:
@@ -151,7 +151,7 @@ def metadata(names: list[str], *, creates: bool) -> dict[str, Any]:
     return {"topics": topics, "allow_auto_topic_creation": creates}
 
 
-def fill(subject: Subject, megabytes: int) -> None:
+def fill(subject: MeasuredBroker, megabytes: int) -> None:
     """Write records to a topic."""
     with connect(subject.port) as connection:
         call(connection, "Metadata", 9, **metadata(["t"], creates=True))
@@ -160,7 +160,7 @@ def fill(subject: Subject, megabytes: int) -> None:
             call(connection, "Produce", 7, **produce(raw))
 
 
-def _measure_held(subject: Subject, clients: int, sends: Callable[[socket.socket], None]) -> float:
+def _measure_held(subject: MeasuredBroker, clients: int, sends: Callable[[socket.socket], None]) -> float:
     """Return the memory per connection of many connections that never read."""
     before = subject.memory()
     connections = []
@@ -179,20 +179,20 @@ def _measure_held(subject: Subject, clients: int, sends: Callable[[socket.socket
     return each
 
 
-def never_read_fetch(subject: Subject, clients: int) -> str:
+def fetch_without_reading(subject: MeasuredBroker, clients: int) -> str:
     fill(subject, 48)
     raw = frame("Fetch", 11, **fetch(["t"]))
-    return f"{_measure_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB for each client"
+    return f"{_measure_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB per client"
 
 
-def never_read_metadata(subject: Subject, clients: int) -> str:
+def never_read_metadata(subject: MeasuredBroker, clients: int) -> str:
     with connect(subject.port) as connection:
         call(connection, "Metadata", 9, **metadata([f"name-{number}" for number in range(1000)], creates=True))
     raw = frame("Metadata", 9, topics=None) * 2000
-    return f"{_measure_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB for each client"
+    return f"{_measure_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB per client"
 
 
-def idle(subject: Subject, clients: int) -> str:
+def idle(subject: MeasuredBroker, clients: int) -> str:
     raw = frame("Metadata", 9, **metadata(["x" * 200] * 4000, creates=False))
     before = subject.memory()
     connections = [connect(subject.port) for _ in range(clients)]
@@ -203,14 +203,14 @@ def idle(subject: Subject, clients: int) -> str:
     each = (subject.memory() - before) / clients
     for connection in connections:
         connection.close()
-    return f"{each / 1e6:.2f} MB for each client"
+    return f"{each / 1e6:.2f} MB per client"
 
 
-def _time_request(subject: Subject, name: str, version: int, **fields: Any) -> str:
+def _time_request(subject: MeasuredBroker, name: str, version: int, **fields: Any) -> str:
     return _time_frame(subject, frame(name, version, **fields))
 
 
-def _time_frame(subject: Subject, raw: bytes) -> str:
+def _time_frame(subject: MeasuredBroker, raw: bytes) -> str:
     waits: list[float] = []
     before = subject.memory()
     with connect(subject.port) as connection, watch_metadata(subject.port, waits):
@@ -223,17 +223,17 @@ def _time_frame(subject: Subject, raw: bytes) -> str:
     waits.sort()
     grown_mb = (subject.memory() - before) / 1e6
     late = waits[int(len(waits) * 0.99)]
-    others = f"others p99 {late:.3f} max {waits[-1]:.3f} s"
-    return f"{len(raw)} bytes: {took:.2f} s, {size} bytes back; {others}; {grown_mb:.0f} MB"
+    other_requests = f"other requests: p99 {late:.3f} max {waits[-1]:.3f} s"
+    return f"{len(raw)} bytes: {took:.2f} s, {size} bytes returned; {other_requests}; {grown_mb:.0f} MB"
 
 
-def auto_create(subject: Subject, clients: int) -> str:
+def auto_create(subject: MeasuredBroker, clients: int) -> str:
     names = [f"auto-{number}" for number in range(1000)]
     line = _time_request(subject, "Metadata", 9, **metadata(names, creates=True))
     return f"{line}; stopped in {subject.stop():.2f} s"
 
 
-def create_300x20(subject: Subject, clients: int) -> str:
+def create_300x20(subject: MeasuredBroker, clients: int) -> str:
     types = message("CreateTopicsRequest")
     topics = [
         types.CreatableTopic(name=f"c-{number}", num_partitions=20, replication_factor=1) for number in range(300)
@@ -241,23 +241,23 @@ def create_300x20(subject: Subject, clients: int) -> str:
     return _time_request(subject, "CreateTopics", 6, topics=topics, timeout_ms=60_000)
 
 
-def fetch_unknown(subject: Subject, clients: int) -> str:
+def fetch_unknown(subject: MeasuredBroker, clients: int) -> str:
     return _time_request(subject, "Fetch", 11, **fetch(["unknown"], 100_000))
 
 
-def long_lists(subject: Subject, clients: int) -> str:
-    """20,000 rows in a request, for each API with expensive rows."""
-    from tests.broker.long_lists import request_of
+def long_lists(subject: MeasuredBroker, clients: int) -> str:
+    """Send requests with 20,000 rows, for each API with expensive rows."""
+    from tests.broker.long_lists import build_request
 
     lines = []
     for name, version, path in LONG_LISTS:
-        raw = encode_request(request_of(name, version, path, 20_000), version)
+        raw = encode_request(build_request(name, version, path, 20_000), version)
         lines.append(f"\n  {name} {version}: " + _time_frame(subject, struct.pack(">i", len(raw)) + raw))
     return "".join(lines)
 
 
-def ask_known_rows(subject: Subject, clients: int) -> str:
-    """Requests with thousands of existing partitions, topics and groups: these cost more than unknown ones."""
+def ask_known_rows(subject: MeasuredBroker, clients: int) -> str:
+    """Send requests with thousands of existing partitions, topics and groups, which cost more than unknown ones."""
     creation, producing, settings = (message(f"{name}Request") for name in ("CreateTopics", "Produce", "AlterConfigs"))
     topics = [creation.CreatableTopic(name="t", num_partitions=5_000, replication_factor=1)]
     topics += [creation.CreatableTopic(name=f"t-{row}", num_partitions=1, replication_factor=1) for row in range(1_000)]
@@ -296,7 +296,7 @@ def ask_known_rows(subject: Subject, clients: int) -> str:
     )
 
 
-def bombs(subject: Subject, clients: int) -> str:
+def bombs(subject: MeasuredBroker, clients: int) -> str:
     fill(subject, 1)
     lines = []
     for codec in ("gzip", "snappy", "lz4", "zstd"):
@@ -306,10 +306,8 @@ def bombs(subject: Subject, clients: int) -> str:
     return "".join(lines)
 
 
-def stop_while_creating(subject: Subject, clients: int) -> str:
-    """Stop the broker while it creates 2,000 topics: when another client's connection ends, and when the process
-    ends.
-    """
+def stop_while_creating(subject: MeasuredBroker, clients: int) -> str:
+    """Stop the broker while it creates 2,000 topics; return when another client's connection and the process end."""
     types = message("CreateTopicsRequest")
     topics = [
         types.CreatableTopic(name=f"c-{number}", num_partitions=1, replication_factor=1) for number in range(2000)
@@ -325,11 +323,11 @@ def stop_while_creating(subject: Subject, clients: int) -> str:
                 call(other, "Metadata", 9, topics=[])
         refused_after_s = time.perf_counter() - began
         stopping.join()
-    return f"no answer any more after {refused_after_s:.2f} s, stopped in {time.perf_counter() - began:.2f} s"
+    return f"last answer after {refused_after_s:.2f} s, stopped in {time.perf_counter() - began:.2f} s"
 
 
-def many_bombs(subject: Subject, clients: int) -> str:
-    """A decompression bomb for each of 200 partitions, each a little below the batch size limit."""
+def many_bombs(subject: MeasuredBroker, clients: int) -> str:
+    """Send a decompression bomb to each of 200 partitions, each a little below the batch size limit."""
     types = message("CreateTopicsRequest")
     topic = types.CreatableTopic(name="t", num_partitions=200, replication_factor=1)
     with connect(subject.port) as connection:
@@ -357,10 +355,10 @@ LONG_LISTS = (
     ("FindCoordinator", 6, ("coordinator_keys",)),
     ("IncrementalAlterConfigs", 1, ("resources",)),
 )
-SCENARIOS: dict[str, Callable[[Subject, int], str]] = {
+SCENARIOS: dict[str, Callable[[MeasuredBroker, int], str]] = {
     one.__name__: one
     for one in (
-        never_read_fetch,
+        fetch_without_reading,
         never_read_metadata,
         idle,
         auto_create,
@@ -384,7 +382,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.scenarios or SCENARIOS:
         with tempfile.TemporaryDirectory() as directory:
-            subject = Subject(options.durability, options.journal, directory)
+            subject = MeasuredBroker(options.durability, options.journal, directory)
             try:
                 result = SCENARIOS[name](subject, options.clients)
                 print(f"{name} ({options.durability}, journal {options.journal}): {result}", flush=True)

@@ -2,11 +2,11 @@
 
     python -m tests.soak.broker_kills [ROUNDS] [SEED]
 
-librdkafka's producers run through all kills: an idempotent one, a transactional one that commits and aborts at random,
-and a group that commits offsets. At the end, the topics are read with a read_committed consumer of librdkafka and from
-the log directory. Every acknowledged record must be there once, at its acknowledged offset, in order. Each transaction
-must be complete or absent, as acknowledged, and no aborted record is read. After each kill, no committed offset may
-have gone back. The command prints the seed, and exits with status 1 after a difference.
+librdkafka clients run through all kills: an idempotent producer, a transactional producer that commits and aborts at
+random, and a group that commits offsets. At the end, the topics are read with a read_committed consumer of librdkafka
+and from the log directory. Every acknowledged record must exist once, at its acknowledged offset, in order. Each
+transaction must be complete or absent, as acknowledged, and aborted records must not be read. After each kill,
+committed offsets must not have decreased. The command prints the seed, and exits with status 1 after a difference.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from kafkaframes import read_records
 PLAIN, BILLING, GROUP = "plain", "billing", "readers"
 PARTITIONS = 3
 START_SECONDS = 60
-BUSY_SECONDS = 10  # how long the clients may take to find the broker again
+BUSY_SECONDS = 10  # maximum time in which the clients must find the restarted broker
 MAX_WAITING = 1_000  # maximum number of unacknowledged records
-QUIET = {"log_level": 0}
+QUIET_CONFIG = {"log_level": 0}
 
 
 def free_port() -> int:
@@ -50,8 +50,8 @@ def _drain(stream: TextIO) -> None:
         stream.read()
 
 
-class Process:
-    """The broker, a process that keeps its port and directory through all kills."""
+class KillableBroker:
+    """A broker process that keeps its port and directory when it is killed and restarted."""
 
     def __init__(self, directory: str, durability: str) -> None:
         self.port = free_port()
@@ -73,13 +73,13 @@ class Process:
 
 
 @dataclass
-class Ledger:
+class AcknowledgedLedger:
     """The broker's acknowledgements.
 
     Attributes:
-        plain: (partition, offset) of each acknowledged number.
+        plain: (partition, offset) of each acknowledged number without a transaction.
         committed_sizes: committed transactions, each with its number of records.
-        aborted_numbers: transactions that were aborted, or never ended.
+        aborted_numbers: transactions that were aborted or never ended.
         unknown: transactions whose end was not acknowledged.
         offsets: the highest committed offset by partition.
     """
@@ -92,10 +92,10 @@ class Ledger:
     failures: list[str] = field(default_factory=list)
 
 
-def write_plain(servers: str, ledger: Ledger, stop: threading.Event) -> None:
-    """Send consecutive numbers with one idempotent producer that runs through all kills."""
+def write_plain(servers: str, ledger: AcknowledgedLedger, stop: threading.Event) -> None:
+    """Send consecutive numbers with one idempotent producer until ``stop`` is set."""
     settings = {"enable.idempotence": True, "linger.ms": 2, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
-    producer = Producer({"bootstrap.servers": servers, "message.timeout.ms": 300_000, **settings, **QUIET})
+    producer = Producer({"bootstrap.servers": servers, "message.timeout.ms": 300_000, **settings, **QUIET_CONFIG})
 
     def on_delivery(error, record) -> None:
         if error is not None:
@@ -111,11 +111,11 @@ def write_plain(servers: str, ledger: Ledger, stop: threading.Event) -> None:
         producer.poll(0 if number % 10 else 0.002)
     remaining_count = producer.flush(120)
     if remaining_count:
-        ledger.failures.append(f"{remaining_count} records of {PLAIN} were never answered")
+        ledger.failures.append(f"{remaining_count} records of {PLAIN} got no answer")
 
 
-def write_transactions(servers: str, ledger: Ledger, stop: threading.Event, rng: random.Random) -> None:
-    """Commit or abort transactions of a few records at random. A fenced producer is created again."""
+def write_transactions(servers: str, ledger: AcknowledgedLedger, stop: threading.Event, rng: random.Random) -> None:
+    """Commit or abort transactions of a few records at random. A fenced producer is replaced by a new one."""
     producer, number = None, 0
     while not stop.is_set():
         try:
@@ -132,7 +132,7 @@ def write_transactions(servers: str, ledger: Ledger, stop: threading.Event, rng:
 
 def create_transactional(servers: str) -> Producer:
     settings = {"transactional.id": BILLING, "linger.ms": 1, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
-    producer = Producer({"bootstrap.servers": servers, **settings, **QUIET})
+    producer = Producer({"bootstrap.servers": servers, **settings, **QUIET_CONFIG})
     retry(lambda: producer.init_transactions(30))
     return producer
 
@@ -150,9 +150,9 @@ def retry(act, seconds: float = 120) -> None:
             time.sleep(0.05)
 
 
-def one_transaction(producer: Producer, number: int, ledger: Ledger, rng: random.Random) -> None:
+def one_transaction(producer: Producer, number: int, ledger: AcknowledgedLedger, rng: random.Random) -> None:
     size, is_kept = rng.randint(1, 20), rng.random() < 0.7
-    ledger.aborted_numbers.add(number)  # until the outcome is known
+    ledger.aborted_numbers.add(number)  # the transaction counts as unknown until its outcome is acknowledged
     producer.begin_transaction()
     for place in range(size):
         producer.produce(BILLING, b"%d:%d" % (number, place), partition=place % PARTITIONS)
@@ -175,11 +175,11 @@ def one_transaction(producer: Producer, number: int, ledger: Ledger, rng: random
     ledger.committed_sizes[number] = size
 
 
-def read_and_commit(servers: str, ledger: Ledger, stop: threading.Event) -> None:
+def read_and_commit(servers: str, ledger: AcknowledgedLedger, stop: threading.Event) -> None:
     """Read and commit offsets as a group, through all kills."""
     settings = {"group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     times = {"session.timeout.ms": 6000, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
-    consumer = Consumer({"bootstrap.servers": servers, **settings, **times, **QUIET})
+    consumer = Consumer({"bootstrap.servers": servers, **settings, **times, **QUIET_CONFIG})
     consumer.subscribe([PLAIN])
     offsets_seen: dict[int, int] = {}
     while not stop.is_set():
@@ -187,7 +187,7 @@ def read_and_commit(servers: str, ledger: Ledger, stop: threading.Event) -> None
             if record.error() is None:
                 before = offsets_seen.get(record.partition(), -1)
                 if record.offset() <= before and record.offset() + 20_000 < before:
-                    ledger.failures.append(f"the group went back from {before} to {record.offset()}")
+                    ledger.failures.append(f"the group's offset decreased from {before} to {record.offset()}")
                 offsets_seen[record.partition()] = record.offset()
         with contextlib.suppress(KafkaException):
             for commit in consumer.commit(asynchronous=False) or ():
@@ -196,28 +196,30 @@ def read_and_commit(servers: str, ledger: Ledger, stop: threading.Event) -> None
     consumer.close()
 
 
-def check_offsets(servers: str, ledger: Ledger) -> None:
-    """Fetch the committed offsets. None may be lower than one that was acknowledged before the request."""
+def check_offsets(servers: str, ledger: AcknowledgedLedger) -> None:
+    """Fetch the committed offsets. Offsets must not be lower than those acknowledged before the request."""
     before = dict(ledger.offsets)
-    asker = Consumer({"bootstrap.servers": servers, "group.id": GROUP, **QUIET})
+    asker = Consumer({"bootstrap.servers": servers, "group.id": GROUP, **QUIET_CONFIG})
     try:
         committed_offsets = (
             asker.committed([TopicPartition(PLAIN, one) for one in before], timeout=60) if before else []
         )
     except KafkaException as error:
-        ledger.failures.append(f"committed offsets cannot be had: {error}")
+        ledger.failures.append(f"committed offsets cannot be fetched: {error}")
         return
     finally:
         asker.close()
     for one in committed_offsets:
         if one.offset < before[one.partition]:
-            ledger.failures.append(f"{PLAIN}-{one.partition}: offset {before[one.partition]} went back to {one.offset}")
+            ledger.failures.append(
+                f"{PLAIN}-{one.partition}: the committed offset decreased from {before[one.partition]} to {one.offset}"
+            )
 
 
 def read_all(servers: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
-    """Return all records that a read_committed consumer sees, by partition."""
+    """Return all records that a read_committed consumer reads, by partition."""
     settings = {"group.id": "judge", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest", **settings, **QUIET})
+    consumer = Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest", **settings, **QUIET_CONFIG})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     records_by_partition: dict[int, list[tuple[int, bytes]]] = {number: [] for number in range(PARTITIONS)}
     ended_partitions: set[int] = set()
@@ -229,19 +231,19 @@ def read_all(servers: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
             elif record.error().code() == KafkaError._PARTITION_EOF:
                 ended_partitions.add(record.partition())
     consumer.close()
-    assert len(ended_partitions) == PARTITIONS, f"{topic} could not be read to the end"
+    assert len(ended_partitions) == PARTITIONS, f"{topic} could not be read to its end"
     return records_by_partition
 
 
-def judge(servers: str, ledger: Ledger) -> list[str]:
+def judge(servers: str, ledger: AcknowledgedLedger) -> list[str]:
     """Compare the records with the ledger. Return the differences."""
     wrong = list(ledger.failures)
     plain = read_all(servers, PLAIN)
-    at = {(partition, offset): int(value) for partition, rows in plain.items() for offset, value in rows}
-    counts = Counter(at.values())
+    values_by_place = {(partition, offset): int(value) for partition, rows in plain.items() for offset, value in rows}
+    counts = Counter(values_by_place.values())
     wrong += [f"{PLAIN}: {number} is there {count} times" for number, count in counts.items() if count > 1]
-    wrong += [f"{PLAIN}: {number} was acknowledged at {where} and is not there"
-              for number, where in ledger.plain.items() if at.get(where) != number]  # fmt: skip
+    wrong += [f"{PLAIN}: {number} was acknowledged at {place} but does not exist"
+              for number, place in ledger.plain.items() if values_by_place.get(place) != number]  # fmt: skip
     wrong += [f"{PLAIN}-{partition} is not in order" for partition, rows in plain.items()
               if [int(value) for _, value in rows] != sorted(int(value) for _, value in rows)]  # fmt: skip
     billed_counts = Counter(value for rows in read_all(servers, BILLING).values() for _, value in rows)
@@ -259,8 +261,8 @@ def judge(servers: str, ledger: Ledger) -> list[str]:
     return wrong
 
 
-def check_directory(directory: str, ledger: Ledger) -> list[str]:
-    """Read the closed log directory without a broker: all acknowledged records are in its files, undamaged."""
+def check_directory(directory: str, ledger: AcknowledgedLedger) -> list[str]:
+    """Check that the files of the closed log directory contain all acknowledged records undamaged."""
     values_by_offset: dict[tuple[int, int], int] = {}
     for partition in range(PARTITIONS):
         batches = read_records(Path(directory) / f"{PLAIN}-{partition}", columns=["offset", "value"], on_damage="fail")
@@ -269,13 +271,13 @@ def check_directory(directory: str, ledger: Ledger) -> list[str]:
             values_by_offset |= {(partition, offset): int(value) for offset, value in rows}
     return [
         f"{PLAIN}: {number} is not in the files"
-        for number, where in ledger.plain.items()
-        if values_by_offset.get(where) != number
+        for number, place in ledger.plain.items()
+        if values_by_offset.get(place) != number
     ]
 
 
-def until_busy(ledger: Ledger) -> None:
-    """Wait until the clients send again: killing an idle broker proves nothing."""
+def wait_until_busy(ledger: AcknowledgedLedger) -> None:
+    """Wait until the clients send again, because killing an idle broker tests nothing."""
     plain, transaction_count = len(ledger.plain) + 100, len(ledger.committed_sizes) + len(ledger.aborted_numbers) + 1
     offsets = dict(ledger.offsets)
     deadline = time.monotonic() + BUSY_SECONDS
@@ -288,15 +290,15 @@ def until_busy(ledger: Ledger) -> None:
         time.sleep(0.05)
 
 
-def soak(rounds: int, seed: int, durability: str) -> tuple[Ledger, list[str]]:
+def soak(rounds: int, seed: int, durability: str) -> tuple[AcknowledgedLedger, list[str]]:
     """Run the load and the kills. Return the acknowledged counts and the differences."""
-    rng, ledger, stop = random.Random(seed), Ledger(), threading.Event()
+    rng, ledger, stop = random.Random(seed), AcknowledgedLedger(), threading.Event()
     with tempfile.TemporaryDirectory(prefix="kafkaframes-soak-") as directory:
-        broker = Process(directory, durability)
+        broker = KillableBroker(directory, durability)
         servers = f"127.0.0.1:{broker.port}"
         broker.start()
         try:
-            admin = AdminClient({"bootstrap.servers": servers, **QUIET})
+            admin = AdminClient({"bootstrap.servers": servers, **QUIET_CONFIG})
             creations = admin.create_topics([NewTopic(name, PARTITIONS) for name in (PLAIN, BILLING)])
             for creation in creations.values():
                 creation.result(START_SECONDS)
@@ -308,7 +310,7 @@ def soak(rounds: int, seed: int, durability: str) -> tuple[Ledger, list[str]]:
             for worker in workers:
                 worker.start()
             for number in range(rounds):
-                until_busy(ledger)
+                wait_until_busy(ledger)
                 time.sleep(rng.uniform(0.0, 1.0))
                 broker.end()
                 broker.start()
@@ -338,7 +340,7 @@ def main(rounds: int, seed: int) -> int:
         counts_text = f"{len(ledger.plain):,} records, {len(ledger.committed_sizes):,} transactions committed"
         print(
             f"  {counts_text}, {len(ledger.aborted_numbers):,} aborted, "
-            f"{len(ledger.unknown)} unanswered: {len(wrong)} wrong"
+            f"{len(ledger.unknown)} unanswered: {len(wrong)} differences"
         )
         for line in wrong[:20]:
             print(f"    {line}")

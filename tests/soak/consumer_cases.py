@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from tests.soak.consumer_schedules import Batches, settings_of
+from tests.soak.consumer_schedules import FetchedRecords, member_settings
 
 from kafkaframes.client.assignors import MemberSubscription
 from kafkaframes.client.consumer_machine import CallbackKind, ConsumerMachine
@@ -41,18 +41,18 @@ def add_topic(cluster: Cluster, size: int, *, topic_id: int = 7, epoch: int = 0)
     cluster.topics["t"] = TopicMetadata("t", UUID(int=topic_id), False, partitions, ErrorCode.NONE)
 
 
-def machine_of(kind: str, instance: str | None = None, reset: str = "earliest") -> ConsumerMachine:
+def create_machine(kind: str, instance: str | None = None, reset: str = "earliest") -> ConsumerMachine:
     cluster = Cluster(brokers={1: Node(1, "a", 1)})
     add_topic(cluster, 2)
     machine = ConsumerMachine(
-        settings_of(kind, reset, instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me", now_ms=lambda: 0
+        member_settings(kind, reset, instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me", now_ms=lambda: 0
     )
     machine.subscribe(["t"], None, 0.0)
     machine.process_poll(0.0)
     return machine
 
 
-def answer(machine: ConsumerMachine, kind: type, value: object, now: float = 0.0) -> object:
+def answer_request(machine: ConsumerMachine, kind: type, value: object, now: float = 0.0) -> object:
     """Answer the pending request of a kind, and a simultaneous lookup of the subscribed topics. Return the request."""
     requests = machine.next_requests(now)
     (request,) = [one for one in requests if isinstance(one, kind)]
@@ -64,11 +64,11 @@ def answer(machine: ConsumerMachine, kind: type, value: object, now: float = 0.0
 
 
 def join(machine: ConsumerMachine, partitions: list[TopicPartition], now: float = 0.0) -> None:
-    answer(machine, JoinGroup, JoinGroupResponse("me", 1, "cooperative-sticky"), now)
-    answer(machine, SyncGroup, partitions, now)
+    answer_request(machine, JoinGroup, JoinGroupResponse("me", 1, "cooperative-sticky"), now)
+    answer_request(machine, SyncGroup, partitions, now)
 
 
-def take_over(machine: ConsumerMachine, now: float = 0.0) -> None:
+def deliver_assignment(machine: ConsumerMachine, now: float = 0.0) -> None:
     for state in machine.positions.states.values():
         if not state.has_offset:
             state.move_position(PartitionStep.FETCH, 0)
@@ -92,15 +92,15 @@ def begin_callback(machine: ConsumerMachine, kind: CallbackKind) -> Any:
     return callback
 
 
-def owner_of(kind: str) -> ConsumerMachine:
+def create_owner(kind: str) -> ConsumerMachine:
     """Return a machine that owns both partitions and has a position in each."""
-    machine = machine_of(kind)
+    machine = create_machine(kind)
     if kind == "consumer":
         assignment = ((UUID(int=7), (0, 1)),)
-        answer(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 1, 1.0, assignment))
+        answer_request(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 1, 1.0, assignment))
     else:
         join(machine, [ONE, TWO])
-    take_over(machine)
+    deliver_assignment(machine)
     return machine
 
 
@@ -111,77 +111,84 @@ def fetch(machine: ConsumerMachine, now: float) -> Any:
 
 
 def check_that_a_revocation_during_a_join_triggers_another_join() -> None:
-    """The JoinGroup has claimed the partition, so the leader assigns it to no other member."""
-    machine = machine_of("cooperative")
+    """The JoinGroup has claimed the partition, so the leader does not assign it to another member."""
+    machine = create_machine("cooperative")
     join(machine, [ONE, TWO])
-    take_over(machine)
+    deliver_assignment(machine)
     machine.set_target({ONE: UUID(int=0)})
     machine.member.process_subscription_change(1.0)
-    claim = next(one for one in machine.next_requests(1.0) if isinstance(one, JoinGroup))
+    claim = next(request for request in machine.next_requests(1.0) if isinstance(request, JoinGroup))
     assert claim.owned_partitions == (ONE, TWO)
     callback = machine.next_callback()
     assert callback == (CallbackKind.REVOKE, (TWO,))
     machine.begin_callback(callback)
     machine.end_callback(callback, 1.0)
     machine.process_response(claim, JoinGroupResponse("me", 2, "cooperative-sticky"), 1.0)
-    again = next(one for one in machine.next_requests(1.0) if isinstance(one, JoinGroup))
+    again = next(request for request in machine.next_requests(1.0) if isinstance(request, JoinGroup))
     assert again.owned_partitions == (ONE,)
 
 
 def check_that_partitions_outside_a_join_are_not_taken_over() -> None:
-    """The leader may give them to another member at once."""
-    machine = machine_of("cooperative")
+    """The leader may assign them to another member immediately."""
+    machine = create_machine("cooperative")
     join(machine, [ONE, TWO])
     for state in machine.positions.states.values():
         state.move_position(PartitionStep.FETCH, 0)
     machine.member.process_subscription_change(1.0)
-    assert [one.owned_partitions for one in machine.next_requests(1.0) if isinstance(one, JoinGroup)] == [()]
+    assert [request.owned_partitions for request in machine.next_requests(1.0) if isinstance(request, JoinGroup)] == [
+        ()
+    ]
     assert machine.next_callback() is None
 
 
 def check_that_partitions_outside_a_heartbeat_are_not_taken_over() -> None:
-    """The coordinator may give them to another member at once. If its response is lost, a later one is needed."""
-    machine = machine_of("consumer")
+    """The coordinator may assign them to another member immediately.
+
+    If the response to the heartbeat is lost, a later response is required.
+    """
+    machine = create_machine("consumer")
     topic_id = UUID(int=7)
     first = ConsumerHeartbeatResponse("me", 1, 1.0, ((topic_id, (0, 1)),))
-    answer(machine, ConsumerHeartbeat, first)
+    answer_request(machine, ConsumerHeartbeat, first)
     for state in machine.positions.states.values():
         state.move_position(PartitionStep.FETCH, 0)
-    (lost_heartbeat,) = [one for one in machine.next_requests(1.0) if isinstance(one, ConsumerHeartbeat)]
+    (lost_heartbeat,) = [request for request in machine.next_requests(1.0) if isinstance(request, ConsumerHeartbeat)]
     machine.process_failure(lost_heartbeat, NetworkError("lost"), 1.0)
-    (report,) = [one for one in machine.next_requests(2.0) if isinstance(one, ConsumerHeartbeat)]
+    (report,) = [request for request in machine.next_requests(2.0) if isinstance(request, ConsumerHeartbeat)]
     assert report.owned_partitions == ()
     assert machine.next_callback() is None
     machine.process_failure(report, NetworkError("lost"), 2.0)
     assert machine.next_callback() is None
-    answer(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 2, 1.0, ((topic_id, (0,)),)), 3.0)
+    answer_request(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 2, 1.0, ((topic_id, (0,)),)), 3.0)
     assert machine.next_callback() is None
     machine.positions.states[ONE].move_position(PartitionStep.FETCH, 0)
     assert machine.next_callback() == (CallbackKind.ASSIGN, (ONE,))
 
 
 def check_that_an_eager_member_joins_only_when_on_revoke_has_returned() -> None:
-    machine = machine_of("range")
+    machine = create_machine("range")
     join(machine, [ONE, TWO])
-    take_over(machine)
+    deliver_assignment(machine)
     machine.member.process_subscription_change(1.0)
-    assert not [one for one in machine.next_requests(1.0) if isinstance(one, JoinGroup)]
+    assert not [request for request in machine.next_requests(1.0) if isinstance(request, JoinGroup)]
     callback = machine.next_callback()
     machine.begin_callback(callback)
-    assert not [one for one in machine.next_requests(1.0) if isinstance(one, JoinGroup)]
+    assert not [request for request in machine.next_requests(1.0) if isinstance(request, JoinGroup)]
     machine.end_callback(callback, 1.0)
-    assert [one.owned_partitions for one in machine.next_requests(1.0) if isinstance(one, JoinGroup)] == [()]
+    assert [request.owned_partitions for request in machine.next_requests(1.0) if isinstance(request, JoinGroup)] == [
+        ()
+    ]
 
 
 def check_that_a_returning_static_leader_watches_topics_without_assigning() -> None:
     """KIP-814: the coordinator keeps the assignment; a topic that grows makes the leader join again."""
-    machine = machine_of("range", "a")
+    machine = create_machine("range", "a")
     members = {"me": MemberSubscription(frozenset({"t"}))}
     request = next(one for one in machine.next_requests(0.0) if isinstance(one, JoinGroup))
     machine.process_response(request, JoinGroupResponse("me", 1, "range", members, skips_assignment=True), 0.0)
-    answer(machine, FetchMetadata, None)
-    assert answer(machine, SyncGroup, [ONE, TWO]).assignment == {}
-    take_over(machine)
+    answer_request(machine, FetchMetadata, None)
+    assert answer_request(machine, SyncGroup, [ONE, TWO]).assignment == {}
+    deliver_assignment(machine)
     add_topic(machine.cluster, 3)
     machine.process_metadata(1.0)
     assert machine.next_callback() == (CallbackKind.REVOKE, (ONE, TWO))
@@ -189,55 +196,58 @@ def check_that_a_returning_static_leader_watches_topics_without_assigning() -> N
 
 def check_that_a_recreated_topic_is_read_from_its_start() -> None:
     """The old offset may also exist in the new log. The new leader's epoch is lower than the old one's."""
-    machine = machine_of("range")
+    machine = create_machine("range")
     add_topic(machine.cluster, 2, epoch=5)
     join(machine, [ONE])
-    take_over(machine)
+    deliver_assignment(machine)
     machine.positions.seek(ONE, 40)
-    assert [one for one in machine.next_requests(1.0) if isinstance(one, FetchRecords)]
+    assert [request for request in machine.next_requests(1.0) if isinstance(request, FetchRecords)]
     add_topic(machine.cluster, 2, topic_id=8, epoch=0)
-    answer(machine, ListOffsets, {ONE: OffsetAndTimestamp(0, -1, 0)}, 2.0)
+    answer_request(machine, ListOffsets, {ONE: OffsetAndTimestamp(0, -1, 0)}, 2.0)
     assert machine.positions.states[ONE].position == 0
     assert machine.positions.states[ONE].ownership is Ownership.OWNED
 
 
 def check_that_a_classic_member_joins_after_on_lost() -> None:
-    """Until then the caller may commit positions of lost partitions, and overwrite those of their new owners."""
+    """Until on_lost has returned, the caller may commit positions of lost partitions and overwrite those of the new
+    owners.
+    """
     for kind in ("range", "cooperative"):
-        machine = owner_of(kind)
-        (beat,) = requests_of_kind(machine, Heartbeat, 2.0)
-        machine.process_failure(beat, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+        machine = create_owner(kind)
+        (heartbeat,) = requests_of_kind(machine, Heartbeat, 2.0)
+        machine.process_failure(heartbeat, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
         assert not requests_of_kind(machine, JoinGroup, 5.0)
         machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
         assert requests_of_kind(machine, JoinGroup, 5.0)
 
 
 def check_that_a_consumer_protocol_member_joins_after_on_lost() -> None:
-    """The same for the consumer protocol."""
-    machine = owner_of("consumer")
-    (beat,) = requests_of_kind(machine, ConsumerHeartbeat, 2.0)
-    machine.process_failure(beat, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+    """The rule for classic members also applies to members of the consumer protocol."""
+    machine = create_owner("consumer")
+    (heartbeat,) = requests_of_kind(machine, ConsumerHeartbeat, 2.0)
+    machine.process_failure(heartbeat, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
     assert not requests_of_kind(machine, ConsumerHeartbeat, 5.0)
     machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
-    assert [beat.epoch for beat in requests_of_kind(machine, ConsumerHeartbeat, 5.0)] == [0]
+    assert [heartbeat.epoch for heartbeat in requests_of_kind(machine, ConsumerHeartbeat, 5.0)] == [0]
 
 
 def check_that_a_removed_member_has_no_generation() -> None:
-    """It may not commit, and it claims nothing from a generation that other members have ended."""
-    machine = owner_of("cooperative")
-    (beat,) = requests_of_kind(machine, Heartbeat, 2.0)
-    machine.process_failure(beat, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+    """Such a member must not commit, and must not claim partitions from a generation that other members have ended."""
+    machine = create_owner("cooperative")
+    (heartbeat,) = requests_of_kind(machine, Heartbeat, 2.0)
+    machine.process_failure(heartbeat, to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
     assert not machine.member.is_member
     machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
     assert [
-        (one.member_id, one.generation, one.owned_partitions) for one in requests_of_kind(machine, JoinGroup, 5.0)
+        (request.member_id, request.generation, request.owned_partitions)
+        for request in requests_of_kind(machine, JoinGroup, 5.0)
     ] == [("", -1, ())]
 
 
 def check_that_committed_offsets_outside_a_join_are_fetched_again() -> None:
-    """Another member may own them in a generation whose assignment this member does not receive."""
+    """Another member may own the partitions in a generation whose assignment this member does not receive."""
     for kind in ("range", "cooperative"):
-        machine = machine_of(kind)
+        machine = create_machine(kind)
         join(machine, [ONE])
         (lookup,) = requests_of_kind(machine, FetchCommittedOffsets, 0.0)
         machine.process_response(lookup, {ONE: CommittedOffset(1)}, 0.0)
@@ -245,39 +255,39 @@ def check_that_committed_offsets_outside_a_join_are_fetched_again() -> None:
         join(machine, [ONE], 2.0)
         (lookup,) = requests_of_kind(machine, FetchCommittedOffsets, 2.0)
         machine.process_response(lookup, {ONE: CommittedOffset(9)}, 2.0)
-        take_over(machine, 2.0)
+        deliver_assignment(machine, 2.0)
         assert machine.positions.states[ONE].position == 9
 
 
 def check_that_committed_offsets_are_fetched_again_after_a_lost_heartbeat() -> None:
-    """The same for the consumer protocol: the complete heartbeat that follows does not report them."""
-    machine = machine_of("consumer")
+    """In the consumer protocol, the full heartbeat after a lost one does not report the new partitions."""
+    machine = create_machine("consumer")
     first = ConsumerHeartbeatResponse("me", 1, 1.0, ((UUID(int=7), (0,)),))
-    answer(machine, ConsumerHeartbeat, first)
-    answer(machine, FetchCommittedOffsets, {ONE: CommittedOffset(1)})
+    answer_request(machine, ConsumerHeartbeat, first)
+    answer_request(machine, FetchCommittedOffsets, {ONE: CommittedOffset(1)})
     (lost_heartbeat,) = requests_of_kind(machine, ConsumerHeartbeat, 2.0)
     machine.process_failure(lost_heartbeat, NetworkError("lost"), 2.0)
     for now, assignment in ((9.0, ((UUID(int=7), (0,)),)), (15.0, None)):
         machine.member._topics = None
-        answer(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 3, 1.0, assignment), now)
-        answer(machine, FetchCommittedOffsets, {ONE: CommittedOffset(9)}, now)
-    take_over(machine, 15.0)
+        answer_request(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 3, 1.0, assignment), now)
+        answer_request(machine, FetchCommittedOffsets, {ONE: CommittedOffset(9)}, now)
+    deliver_assignment(machine, 15.0)
     assert machine.positions.states[ONE].position == 9
 
 
 def check_that_a_changed_subscription_during_a_join_triggers_another_join() -> None:
     """The JoinGroup in flight has the old topics."""
-    machine = machine_of("cooperative")
+    machine = create_machine("cooperative")
     (old,) = requests_of_kind(machine, JoinGroup, 0.0)
     machine.topics = ("t", "u")
     machine.member.process_subscription_change(0.0)
     machine.process_response(old, JoinGroupResponse("me", 1, "cooperative-sticky"), 0.0)
-    assert [one.topics for one in requests_of_kind(machine, JoinGroup, 1.0)] == [("t", "u")]
+    assert [request.topics for request in requests_of_kind(machine, JoinGroup, 1.0)] == [("t", "u")]
 
 
 def check_that_a_member_without_polls_stays_outside_the_group() -> None:
-    """It has left, and joins again at the next poll."""
-    machine = owner_of("range")
+    """The member has left the group, and joins again at the next poll."""
+    machine = create_owner("range")
     assert requests_of_kind(machine, LeaveGroup, 30.0)
     machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 30.0)
     machine.member.process_failure(machine.member._in_flight, NetworkError("lost"), 30.0)
@@ -287,8 +297,8 @@ def check_that_a_member_without_polls_stays_outside_the_group() -> None:
 
 
 def check_that_a_partition_is_owned_until_on_revoke_has_returned() -> None:
-    """A heartbeat that does not report it lets the coordinator assign it to another member."""
-    machine = owner_of("consumer")
+    """If a heartbeat does not report the partition, the coordinator may assign it to another member."""
+    machine = create_owner("consumer")
     machine.set_target({ONE: UUID(int=7)})
     callback = begin_callback(machine, CallbackKind.REVOKE)
     assert machine.owned_partitions == [ONE, TWO]
@@ -298,22 +308,22 @@ def check_that_a_partition_is_owned_until_on_revoke_has_returned() -> None:
 
 def check_that_a_recreated_topic_is_a_new_topic_in_the_consumer_protocol() -> None:
     """The group assigns the new topic id, and the partitions of the old id are revoked."""
-    machine = owner_of("consumer")
+    machine = create_owner("consumer")
     machine.set_target({ONE: UUID(int=8), TWO: UUID(int=7)})
     assert machine.next_callback() == (CallbackKind.REVOKE, (ONE,))
 
 
 def check_that_stale_topics_are_refreshed_before_metadata_max_age() -> None:
     """A leader that has moved is looked up after a backoff."""
-    machine = owner_of("range")
+    machine = create_owner("range")
     assert not requests_of_kind(machine, FetchMetadata, 1.0)
     machine.positions.stale_topics.add("t")
-    assert [one.topics for one in requests_of_kind(machine, FetchMetadata, 1.5)] == [frozenset({"t"})]
+    assert [request.topics for request in requests_of_kind(machine, FetchMetadata, 1.5)] == [frozenset({"t"})]
 
 
 def check_that_a_rejected_topic_raises_after_each_lookup_until_access_is_allowed() -> None:
     """confluent-kafka-python #1461: only the first poll had an error. Lookups continue, with a backoff."""
-    machine = machine_of("consumer")
+    machine = create_machine("consumer")
     (request,) = requests_of_kind(machine, FetchMetadata, 0.0)
     assert request.topics == frozenset({"t"})
     for now in (0.0, 1.0, 2.0):
@@ -338,9 +348,9 @@ def check_that_a_rejected_topic_raises_after_each_lookup_until_access_is_allowed
 
 def check_that_no_buffer_is_returned_outside_ownership() -> None:
     """The caller gets records only of partitions that it owns and whose on_revoke has not begun."""
-    machine = owner_of("range")
+    machine = create_owner("range")
     request = fetch(machine, 1.0)
-    batches = Batches(UUID(int=7), 0, [0, 0])
+    batches = FetchedRecords(UUID(int=7), 0, [0, 0])
     machine.process_response(request, {ONE: PartitionFetchResponse(None, batches)}, 1.0)
     state = machine.positions.states[ONE]
     for ownership in Ownership:
@@ -350,7 +360,7 @@ def check_that_no_buffer_is_returned_outside_ownership() -> None:
 
 def check_that_partitions_are_fetched_only_while_they_are_owned() -> None:
     """Records of a pending partition would be fetched in vain if the group assigns it to another member."""
-    machine = owner_of("range")
+    machine = create_owner("range")
     state = machine.positions.states[ONE]
     machine.positions.states[TWO].is_paused = True
     for ownership in Ownership:
@@ -359,11 +369,11 @@ def check_that_partitions_are_fetched_only_while_they_are_owned() -> None:
 
 
 def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek() -> None:
-    """With auto_offset_reset=none and without a committed offset."""
-    machine = machine_of("range", reset="none")
+    """The consumer has auto_offset_reset=none and no committed offset."""
+    machine = create_machine("range", reset="none")
     join(machine, [ONE, TWO])
     assert machine.take_error() is None
-    answer(machine, FetchCommittedOffsets, {TWO: CommittedOffset(5, 0)}, 1.0)
+    answer_request(machine, FetchCommittedOffsets, {TWO: CommittedOffset(5, 0)}, 1.0)
     assert machine.take_error() is None  # the partition belongs to the caller after on_assign
     machine.end_callback(begin_callback(machine, CallbackKind.ASSIGN), 1.0)
     for _ in range(3):
@@ -379,11 +389,11 @@ def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek()
 
 
 def check_that_metadata_of_a_lagging_broker_do_not_change_the_leader() -> None:
-    """A lower leader epoch is stale."""
-    machine = machine_of("range")
+    """Metadata with a lower leader epoch are stale."""
+    machine = create_machine("range")
     add_topic(machine.cluster, 2, epoch=5)
     join(machine, [ONE, TWO])
-    take_over(machine)
+    deliver_assignment(machine)
     machine.next_requests(1.0)
     add_topic(machine.cluster, 2, epoch=4)
     machine.next_requests(2.0)
@@ -396,13 +406,13 @@ def check_that_metadata_of_a_lagging_broker_do_not_change_the_leader() -> None:
 def check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek() -> None:
     """The position has no epoch until a record is returned, so it cannot be validated. The log may have been truncated.
 
-    Without this, the caller gets the truncated records, and skips those that the new leader has in their place.
+    Otherwise the caller would get the truncated records and skip the new leader's records at these offsets.
     """
     for is_in_flight in (False, True):
-        machine = owner_of("range")
+        machine = create_owner("range")
         machine.positions.states[TWO].is_paused = True
         machine.positions.seek(ONE, 1)
-        request, batches = fetch(machine, 1.0), Batches(UUID(int=7), 1, [0, 0, 0, 0])
+        request, batches = fetch(machine, 1.0), FetchedRecords(UUID(int=7), 1, [0, 0, 0, 0])
         if not is_in_flight:
             machine.process_response(request, {ONE: PartitionFetchResponse(None, batches)}, 1.0)
         add_topic(machine.cluster, 2, epoch=1)
@@ -415,16 +425,16 @@ def check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek() -> 
         (request,) = again
         assert isinstance(request, FetchRecords)
         assert machine.positions.states[ONE].position_and_epoch == (1, -1)
-        machine.process_response(request, {ONE: PartitionFetchResponse(None, Batches(UUID(int=7), 1, [1]))}, 3.0)
+        machine.process_response(request, {ONE: PartitionFetchResponse(None, FetchedRecords(UUID(int=7), 1, [1]))}, 3.0)
         buffer = machine.positions.next_buffer()
         assert buffer is not None
         assert buffer[1].take() == (1, 1)  # type: ignore[attr-defined]
 
 
 def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:
-    """The caller gets them first. Only then is the position reset."""
-    machine = owner_of("range")
-    batches = Batches(UUID(int=7), 0, [0, 0])
+    """The caller gets the buffered records first. The position is reset only when these records were returned."""
+    machine = create_owner("range")
+    batches = FetchedRecords(UUID(int=7), 0, [0, 0])
     machine.process_response(fetch(machine, 1.0), {ONE: PartitionFetchResponse(None, batches)}, 1.0)
     assert batches.take() == (0, 0)
     error = to_broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
@@ -433,13 +443,13 @@ def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:
     assert (state.step.name, state.position) == ("FETCH", 1)
     assert batches.take() == (1, 0)
     machine.process_response(fetch(machine, 3.0), {ONE: PartitionFetchResponse(error)}, 3.0)
-    assert [list(one.timestamps) for one in requests_of_kind(machine, ListOffsets, 4.0)] == [[ONE]]
+    assert [list(request.timestamps) for request in requests_of_kind(machine, ListOffsets, 4.0)] == [[ONE]]
 
 
 def check_that_a_failed_request_refreshes_its_topics() -> None:
     """The leader may have moved, or its node may be down."""
     for kind in (FetchRecords, FetchEpochEnds):
-        machine = owner_of("range")
+        machine = create_owner("range")
         if kind is FetchEpochEnds:
             state = machine.positions.states[ONE]
             state.move_position(PartitionStep.FETCH, 0, 0)
@@ -450,8 +460,8 @@ def check_that_a_failed_request_refreshes_its_topics() -> None:
 
 def check_that_a_seek_stops_an_iteration_of_buffered_records() -> None:
     """An iteration in another thread would return records before the new position."""
-    machine = owner_of("range")
-    batches = Batches(UUID(int=7), 0, [0, 0])
+    machine = create_owner("range")
+    batches = FetchedRecords(UUID(int=7), 0, [0, 0])
     machine.process_response(fetch(machine, 1.0), {ONE: PartitionFetchResponse(None, batches)}, 1.0)
     assert not batches.is_empty
     machine.positions.seek(ONE, 1)
@@ -459,11 +469,11 @@ def check_that_a_seek_stops_an_iteration_of_buffered_records() -> None:
 
 
 def check_that_a_leader_is_not_fetched_from_while_a_buffer_is_unread() -> None:
-    """At most one more buffer than the one that the caller reads: a slow caller bounds the memory."""
-    machine = owner_of("range")
+    """There is at most one buffer besides the one that the caller reads, so a slow caller limits the memory."""
+    machine = create_owner("range")
     state = machine.positions.states[ONE]
     state.is_paused, machine.positions.states[TWO].is_paused = False, True
-    first, second = Batches(UUID(int=7), 0, [0, 0]), Batches(UUID(int=7), 2, [0, 0])
+    first, second = FetchedRecords(UUID(int=7), 0, [0, 0]), FetchedRecords(UUID(int=7), 2, [0, 0])
     machine.process_response(fetch(machine, 1.0), {ONE: PartitionFetchResponse(None, first)}, 1.0)
     assert not requests_of_kind(machine, FetchRecords, 2.0)
     first.take()

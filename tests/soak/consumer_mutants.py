@@ -1,9 +1,10 @@
-"""Break the rules of the consumer's state machine one at a time, and see whether cases or random schedules notice.
+"""Break the rules of the consumer's state machine one at a time; cases or random schedules must detect each broken
+rule.
 
     python -m tests.soak.consumer_mutants [--schedules 3000] [--only NAME]
 
-Each mutant is a module of the machine, a text in it, and the text's replacement. The text must occur exactly once in
-the current module. The cases of ``consumer_cases.py`` run first, then schedules. The command prints the first failure
+Each mutant is a module of the state machine, a text in it, and the replacement of the text. The text must occur exactly
+once in the module. The cases of ``consumer_cases.py`` run first, then schedules. The command prints the first failure
 for each mutant. Its exit status is 1 if a mutant survives.
 """
 
@@ -15,7 +16,7 @@ from itertools import chain
 from types import ModuleType
 
 from tests.soak import consumer_cases, consumer_schedules
-from tests.soak.mutation import Mutation, apply_mutation, build_mutant, first_failure, mutants_parser, report_mutants
+from tests.soak.mutation import Mutation, apply_mutation, build_mutant, create_parser, first_failure, report_mutants
 
 from kafkaframes.client import classic_member, consumer_machine, consumer_member, positions
 
@@ -31,35 +32,35 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "return self._must_join and (self.must_revoke_all or self._host.has_lost_partitions)",
         "return self._must_join and self.must_revoke_all",
     ),
-    "keeps its generation when it is unknown": (
+    "keeps its generation after UNKNOWN_MEMBER_ID": (
         CLASSIC,
         'self._member_id, self._generation = "", _NO_GENERATION\n        self._must_join = True',
         'self._member_id = ""\n        self._must_join = True',
     ),
-    "keeps its partitions when it is unknown": (CLASSIC, "        self._host.drop_all_partitions()\n", ""),
-    "keeps an id that the coordinator does not know": (
+    "keeps its partitions after UNKNOWN_MEMBER_ID": (CLASSIC, "        self._host.drop_all_partitions()\n", ""),
+    "keeps a member id that the coordinator does not know": (
         CLASSIC,
         'member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else self._member_id',
         "member_id = self._member_id",
     ),
-    "does not join again in a rebalance": (
+    "does not rejoin during a rebalance": (
         CLASSIC,
         "        self._must_join = True\n        self._answer = self._assignment = None\n        if code",
         "        self._answer = self._assignment = None\n        if code",
     ),
-    "does not join again after it gave up": (
+    "does not rejoin after revoking partitions": (
         CLASSIC,
         "        if not self._must_join and not self._is_eager:\n"
         "            self._must_join, self._not_before = True, now\n",
         "",
     ),
     "sends no heartbeats": (CLASSIC, "and self.is_member and now >= self._heartbeat_due:", "and False:"),
-    "an old assignment is handed over in a rebalance": (
+    "takes over an old assignment during a rebalance": (
         CLASSIC,
         "            host.forget_unclaimed_partitions()\n",
         "",
     ),
-    "the leader does not look at grown topics": (
+    "the leader ignores grown topics": (
         CLASSIC,
         "if is_leader and not self._must_join and self._get_partition_counts() != self._counts:",
         "if False:",
@@ -69,7 +70,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "self._must_join = is_claim_old or request.topics != self._host.topics",
         "self._must_join = is_claim_old",
     ),
-    "forgets that it gave up what it claims": (
+    "forgets that it revoked partitions that it claims": (
         CLASSIC,
         "self._must_join = is_claim_old or request.topics != self._host.topics",
         "self._must_join = request.topics != self._host.topics",
@@ -95,23 +96,27 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "        elif code in MEMBER_FENCED_CODES:\n            self._reset_membership()\n",
         "",
     ),
-    "does not repeat everything after a lost heartbeat": (
+    "does not send a full heartbeat after a lost one": (
         CONSUMER,
         "        self._in_flight = self._topics = None\n        if is_leave:",
         "        self._in_flight = None\n        if is_leave:",
     ),
-    "takes over while it reports less": (CONSUMER, "return not self._is_report_open", "return True"),
-    "takes over after a lost report": (
+    "takes over partitions while its heartbeat lacks them": (
+        CONSUMER,
+        "return not self._is_report_open",
+        "return True",
+    ),
+    "takes over partitions after a lost heartbeat": (
         CONSUMER,
         "        self._in_flight = self._topics = None\n        if is_leave:",
         "        self._in_flight, self._topics, self._is_report_open = None, None, False\n        if is_leave:",
     ),
-    "does not report what it owns": (
+    "does not report its owned partitions": (
         CONSUMER,
         "owned_partitions if is_full or owned_partitions != self._reported_partitions else None,",
         "owned_partitions if is_full else None,",
     ),
-    "does not report what it subscribes to": (
+    "does not report its subscription": (
         CONSUMER,
         "self._host.topics if is_full or self._host.topics != self._topics else None,",
         "self._host.topics if is_full else None,",
@@ -131,7 +136,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "            self._host.forget_unclaimed_partitions()\n",
         "            pass\n",
     ),
-    "reports a partition as given up too early": (
+    "reports a partition as revoked too early": (
         MACHINE,
         "return [state.partition for state in states if state.ownership is not Ownership.PENDING]",
         "return [s.partition for s in states if s.ownership not in (Ownership.PENDING, Ownership.REVOKING)]",
@@ -146,12 +151,12 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "self._target, self._may_revoke = dict(partitions), True",
         "self._may_revoke, self._target = self._target is None, dict(partitions)",
     ),
-    "hands over before positions are found": (
+    "assigns partitions before their positions are known": (
         MACHINE,
         "[state for state in new_partitions if state.has_offset or state.step is PartitionStep.STUCK]",
         "new_partitions",
     ),
-    "a partition is over when on_assign raises": (
+    "drops a partition if on_assign raises": (
         POSITIONS,
         "if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)",
         "if entry.ownership is Ownership.PENDING",
@@ -162,7 +167,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "        self.states[partition] = state\n        self.may_have_new = len(self.states) == 1\n",
     ),
     "forgets that a partition is stuck": (POSITIONS, "self._may_be_stuck = bool(stuck)", "self._may_be_stuck = False"),
-    "hands out records of a partition that is being revoked": (
+    "returns records of a partition during its revocation": (
         MACHINE,
         "else Ownership.REVOKING\n        for entry",
         "else Ownership.OWNED\n        for entry",
@@ -172,7 +177,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "                self.positions.remove(entry)\n                self._lost_while_revoking.discard(entry)\n",
         "                state.ownership = Ownership.OWNED\n",
     ),
-    "lost partitions go on": (
+    "continues to read lost partitions": (
         MACHINE,
         "            state = self.positions.remove(entry)\n"
         "            if state is not None:\n"
@@ -186,19 +191,19 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "                self.positions.remove(state.partition)\n",
         "            pass\n",
     ),
-    "a recreated topic is the same": (
+    "treats a recreated topic as the same": (
         MACHINE,
         "return not state.is_assigned_by_id or state.topic_id == target[partition]",
         "return True",
     ),
-    "late polls are taken for polls": (
+    "counts late polls as polls": (
         MACHINE,
         "        request = self.member.expire_membership()\n"
         "        if request is not None:\n"
         "            self._leaving.append(request)\n",
         "",
     ),
-    "a leave is not sent": (MACHINE, "            self._leaving.append(request)\n", "            pass\n"),
+    "does not send LeaveGroup": (MACHINE, "            self._leaving.append(request)\n", "            pass\n"),
     "patterns are matched once": (MACHINE, "if topics != self.topics and self.member is not None:", "if False:"),
     "metadata is refreshed once": (
         MACHINE,
@@ -225,7 +230,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "            self._metadata_request = None\n            self._metadata_not_before",
         "            self._metadata_not_before",
     ),
-    "answers to old positions are taken": (
+    "accepts answers for old positions": (
         POSITIONS,
         "current = [state for state in states if state.version == versions[state.partition]]",
         "current = states",
@@ -241,23 +246,23 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "        for entry in self.buffer:\n            entry.stop()\n        self.buffer.clear()\n",
         "        self.buffer.clear()\n",
     ),
-    "fetches again what is buffered": (
+    "fetches buffered records again": (
         POSITIONS,
         "        if len(self.buffer) > 1 or (self.buffer and not self.buffer[0].is_opened):\n"
         "            return False\n",
         "",
     ),
-    "fetches from the position and not after the buffer": (
+    "fetches from the position instead of after the buffer": (
         POSITIONS,
         "        return self.buffer[-1].next_offset, self.buffer[-1].leader_epoch\n",
         "        return self.offset, self.epoch\n",
     ),
-    "paused partitions are handed out": (
+    "returns records of paused partitions": (
         POSITIONS,
         "elif state.ownership is Ownership.OWNED and not state.is_paused:",
         "elif state.ownership is Ownership.OWNED:",
     ),
-    "partitions are handed out before they are owned": (
+    "returns records of partitions before they are owned": (
         POSITIONS,
         "elif state.ownership is Ownership.OWNED and not state.is_paused:",
         "elif not state.is_paused:",
@@ -267,18 +272,18 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "            self.ownership is not Ownership.OWNED\n            or self.step",
         "            self.step",
     ),
-    "a change of leader is not noticed": (
+    "ignores a change of leader": (
         POSITIONS,
         "if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):\n"
         "                self._check_leader(state, cluster)\n",
         "if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):\n",
     ),
-    "a recreated topic goes on at the old offset": (
+    "a recreated topic continues at the old offset": (
         POSITIONS,
         "if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):",
         "if state.ownership is not Ownership.REVOKING:",
     ),
-    "old metadata is taken for new": (
+    "accepts outdated metadata": (
         POSITIONS,
         "        if leader == state.leader or (\n"
         "            state.leader is not None and 0 <= partition_metadata.leader_epoch < state.leader[1]\n"
@@ -299,13 +304,13 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "        offset, epoch = state.interrupt_reading()\n"
         "        if partition_metadata.leader_epoch >= 0 and epoch >= 0:\n",
     ),
-    "a truncation is not noticed": (POSITIONS, "elif answer.end_offset >= offset:", "elif True:"),
-    "an unknown epoch is no truncation": (
+    "ignores a truncation": (POSITIONS, "elif answer.end_offset >= offset:", "elif True:"),
+    "ignores a truncation if the epoch is unknown": (
         POSITIONS,
         "        if answer.end_offset < 0 or answer.epoch < 0:\n",
         "        if False:\n",
     ),
-    "goes back to the start after a truncation": (
+    "resets to the start after a truncation": (
         POSITIONS,
         "            state.move_position(PartitionStep.FETCH, answer.end_offset, answer.epoch)\n",
         "            self._reset_position(state, 'truncated')\n",
@@ -315,12 +320,12 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "state.move_position(PartitionStep.FETCH, entry.offset, entry.leader_epoch)",
         "state.move_position(PartitionStep.FETCH, entry.offset)",
     ),
-    "an offset out of range is asked for again and again": (
+    "requests an offset out of range repeatedly": (
         POSITIONS,
         "            if is_read and not is_replica:",
         "            if False:",
     ),
-    "an offset out of range drops what is buffered": (
+    "an offset out of range drops buffered records": (
         POSITIONS,
         "            is_read = state.position == state.fetch_offset\n",
         "            is_read = True\n",
@@ -345,25 +350,25 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
 }
 FOUND_BY_CASE = (
     "joins before the caller knows of lost partitions",
-    "keeps its generation when it is unknown",
-    "an old assignment is handed over in a rebalance",
+    "keeps its generation after UNKNOWN_MEMBER_ID",
+    "takes over an old assignment during a rebalance",
     "forgets a subscription that changed while it joined",
     "stays in the group without polls (classic)",
     "joins before the caller knows of lost partitions (consumer)",
     "keeps an old committed offset after a lost response",
-    "reports a partition as given up too early",
-    "a recreated topic is the same",
+    "reports a partition as revoked too early",
+    "treats a recreated topic as the same",
     "a rejected topic is looked up once",
     "a rejected topic is not reported",
     "stale topics are not refreshed",
-    "partitions are handed out before they are owned",
+    "returns records of partitions before they are owned",
     "a partition is fetched before it is owned",
-    "a recreated topic goes on at the old offset",
-    "old metadata is taken for new",
-    "an offset out of range drops what is buffered",
+    "a recreated topic continues at the old offset",
+    "accepts outdated metadata",
+    "an offset out of range drops buffered records",
     "a failure does not refresh the topic",
     "a seek does not stop buffered records",
-    "fetches again what is buffered",
+    "fetches buffered records again",
     "records of an earlier leader are returned after a seek",
     "forgets that a partition is stuck",
     "revokes only what the first target lacks",
@@ -371,12 +376,12 @@ FOUND_BY_CASE = (
 )
 
 
-def mutant(name: str) -> ModuleType:
+def build_named_mutant(name: str) -> ModuleType:
     """Return the module with one text replaced."""
     return build_mutant(name, Mutation(*MUTANTS[name]))
 
 
-def first_wrong(name: str, schedules: int) -> str | None:
+def first_failure_of(name: str, schedules: int) -> str | None:
     """Return the error of the first case or schedule that fails; None if all pass."""
     with apply_mutation(name, Mutation(*MUTANTS[name])):
         return first_failure(
@@ -389,9 +394,9 @@ def first_wrong(name: str, schedules: int) -> str | None:
 
 def main() -> None:
     """Run each mutant."""
-    options = mutants_parser(__doc__ or "", MUTANTS, schedules=3_000).parse_args()
+    options = create_parser(__doc__ or "", MUTANTS, schedules=3_000).parse_args()
     names = options.only or list(MUTANTS)
-    sys.exit(bool(report_mutants(names, partial(first_wrong, schedules=options.schedules))))
+    sys.exit(bool(report_mutants(names, partial(first_failure_of, schedules=options.schedules))))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m tests.soak.consumer_schedules [--schedules 100000] [--seed 1] [--processes 2]
 
-Each ``SimulatedMember`` has the real ``ConsumerMachine``, with one of the group protocols and assignors. The other side
-has the embedded broker's group coordinator (``coordination/groups``) and logs with leader epochs, as in Kafka:
+Each ``SimulatedMember`` has the real ``ConsumerMachine``, with one of the group protocols and assignors. The simulated
+cluster has the embedded broker's group coordinator (``coordination/groups``) and logs with leader epochs, as in Kafka:
 OffsetForLeaderEpoch, fenced epochs, offsets out of range. Faults: requests that are lost, or handled after their
 connection has ended, responses that are lost or late, rejected look-ups, unavailable leaders, a coordinator that moves
 and loses its pending responses, callers that poll too late, callbacks that raise, commits in a rebalance, pauses,
@@ -18,8 +18,8 @@ Invariants, checked at every record, callback and commit. A record is (topic id,
 * Once all faults have ended, every partition has an owner and every record is returned, within a bound.
 * No member raises errors for ever, and none stays in the group without being served.
 
-A schedule is a seed. ``consumer_mutants.py`` breaks the machine's rules one at a time. ``tests/client`` runs a short
-form.
+A schedule is determined by its seed. ``consumer_mutants.py`` breaks the machine's rules one at a time. ``tests/client``
+runs a short form.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember
 from kafkaframes.errors import ErrorCode, NetworkError, RefusedError, to_broker_error
 
 GROUP = "g"
-NODES = 2
+NODE_COUNT = 2
 MAX_MEMBERS = 3
 MAX_POLL_S, SESSION_S, HEARTBEAT_S = 20.0, 8.0, 1.0
 REQUEST_TIMEOUT_S = 15.0
 HEALING_STEPS, HEALING_STEP_S = 1_200, 0.1
-QUIET_STEP_S = 0.5  # while only session timeouts and late polls can end the wait
-KINDS = {
+QUIET_STEP_S = 0.5  # step of the clock while only session timeouts and late polls can end a wait
+GROUP_KINDS = {
     "range": {"partition_assignment_strategy": "range"},
     "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
     "default": {},
@@ -111,7 +111,7 @@ COMMIT_REFUSALS = frozenset(
 
 
 @cache
-def settings_of(kind: str, reset: str, instance: str | None) -> ConsumerSettings:
+def member_settings(kind: str, reset: str, instance: str | None) -> ConsumerSettings:
     """Return the settings of a member."""
     times = {
         "session_timeout_ms": int(SESSION_S * 1000),
@@ -121,15 +121,15 @@ def settings_of(kind: str, reset: str, instance: str | None) -> ConsumerSettings
         "default_api_timeout_ms": 20_000,
     }
     options = {"bootstrap_servers": "a:1", "group_id": GROUP, "group_instance_id": instance, "auto_offset_reset": reset}
-    return ConsumerSettings.from_options({**options, **times, **KINDS[kind]})
+    return ConsumerSettings.from_options({**options, **times, **GROUP_KINDS[kind]})
 
 
 # ---------------------------------------------------------------------------------------------------- the cluster
 
 
 @dataclass
-class LeaderLog:
-    """A partition: the leader epoch of each record, and the start offset of each epoch."""
+class SimulatedLog:
+    """A partition's log: the leader epoch of each record, and the start offset of each epoch."""
 
     epochs: list[int] = field(default_factory=list)
     leader: int = 0
@@ -146,7 +146,7 @@ class LeaderLog:
         self.starts.append((self.leader_epoch, len(self.epochs)))
 
     def truncate(self, end: int) -> None:
-        """Lose records as an unclean election does."""
+        """Truncate the log as an unclean leader election does."""
         del self.epochs[end:]
         self.starts = [(epoch, start) for epoch, start in self.starts if start < end] or [(0, 0)][: int(end > 0)]
         self.was_truncated = True
@@ -169,7 +169,7 @@ class LeaderLog:
         return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > self.leader_epoch else None
 
 
-class World:
+class SimulatedCluster:
     """The topics, their logs, and the coordinator with a log in memory."""
 
     partitions = 1  # of __consumer_offsets
@@ -179,7 +179,7 @@ class World:
         self.rows: list[Any] = []
         self.ids = count(1)
         self.topics: dict[str, UUID] = {}
-        self.logs: dict[TopicPartition, LeaderLog] = {}
+        self.logs: dict[TopicPartition, SimulatedLog] = {}
         self.version = 0
         self.deleted_ms: dict[TopicPartition, int] = {}
         self.coordinator = self._new_coordinator()
@@ -196,7 +196,7 @@ class World:
         return GroupCoordinator(self.clock, self, settings, new_id, self, new_id, setting)
 
     def append(self, partition: int, records: Any, *, producer_id: int = -1, producer_epoch: int = -1) -> None:
-        """Append records of the coordinator."""
+        """Append records to the coordinator's log."""
         rows = (SimpleNamespace(partition=partition, key=key, value=value) for key, value in records)
         for row in rows:
             row.producer_id, row.is_transactional, row.is_marker, row.is_commit = producer_id, False, False, False
@@ -217,7 +217,7 @@ class World:
     def now(self) -> float:
         return self.clock.now_ms / 1000
 
-    # The topics that the coordinator knows
+    # the topics that are visible to the coordinator
 
     def names(self) -> list[str]:
         return list(self.topics)
@@ -228,7 +228,7 @@ class World:
         return self.topics[name], sum(entry.topic == name for entry in self.logs)
 
     def has_topic(self, member: SimulatedMember, partition: TopicPartition) -> bool:
-        """Return whether a commit names a topic, by its id, that exists."""
+        """Return whether the topic id in a member's commit exists."""
         state = member.machine.find_state(partition)
         known_topic_ids = {self.topics.get(partition.topic), UUID(int=0)}
         return partition in self.logs and state is not None and state.topic_id in known_topic_ids
@@ -237,7 +237,7 @@ class World:
         if name not in self.topics:
             self.topics[name] = UUID(int=next(self.ids))
         for number in range(size):
-            self.logs.setdefault(TopicPartition(name, number), LeaderLog(leader=number % NODES))
+            self.logs.setdefault(TopicPartition(name, number), SimulatedLog(leader=number % NODE_COUNT))
         self.version += 1
 
     def delete(self, name: str) -> None:
@@ -268,12 +268,12 @@ class World:
             topic_id = self.topics.get(name, UUID(int=0))
             row = SimpleNamespace(name=name, topic_id=topic_id, is_internal=False, error_code=code, partitions=rows)
             topics.append(row)
-        brokers = [SimpleNamespace(node_id=node, host="a", port=node + 1, rack=None) for node in range(NODES)]
+        brokers = [SimpleNamespace(node_id=node, host="a", port=node + 1, rack=None) for node in range(NODE_COUNT)]
         return SimpleNamespace(brokers=brokers, topics=topics, cluster_id="c", controller_id=0)
 
 
-class Batches:
-    """Fetched records: the offset and epoch of each."""
+class FetchedRecords:
+    """Fetched records, each with its offset and epoch."""
 
     def __init__(self, topic_id: UUID, first: int, epochs: list[int]) -> None:
         self.topic_id = topic_id
@@ -296,7 +296,7 @@ class Batches:
         return self.position - 1, self.epochs[self.position - 1 - self.first]
 
     def interrupt(self) -> None:
-        """Does nothing: no iteration runs here."""
+        """Do nothing, because iterations are not simulated."""
 
     def stop(self) -> None:
         self.position = self.next_offset
@@ -313,11 +313,11 @@ class PendingRequest:
     detail: Any = None  # for a Fetch: topic id, offset and epoch by partition
     sent_s: float = 0.0
     is_handled: bool = False
-    answers: list[Any] = field(default_factory=list)  # one response, once the broker has answered
+    answers: list[Any] = field(default_factory=list)  # the response in a list, once the broker has answered
 
 
 @dataclass
-class Ownership:
+class PartitionOwnership:
     """The records of a partition that a member has returned since it took the partition over.
 
     Attributes:
@@ -335,11 +335,11 @@ CHANNELS = {JoinGroup: "join", SyncGroup: "join", FetchRecords: "fetch"}
 
 
 class SimulatedMember:
-    """A consumer: the machine, its view of the cluster, the requests in flight, and the caller."""
+    """A consumer: its state machine, its view of the cluster, its requests in flight, and the caller."""
 
     def __init__(self, simulation: ConsumerSimulation, number: int, instance: str | None) -> None:
         self.simulation, self.world, self.number = simulation, simulation.world, number
-        self.settings = settings_of(simulation.kind, simulation.reset, instance)
+        self.settings = member_settings(simulation.kind, simulation.reset, instance)
         self.instance = instance
         self.cluster = Cluster()
         self.machine = ConsumerMachine(
@@ -350,7 +350,7 @@ class SimulatedMember:
             now_ms=lambda: self.world.clock.now_ms,
         )
         self.pending: dict[str, deque[PendingRequest]] = {}
-        self.ownerships: dict[TopicPartition, Ownership] = {}
+        self.ownerships: dict[TopicPartition, PartitionOwnership] = {}
         self.errors: Counter[str] = Counter()
         self.is_in_callback = False
 
@@ -407,9 +407,9 @@ class SimulatedMember:
         waiting = self.pending.get(channel)
         if waiting and waiting[0].answers:
             entry = waiting.popleft()
-            self.take(entry.request, entry.answers[0])
+            self.process_answer(entry.request, entry.answers[0])
 
-    def take(self, request: Any, answer: Any) -> None:
+    def process_answer(self, request: Any, answer: Any) -> None:
         now, member = self.world.now, self.machine.member
         if isinstance(answer, Exception):
             is_of_now = isinstance(request, JoinGroup | SyncGroup | Heartbeat | ConsumerHeartbeat) and any(
@@ -420,7 +420,7 @@ class SimulatedMember:
                 is_of_now = is_of_now and request.generation == member.identity.generation_id
             self.machine.process_failure(request, answer, now)
             if is_of_now and getattr(answer, "code", None) in REMOVALS:
-                self.ownerships.clear()  # from now on, whatever the machine returns
+                self.ownerships.clear()  # from now on, even if the machine returns an error
         else:
             if isinstance(request, FetchMetadata):
                 self.cluster.update(answer, now=now, has_all_topics=request.topics is None)
@@ -434,7 +434,7 @@ class SimulatedMember:
             if handles_rest and not entry.is_handled:
                 self.simulation.ghosts.append((self, entry))
         for entry in waiting:
-            self.take(entry.request, NetworkError("cut"))
+            self.process_answer(entry.request, NetworkError("cut"))
 
     # the caller
 
@@ -475,12 +475,12 @@ class SimulatedMember:
         state = self.machine.find_state(partition)
         if state is not None and partition in self.ownerships:
             state.move_position(PartitionStep.FETCH, offset)
-            self.ownerships[partition] = Ownership(offset)
+            self.ownerships[partition] = PartitionOwnership(offset)
             highest = self.simulation.sought_offsets.get((partition, state.topic_id), 0)
             self.simulation.sought_offsets[partition, state.topic_id] = max(highest, offset)
 
     def run_callback(self, callback: RebalanceCallback, *, commits: bool) -> bool:
-        """Call the caller's function. Return whether it has not raised."""
+        """Call the caller's rebalance callback. Return whether the callback has not raised."""
         machine, simulation = self.machine, self.simulation
         machine.begin_callback(callback)
         if callback.kind is CallbackKind.REVOKE and commits:
@@ -488,7 +488,7 @@ class SimulatedMember:
         if callback.kind is CallbackKind.ASSIGN:
             simulation.check_owners(self, callback.partitions)
             for entry in callback.partitions:
-                self.ownerships[entry] = Ownership(machine.positions.states[entry].position)
+                self.ownerships[entry] = PartitionOwnership(machine.positions.states[entry].position)
         else:
             for entry in callback.partitions:
                 self.ownerships.pop(entry, None)
@@ -508,7 +508,7 @@ class SimulatedMember:
         return True
 
     def commit(self, partitions: Any = None) -> None:
-        """Commit positions in one request, which is answered at once, lost, or handled without a response."""
+        """Commit positions in one request, which is answered immediately, lost, or handled without a response."""
         simulation, member = self.simulation, self.machine.member
         if member is None or not member.is_member:
             return
@@ -529,13 +529,13 @@ class SimulatedMember:
                 f"{entry} was committed at {offset}, but read to {ownership.expected_offset}"
             )
         try:
-            there = {
+            committed_offsets = {
                 entry: OffsetToCommit(*position)
                 for entry, position in offsets.items()
                 if self.world.has_topic(self, entry)
             }
-            simulation.check_commit(self, there)
-            self.world.coordinator.commit(committer, there)
+            simulation.check_commit(self, committed_offsets)
+            self.world.coordinator.commit(committer, committed_offsets)
             simulation.counters["commits"] += 1
         except RefusedError as error:
             if error.code not in COMMIT_REFUSALS:
@@ -546,17 +546,17 @@ class SimulatedMember:
                 self.check_lost()
 
     def check_lost(self) -> None:
-        """Forget the ownership of lost partitions: no record of them may be returned."""
+        """Drop the ownership of lost partitions, so that returning a record of them is an error."""
         for entry in self.machine.lost_partitions:
             self.ownerships.pop(entry, None)
 
     def shares_topic(self, other: SimulatedMember, partition: TopicPartition) -> bool:
-        """Return whether both members mean the same topic id."""
-        mine, theirs = self.machine.find_state(partition), other.machine.find_state(partition)
-        return mine is not None and theirs is not None and mine.topic_id == theirs.topic_id
+        """Return whether both members have the same topic id for a partition."""
+        own_state, theirs = self.machine.find_state(partition), other.machine.find_state(partition)
+        return own_state is not None and theirs is not None and own_state.topic_id == theirs.topic_id
 
-    def check_record(self, partition: TopicPartition, batches: Batches) -> None:
-        """Take a record, and compare it with the records returned before."""
+    def check_record(self, partition: TopicPartition, batches: FetchedRecords) -> None:
+        """Check a returned record against the records returned before."""
         offset, epoch = batches.take()
         ownership = self.ownerships.get(partition)
         assert ownership is not None, f"{partition}@{offset} was returned without an owner"
@@ -565,14 +565,14 @@ class SimulatedMember:
         if offset > ownership.expected_offset:
             is_other = ownership.last is None or ownership.last[0] != batches.topic_id
             log_was_cut = partition in self.simulation.truncated_partitions or is_other
-            assert log_was_cut, f"{partition}: {ownership.expected_offset} comes next, {offset} was returned"
+            assert log_was_cut, f"{partition}: expected offset {ownership.expected_offset}, but {offset} was returned"
         ownership.seen_records.add(record)
         ownership.last, ownership.expected_offset = record, offset + 1
         self.simulation.returned_records.add((partition, *record))
         self.simulation.counters["records"] += 1
 
     def close(self, *, is_polite: bool = True) -> None:
-        """Close, or end without leaving the group."""
+        """Close the consumer, or end it without leaving the group."""
         if is_polite:
             self.machine.prepare_end()
             for _ in range(5):
@@ -596,7 +596,7 @@ class ConsumerSimulation:
 
     def __init__(self, seed: int) -> None:
         self.random = rng = random.Random(seed)
-        self.kind = rng.choice(list(KINDS))
+        self.kind = rng.choice(list(GROUP_KINDS))
         self.reset = "none" if rng.random() < 0.15 else "earliest"
         self.pattern = re.compile("t.*") if rng.random() < 0.3 else None
         self.subscription = ["t", "later"] if rng.random() < 0.3 else ["t"]
@@ -607,7 +607,7 @@ class ConsumerSimulation:
         self.late_rate = rng.choice((0.0, 0.3))
         self.is_healing = self.is_final = False
         self.depth = 0
-        self.world = World()
+        self.world = SimulatedCluster()
         self.world.create("t", rng.randint(1, 4))
         self.members: list[SimulatedMember] = []
         self.ghosts: list[tuple[SimulatedMember, PendingRequest]] = []
@@ -629,7 +629,7 @@ class ConsumerSimulation:
         free = [member for member in self.members if not member.is_in_callback]
         return self.random.choice(free) if free else None
 
-    def of_member(self, call: Callable[[SimulatedMember], object]) -> Callable[[], None]:
+    def on_random_member(self, call: Callable[[SimulatedMember], object]) -> Callable[[], None]:
         """Return an event that calls a function with a random member."""
 
         def run() -> None:
@@ -643,7 +643,7 @@ class ConsumerSimulation:
         return self.random.choice(list(member.pending)) if member.pending else "requests"
 
     def exchange(self, member: SimulatedMember) -> None:
-        """Carry out some of a member's requests."""
+        """Send and handle some of a member's requests."""
         for _ in range(self.random.randint(1, 6)):
             member.send()
             name = self.channel(member)
@@ -663,7 +663,7 @@ class ConsumerSimulation:
                 state.is_paused = self.random.random() < 0.5
 
     def events(self) -> dict[str, tuple[int, Callable[[], None]]]:
-        rng, world, of_member = self.random, self.world, self.of_member
+        rng, world, of_member = self.random, self.world, self.on_random_member
 
         log_rate, topic_rate = int(self.changes_logs), int(self.changes_topics)
         return {
@@ -678,7 +678,7 @@ class ConsumerSimulation:
                 3 if self.fault_rate else 0,
                 of_member(lambda one: one.end_connection(self.channel(one), handles_rest=rng.random() < 0.5)),
             ),
-            "ghost": (2, self.handle_ghost),
+            "ghost": (2, self.handle_late_request),
             "time": (20, lambda: self.pass_time(rng.choice((0.05, 0.3, 0.3, 1.0, 1.0, 1.0)))),
             "quiet": (2, lambda: self.pass_time(rng.choice((SESSION_S / 2, SESSION_S + 1)))),
             "long time": (1, lambda: self.pass_time(MAX_POLL_S + 1)),
@@ -694,7 +694,7 @@ class ConsumerSimulation:
         }
 
     def step(self) -> None:
-        """Let one event happen, perhaps in the middle of another."""
+        """Run one random event, perhaps in the middle of another."""
         if self.depth > 1:
             return
         self.depth += 1
@@ -736,7 +736,7 @@ class ConsumerSimulation:
                 self.truncated_partitions.add(entry)
                 self.counters["truncations"] += 1
             log.is_away = False
-            log.lead((log.leader + self.random.randint(0, 1)) % NODES)
+            log.lead((log.leader + self.random.randint(0, 1)) % NODE_COUNT)
             log.append(self.random.randint(0, 4))
 
     def toggle_leader(self) -> None:
@@ -747,13 +747,13 @@ class ConsumerSimulation:
     def move_coordinator(self) -> None:
         self.world.restart_coordinator()
         self.counters["coordinators moved"] += 1
-        for one in list(self.members):
-            for channel in list(one.pending):
+        for member in list(self.members):
+            for channel in list(member.pending):
                 if channel in ("join", "requests"):
-                    one.end_connection(channel, handles_rest=False)
+                    member.end_connection(channel, handles_rest=False)
 
-    def handle_ghost(self) -> None:
-        """Handle a request long after its connection has ended."""
+    def handle_late_request(self) -> None:
+        """Let the broker handle a request long after its connection has ended."""
         if self.ghosts:
             one = self.random.choice(self.ghosts)[0]
             first = next(row for row in self.ghosts if row[0] is one)
@@ -762,9 +762,9 @@ class ConsumerSimulation:
 
     def pass_time(self, seconds: float) -> None:
         self.world.clock.advance(seconds)
-        for one in list(self.members):
-            one.send()
-            one.check_lost()
+        for member in list(self.members):
+            member.send()
+            member.check_lost()
 
     def fault(self, request: Any) -> ErrorCode | None:
         """Return the error with which a broker rejects a request, or None."""
@@ -787,7 +787,7 @@ class ConsumerSimulation:
         """Let a broker process a request.
 
         A coordinator handles the requests of one member in the order in which they were sent, even if they arrive on
-        several connections. Neither group protocol numbers them, so a member cannot detect another order.
+        several connections. The group protocols do not number requests, so a member could not detect another order.
         """
         if isinstance(entry.request, GROUP_REQUESTS):
             older = [row for row in self.ghosts if row[0] is member and isinstance(row[1].request, GROUP_REQUESTS)]
@@ -797,7 +797,7 @@ class ConsumerSimulation:
         try:
             if fault is not None and not isinstance(entry.request, (ListOffsets, FetchRecords, FetchEpochEnds)):
                 raise RefusedError(fault)
-            answer = EXECUTIONS[type(entry.request)](self, member, entry, fault)
+            answer = HANDLERS_BY_REQUEST[type(entry.request)](self, member, entry, fault)
         except RefusedError as error:
             answer = to_broker_error(error.code, type(entry.request).__name__)
         if answer is not NotImplemented:
@@ -897,7 +897,7 @@ class ConsumerSimulation:
 
     def _at_leader(
         self, entry: PendingRequest, fault: ErrorCode | None, epochs: dict[TopicPartition, int]
-    ) -> Iterator[tuple[TopicPartition, LeaderLog | None, Exception | None]]:
+    ) -> Iterator[tuple[TopicPartition, SimulatedLog | None, Exception | None]]:
         for partition in entry.request.versions:
             log = self.world.logs.get(partition)
             code = fault if fault is not None else None
@@ -946,7 +946,7 @@ class ConsumerSimulation:
             elif offset < len(log.epochs):
                 most = self.random.randint(1, 6)
                 answers[partition] = PartitionFetchResponse(
-                    None, Batches(topic_id, offset, log.epochs[offset : offset + most])
+                    None, FetchedRecords(topic_id, offset, log.epochs[offset : offset + most])
                 )
         return answers
 
@@ -957,7 +957,7 @@ class ConsumerSimulation:
         group = self.world.coordinator.groups.get(GROUP)
         member_ids = set() if group is None else set(group.members)
         if one.machine.member is None or one.machine.member.identity.member_id not in member_ids:
-            return  # it does not know yet that it was removed
+            return  # the member does not know yet that it was removed
         for other in self.members:
             member = other.machine.member
             if other is one or member is None or member.identity.member_id not in member_ids:
@@ -966,7 +966,7 @@ class ConsumerSimulation:
                 self.kind == "consumer"
                 and group.members[member.identity.member_id].epoch > member.identity.generation_id
             ):
-                continue  # it was replaced, or does not know its epoch
+                continue  # the member was replaced, or does not know its epoch
             both = [entry for entry in partitions if entry in other.ownerships and one.shares_topic(other, entry)]
             assert not both, f"{both} belong to members {one.number} and {other.number}"
 
@@ -990,16 +990,16 @@ class ConsumerSimulation:
         """End all faults, and check that every partition is read."""
         self.is_healing = True
         while self.ghosts:
-            self.handle_ghost()
+            self.handle_late_request()
         for log in self.world.logs.values():
             log.is_away = False
         if not self.members:
             self.join()
-        for one in self.members:
-            for state in one.machine.positions.states.values():
+        for member in self.members:
+            for state in member.machine.positions.states.values():
                 state.is_paused = False
         if self.has_static and self.kind != "consumer":
-            # A static leader that returns does not notice topics that changed in its absence (KIP-814). It notices the
+            # A returning static leader does not notice topics that changed in its absence (KIP-814). It notices the
             # next change of a subscribed topic.
             for _ in range(int(2 * MAX_POLL_S / QUIET_STEP_S)):
                 self.serve(QUIET_STEP_S)
@@ -1021,7 +1021,7 @@ class ConsumerSimulation:
     def serve(self, seconds: float = HEALING_STEP_S) -> None:
         """Let every member complete its pending work without faults."""
         for one in [member for member in self.members if member.machine.member and member.machine.member.fatal]:
-            one.close()  # another member has taken its instance id over
+            one.close()  # another member has taken over its instance id
             self.join()
         for one in list(self.members):
             one.send()
@@ -1043,10 +1043,10 @@ class ConsumerSimulation:
             is_sought = (entry, topic_id) in self.sought_offsets
             first = max(len(log.epochs) - 1, self.sought_offsets[entry, topic_id]) if is_sought else 0
             if is_sought and entry in self.truncated_partitions and not self.is_final:
-                continue  # an offset that the caller chose has no epoch: a truncation below it cannot be noticed
+                continue  # an offset chosen by the caller has no epoch, so a truncation below it cannot be detected
             for offset in range(first, len(log.epochs)):
                 if (entry, topic_id, log.epochs[offset], offset) not in self.returned_records:
-                    return f"{entry}@{offset} of epoch {log.epochs[offset]} was never handed out"
+                    return f"{entry}@{offset} of epoch {log.epochs[offset]} was never returned"
         return None
 
     def is_subscribed(self, topic: str) -> bool:
@@ -1055,7 +1055,7 @@ class ConsumerSimulation:
         return topic in self.subscription
 
 
-EXECUTIONS: dict[type, Callable[..., Any]] = {
+HANDLERS_BY_REQUEST: dict[type, Callable[..., Any]] = {
     JoinGroup: ConsumerSimulation._join,
     SyncGroup: ConsumerSimulation._sync,
     Heartbeat: ConsumerSimulation._heartbeat,
@@ -1070,7 +1070,7 @@ EXECUTIONS: dict[type, Callable[..., Any]] = {
 
 
 def explore(seed: int) -> Counter[str]:
-    """Run the schedule of a seed. Return the events that occurred in it."""
+    """Run the schedule with a seed. Return the events that occurred in the schedule."""
     return ConsumerSimulation(seed).run()
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-Explore = Callable[[int], Counter[str]]  # runs the schedule of a seed and returns the events that occurred in it
+# a function that runs the schedule with a seed and returns the events that occurred in it
+Explore = Callable[[int], Counter[str]]
 
 
 def explore_range(explore: Explore, first: int, number: int) -> tuple[Counter[str], list[str]]:
-    """Run schedules one after the other. Return the events and the failures."""
+    """Run schedules one after the other. Return the event counts and the failures."""
     counters: Counter[str] = Counter()
     wrong = []
     for seed in range(first, first + number):
@@ -29,8 +30,8 @@ def run_command(documentation: str, explore: Explore, *, schedules: int, range_s
     Args:
         documentation: docstring of the command's module.
         explore: runs one schedule.
-        schedules: default of ``--schedules``.
-        range_size: maximum number of schedules that a process takes at once.
+        schedules: default value of ``--schedules``.
+        range_size: maximum number of schedules in one task of a process.
 
     Returns:
         The number of failed schedules.

@@ -1,4 +1,4 @@
-"""Replace one text of a module for a while, and report the mutants that survive."""
+"""Build modules with one text replaced, and report the mutants that survive."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def apply_mutation(name: str, mutation: Mutation) -> Iterator[None]:
 
 
 def _functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
-    """Yield the functions that a module defines, also those of its classes, with their qualified names."""
+    """Yield the functions and methods that a module defines, with their qualified names."""
     pending: list[object] = list(vars(module).values())
     while pending:
         value = pending.pop()
@@ -76,7 +76,7 @@ def _functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
 
 
 def _describe_code(code: CodeType) -> tuple[object, ...]:
-    """Return what a code object does, without its line numbers."""
+    """Return a code object's contents without its line numbers, for comparison."""
     constants = [_describe_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, tuple(constants)
 
@@ -97,7 +97,7 @@ def first_failure(checks: Iterable[tuple[str, Callable[[], object]]]) -> str | N
     return None
 
 
-def mutants_parser(documentation: str, mutants: Collection[str], *, schedules: int) -> argparse.ArgumentParser:
+def create_parser(documentation: str, mutants: Collection[str], *, schedules: int) -> argparse.ArgumentParser:
     """Return the parser of a command that tries mutants."""
     parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
     parser.add_argument("--schedules", type=int, default=schedules)
@@ -112,11 +112,10 @@ def report_mutants(
 
     Args:
         names: names of the mutants.
-        first_wrong: returns the first failure with a mutant; None if it survives.
+        first_wrong: a function that returns the first failure with a mutant, or None if the mutant survives.
         safe: for each mutant that must survive, the reason.
 
-    Returns:
-        The number of mutants that survive without a reason, or that are detected in spite of one.
+    Returns: The number of mutants that survive without a reason, or are detected although there is a reason.
     """
     reasons = safe or {}
     wrong = 0
@@ -124,5 +123,5 @@ def report_mutants(
         failure = first_wrong(name)
         wrong += (failure is None) != (name in reasons)
         print(f"{'survives' if failure is None else 'dies    '} {name}: {failure or reasons.get(name, '')}", flush=True)
-    print(f"mutants: {len(names)}, wrong: {wrong}")
+    print(f"mutants: {len(names)}, unexpected: {wrong}")
     return wrong

@@ -1,13 +1,14 @@
-"""Write with our producer through a proxy that delays and closes connections, and compare the log with the results.
+"""Produce through a proxy that delays and closes connections, and compare the log with the producer's results.
 
     python -m tests.soak.producer_proxy [--runs 500] [--seed 1] [--mode idempotent]
 
 Each run has a seed and a mode: ``idempotent`` and ``transactions`` (acks=all), ``one`` and ``none`` (acks 1 and 0),
 with 1 to 5 requests in flight. The proxy delays data by 0 to 30 ms, closes connections before or after a chunk, and
-rejects new ones. Afterwards the log is checked. In the first two modes, it must contain every acknowledged record once,
-at its acknowledged offset and in order, no record that was reported as not written, and no duplicates. A transaction is
-complete or absent, as its end was reported. In the other modes, no result may name an offset of another record. No run
-may hang. The command prints the failed runs with their seeds, and exits with status 1 if one failed.
+rejects new ones. The log is checked after each run. In the first two modes, the log must contain every acknowledged
+record once, at its acknowledged offset and in order, no record that was reported as not written, and no duplicates. A
+transaction is complete or absent, as its end was reported. In the other modes, a result must not contain the offset of
+another record. Runs must not hang. The command prints the failed runs with their seeds, and exits with status 1 if one
+failed.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from kafkaframes.client import Admin, AsyncProducer, Consumer, NewTopic, RecordM
 from kafkaframes.errors import KafkaframesError, MaybeWrittenError
 
 MODES = ("idempotent", "transactions", "one", "none")
-PARTITIONS = 2
+PARTITION_COUNT = 2
 MAX_DELAY_S = 0.030
 HANG_S = 120
-CHUNK = 1 << 16
+CHUNK_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
-class Proxy:
-    """A proxy. ``cuts`` is the probability that a chunk ends its connection."""
+class FaultyProxy:
+    """A proxy. A proxy that delays chunks and closes connections; ``cuts`` is the probability per chunk."""
 
     rng: random.Random
     target: int = 0
@@ -76,7 +77,7 @@ class Proxy:
     ) -> None:
         """Forward one direction until it ends or is closed before or after a chunk."""
         with contextlib.suppress(OSError):
-            while chunk := await reader.read(CHUNK):
+            while chunk := await reader.read(CHUNK_BYTES):
                 await asyncio.sleep(self.rng.uniform(0, self.longest_s))
                 if writer.is_closing():
                     break
@@ -94,7 +95,7 @@ class Proxy:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ProducerOutcome:
     """The producer's results: by partition and number, the offset or the error."""
 
     results: dict[tuple[int, int], RecordMetadata | BaseException] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
 
 
-def settings_of(rng: random.Random, mode: str, seed: int) -> dict[str, object]:
+def producer_settings(rng: random.Random, mode: str, seed: int) -> dict[str, object]:
     """Return the producer's settings for a run: small batches, short timeouts."""
     settings: dict[str, object] = {
         "linger_ms": rng.choice((0, 1, 5)),
@@ -119,31 +120,31 @@ def settings_of(rng: random.Random, mode: str, seed: int) -> dict[str, object]:
     return settings | ({"transactional_id": f"t{seed}"} if mode == "transactions" else {})
 
 
-async def write(producer: AsyncProducer, rng: random.Random, topic: str, numbers: range) -> Outcome:
+async def send_numbers(producer: AsyncProducer, rng: random.Random, topic: str, numbers: range) -> ProducerOutcome:
     """Send each number to a random partition, and collect the results."""
     sends: list[tuple[tuple[int, int], asyncio.Future[RecordMetadata]]] = []
-    outcome = Outcome()
+    outcome = ProducerOutcome()
     for number in numbers:
-        where = rng.randrange(PARTITIONS), number
+        target = rng.randrange(PARTITION_COUNT), number
         try:
-            future = await producer.send(topic, b"%d" % number, partition=where[0])
+            future = await producer.send(topic, b"%d" % number, partition=target[0])
         except KafkaframesError as error:
-            outcome.results[where] = error
+            outcome.results[target] = error
             continue
-        sends.append((where, future))
+        sends.append((target, future))
         if rng.random() < 0.1:
             await asyncio.sleep(rng.uniform(0, 0.02))
     results = await asyncio.gather(*(future for _, future in sends), return_exceptions=True)
-    outcome.results |= dict(zip((where for where, _ in sends), results, strict=True))
+    outcome.results |= dict(zip((target for target, _ in sends), results, strict=True))
     return outcome
 
 
-async def transactions(producer: AsyncProducer, rng: random.Random, topic: str, numbers: range) -> Outcome:
-    """Send in transactions of 20 numbers, and abort a third of them."""
-    whole = Outcome()
+async def send_transactions(producer: AsyncProducer, rng: random.Random, topic: str, numbers: range) -> ProducerOutcome:
+    """Send transactions of 20 numbers each, and abort a third of them."""
+    whole = ProducerOutcome()
     for first in numbers[::20]:
         await producer.begin_transaction()
-        part = await write(producer, rng, topic, range(first, first + 20))
+        part = await send_numbers(producer, rng, topic, range(first, first + 20))
         whole.results |= part.results
         has_failed = any(isinstance(result, BaseException) for result in part.results.values())
         try:
@@ -163,19 +164,21 @@ async def transactions(producer: AsyncProducer, rng: random.Random, topic: str, 
     return whole
 
 
-async def run(proxy: Proxy, servers: str, mode: str, *, seed: int, topic: str, records: int) -> Outcome:
-    """Write in one mode while connections are closed. The last requests are undisturbed."""
+async def run(proxy: FaultyProxy, servers: str, mode: str, *, seed: int, topic: str, records: int) -> ProducerOutcome:
+    """Write in one mode while connections are closed. The last requests are sent without faults."""
     rng = random.Random(seed)
-    producer = AsyncProducer(servers, **settings_of(rng, mode, seed))
+    producer = AsyncProducer(servers, **producer_settings(rng, mode, seed))
     await producer.start()
     proxy.rng, proxy.cuts, proxy.refuses = rng, rng.choice((0.02, 0.08, 0.2)), rng.choice((0.0, 0.1, 0.3))
     try:
         async with asyncio.timeout(HANG_S):
-            outcome = await (transactions if mode == "transactions" else write)(producer, rng, topic, range(records))
+            outcome = await (send_transactions if mode == "transactions" else send_numbers)(
+                producer, rng, topic, range(records)
+            )
             proxy.cuts = proxy.refuses = 0.0
             await producer.close()
     except TimeoutError:
-        outcome = Outcome(faults=["it hangs"])
+        outcome = ProducerOutcome(faults=["it hangs"])
     finally:
         proxy.cuts = proxy.refuses = 0.0
         await producer.close(flush=False)
@@ -191,12 +194,12 @@ def read(servers: str, topic: str) -> dict[int, dict[int, list[int]]]:
         ends = consumer.end_offsets(partitions)
         while any(consumer.position(one) < end for one, end in ends.items()):
             for record in consumer.poll(100):
-                at = offsets_by_number.setdefault(record.partition, {})
-                at.setdefault(int(record.value or b"0"), []).append(record.offset)
+                offsets_of_number = offsets_by_number.setdefault(record.partition, {})
+                offsets_of_number.setdefault(int(record.value or b"0"), []).append(record.offset)
     return offsets_by_number
 
 
-def find_faults(mode: str, outcome: Outcome, log: dict[int, dict[int, list[int]]]) -> list[str]:
+def find_faults(mode: str, outcome: ProducerOutcome, log: dict[int, dict[int, list[int]]]) -> list[str]:
     """Return the inconsistencies between results and log, as sentences."""
     wrong = list(outcome.faults)
     for (partition, number), result in outcome.results.items():
@@ -213,7 +216,7 @@ def find_faults(mode: str, outcome: Outcome, log: dict[int, dict[int, list[int]]
         elif mode != "none" and result.offset not in offsets:
             wrong.append(f"acknowledged, and in the log at {offsets}: {name}")
         elif mode == "none" and result.offset != -1:
-            wrong.append(f"an offset that nobody told: {name}")
+            wrong.append(f"an offset that no result contains: {name}")
     if mode in ("idempotent", "transactions"):
         wrong += find_unordered(log)
     return wrong
@@ -223,8 +226,12 @@ def find_unordered(log: dict[int, dict[int, list[int]]]) -> list[str]:
     """Return duplicates, and numbers that follow a later number."""
     wrong = []
     for partition, numbers in log.items():
-        wrong += [f"{number} of partition {partition} twice: {at}" for number, at in numbers.items() if len(at) > 1]
-        first = [at[0] for _, at in sorted(numbers.items())]
+        wrong += [
+            f"{number} of partition {partition} twice: {offsets}"
+            for number, offsets in numbers.items()
+            if len(offsets) > 1
+        ]
+        first = [offsets[0] for _, offsets in sorted(numbers.items())]
         if first != sorted(first):
             wrong.append(f"partition {partition} is out of order: {list(numbers)}")
     return wrong
@@ -233,7 +240,7 @@ def find_unordered(log: dict[int, dict[int, list[int]]]) -> list[str]:
 def create(servers: str, topic: str) -> None:
     """Create a run's topic."""
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name=topic, num_partitions=PARTITIONS)])
+        admin.create_topics([NewTopic(name=topic, num_partitions=PARTITION_COUNT)])
 
 
 @contextlib.contextmanager
@@ -243,7 +250,7 @@ def run_broker(port: int) -> Iterator[int]:
         yield broker.port
 
 
-async def campaign(
+async def run_seeds(
     seeds: Iterable[int],
     modes: tuple[str, ...],
     *,
@@ -259,7 +266,7 @@ async def campaign(
         broker: starts a broker that advertises a port, and yields the port that it listens on.
     """
     counts: Counter[str] = Counter()
-    proxy = Proxy(random.Random(0))
+    proxy = FaultyProxy(random.Random(0))
     server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
@@ -275,7 +282,7 @@ async def campaign(
     return counts
 
 
-def judge(name: str, wrong: list[str], outcome: Outcome, counts: Counter[str]) -> None:
+def judge(name: str, wrong: list[str], outcome: ProducerOutcome, counts: Counter[str]) -> None:
     """Count a run, and print its inconsistencies."""
     results = outcome.results.values()
     counts["runs"] += 1
@@ -286,7 +293,7 @@ def judge(name: str, wrong: list[str], outcome: Outcome, counts: Counter[str]) -
     )
     if wrong:
         counts["wrong"] += 1
-        print(f"{name}: {len(wrong)} faults: {'; '.join(wrong[:3])}", flush=True)
+        print(f"{name}: {len(wrong)} differences: {'; '.join(wrong[:3])}", flush=True)
 
 
 def main() -> None:
@@ -296,7 +303,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the first run")
     parser.add_argument("--mode", choices=MODES, action="append", help="default: all in turn")
     options = parser.parse_args()
-    counts = asyncio.run(campaign(range(options.seed, options.seed + options.runs), tuple(options.mode or MODES)))
+    counts = asyncio.run(run_seeds(range(options.seed, options.seed + options.runs), tuple(options.mode or MODES)))
     print("\n".join(f"{name}: {count}" for name, count in sorted(counts.items())))
     sys.exit(1 if counts["wrong"] else 0)
 

@@ -10,19 +10,19 @@ broker handles long after their connection has ended; errors; leaders that move 
 passes until batches expire; transactions whose end is repeated because its response is lost or the coordinator has
 moved.
 
-The client's actions are checked at once, not only their results: Kafka's sequence checks would hide many faults. Each
-batch that is sent must obey the rules of ``client/sequencing.py``. A batch that gets a new sequence, or is reported as
-not written, must be in no log, and no request in flight may write it, in whatever order brokers handle these. A batch
-that is rejected as too large is split at random (KIP-126), and sometimes a queued one: the parts must have its place,
-its sequences, its age and its attempts.
+The client's actions are checked immediately, not only their results, because Kafka's sequence checks would hide many
+faults. Each batch that is sent must obey the rules of ``client/sequencing.py``. A batch that gets a new sequence, or is
+reported as not written, must be in no log, and no request in flight may write it, in whatever order brokers handle
+these. A batch that is rejected as too large is split at random (KIP-126), and sometimes a queued one: the parts must
+have its place, its sequences, its age and its attempts.
 
 Before KIP-890 a transaction marker does not raise the epoch: a late batch of an aborted transaction is appended after
-the marker. No client can prevent that. The schedule counts how often it happens.
+the marker. A client cannot prevent that. The schedule counts how often this happens.
 
-A schedule is a seed. At its end all faults end, and all batches must complete. Then every partition must accept a new
-batch. ``SCRIPTS`` are schedules that random ones do not reach: each was written for a mutant of
-``producer_mutants.py``. ``tests/client/test_sequencing.py`` lets hypothesis choose the schedules. The command prints
-how many schedules were explored, and the events in them.
+A schedule is determined by its seed. At the end of a schedule all faults stop, and all batches must complete. Then
+every partition must accept a new batch. ``SCRIPTS`` are schedules that random ones do not reach: each was written for a
+mutant of ``producer_mutants.py``. ``tests/client/test_sequencing.py`` lets hypothesis choose the schedules. The command
+prints how many schedules were explored, and the events in them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kafkaframes.client.sequencing import Sequencer
 from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError, NetworkError
 
 NODES, PARTITIONS = 2, 2
-KEPT = 5
+REMEMBERED_BATCHES = 5
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 TIMEOUT_S = 10.0
 MODES = ("idempotent", "transactions", "plain")
@@ -50,13 +50,13 @@ HEALING_STEPS = 2_000
 
 @dataclass
 class SequencedLog:
-    """A partition: its records in order, and its leaders' state of the producer."""
+    """A partition's log: its records in order, and its leaders' state of the producer."""
 
     records: list[int] = field(default_factory=list)
     transactions: list[int] = field(default_factory=list)  # transaction of each record
     epoch: ProducerIdentity | None = None
     # (first sequence, last sequence, offset)
-    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
     def append(self, stamp: BatchStamp | None, values: Sequence[int], transaction: int) -> tuple[int, int]:
         """Return an error code and a base offset, as Kafka's leader does."""
@@ -91,21 +91,21 @@ class SequencedLog:
         self.batches.append((stamp.base_sequence, last, len(self.records)))
 
     def copy(self) -> SequencedLog:
-        """Return the state that decides about the next batches, without records."""
+        """Return a copy of the producer state, without the records."""
         return SequencedLog(epoch=self.epoch, batches=self.batches.copy())
 
     def mark(self, producer: ProducerIdentity) -> None:
         """Append a transaction marker with the epoch of the next transaction (KIP-890).
 
-        If the producer has not written to the partition yet, there is no marker: the coordinator rejects a late batch
-        by its epoch.
+        If the producer has not written to the partition yet, no marker is written, and the coordinator rejects a late
+        batch by its epoch.
         """
         self.epoch = producer
         self.batches.clear()
 
 
 @dataclass(eq=False)
-class Wire:
+class SimulatedConnection:
     """A connection: requests that the broker has not handled, and responses that the client has not read."""
 
     node: int
@@ -116,7 +116,7 @@ class Wire:
 
 
 class ProducerSimulation:
-    """One schedule. Its events are the methods."""
+    """One schedule. The methods are the events of a schedule."""
 
     def __init__(
         self,
@@ -130,11 +130,11 @@ class ProducerSimulation:
     ) -> None:
         self.mode = mode
         self.retries = retries
-        self.raises_epochs = raises_epochs  # after the end of a transaction (KIP-890)
+        self.raises_epochs = raises_epochs  # epoch after the end of a transaction (KIP-890)
         self.stamps: dict[Batch, BatchStamp | None] = {}  # last sequence of each written batch
         self.attempts: Counter[Batch] = Counter()
         self.goes_again: set[TopicPartition] = set()
-        self.without_cause: set[Batch] = set()  # batches that were rejected as out of order, wrongly
+        self.without_cause: set[Batch] = set()  # batches that were rejected as out of order although they were not
         self.now = 0.0
         self.machine = Sequencer(
             max_in_flight=max_in_flight,
@@ -143,7 +143,7 @@ class ProducerSimulation:
             backoff_s=lambda attempt: 0.1 * min(attempt + 1, 5),
         )
         self.machine.transactional = mode == "transactions"
-        self.granted_producer = ProducerIdentity(1, epoch)  # the id and epoch that the coordinator has
+        self.granted_producer = ProducerIdentity(1, epoch)  # the coordinator's producer id and epoch
         if mode != "plain":
             self.machine.set_producer(self.granted_producer)
         self.partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
@@ -152,17 +152,17 @@ class ProducerSimulation:
                 self.machine.set_sequence(one, first_sequence)
         self.logs = {partition: SequencedLog() for partition in self.partitions}
         self.leaders = dict.fromkeys(self.partitions, 0)
-        self.known_leaders = dict(self.leaders)  # leaders in the client's metadata
-        self.wires: list[Wire] = []
+        self.known_leaders = dict(self.leaders)  # leaders according to the client's metadata
+        self.wires: list[SimulatedConnection] = []
         self.values: dict[Batch, list[int]] = {}  # result of each batch that was not split
         self.contents: dict[Batch, list[int]] = {}  # partition of each batch
-        self.origins: dict[Batch, list[Batch]] = {}  # for a part: the batches that it was split from
+        self.origins: dict[Batch, list[Batch]] = {}  # for each part, the batches that it was split from
         self.results: dict[Batch, tuple[int, Exception | None]] = {}
-        self.acknowledged_late: set[Batch] = set()  # results after expiry in flight
+        self.acknowledged_late: set[Batch] = set()  # results of batches that had expired in flight
         self.ended_transactions: dict[int, bool] = {}
         self.compute_sequence: dict[
             Batch, int | None
-        ] = {}  # for an unwritten part: the place of the whole batch, advanced
+        ] = {}  # for each unwritten part, the advanced place of the whole batch
         self.transaction_of: dict[Batch, int] = {}
         self.transaction = 0
         self.next_value = 0
@@ -221,14 +221,17 @@ class ProducerSimulation:
             self.divide(batch, limit_sizes(batch.count, sizes))
 
     def send(self, partition: int, *, is_cut: bool = False) -> None:
-        """Send the next batches to the leader in the client's metadata. ``is_cut``: none of them arrives."""
-        where = self.partitions[partition]
-        node = self.known_leaders[where]
+        """Send the next batches to the leader in the client's metadata.
+
+        ``is_cut``: the connection is lost before any of them arrives.
+        """
+        simulated_partition = self.partitions[partition]
+        node = self.known_leaders[simulated_partition]
         wire = next((wire for wire in self.wires if wire.is_open and wire.node == node), None)
         if wire is None:
-            wire = Wire(node)
+            wire = SimulatedConnection(node)
             self.wires.append(wire)
-        batch = self.machine.take_batch(where, wire, self.now)
+        batch = self.machine.take_batch(simulated_partition, wire, self.now)
         if batch is None:
             return
         self.check_rules(batch, wire)
@@ -246,7 +249,7 @@ class ProducerSimulation:
         self.collect_results()
 
     def deliver(self, wire: int, *, sizes: Sequence[int] = ()) -> None:
-        """Let the client read a response. ``sizes``: the parts of a batch that is too large."""
+        """Let the client read a response. ``sizes``: sizes of the parts of a too large batch."""
         if not self.wires or not (chosen_wire := self.wires[wire % len(self.wires)]).answers:
             return
         batch, code, offset = chosen_wire.answers.popleft()
@@ -262,7 +265,7 @@ class ProducerSimulation:
                 return
             self.machine.process_error(batch, BrokerError(error_code.name, error_code), self.now)
             if code == STALE_LEADER:
-                self.learn()
+                self.refresh_metadata()
         else:
             if batch in self.results:
                 self.acknowledged_late.add(batch)
@@ -271,7 +274,7 @@ class ProducerSimulation:
         self.note_retries([batch])
 
     def end_connection(self, wire: int, *, kept_count: int) -> None:
-        """End a connection for the client. The broker may still have this many of its requests to handle."""
+        """End a connection for the client. The broker can still handle ``kept_count`` of its requests."""
         if not self.wires or not (chosen_wire := self.wires[wire % len(self.wires)]).is_open:
             return
         chosen_wire.is_open = False
@@ -284,7 +287,7 @@ class ProducerSimulation:
         self.collect_results()
         self.note_retries(lost_batches)
 
-    def learn(self) -> None:
+    def refresh_metadata(self) -> None:
         """Let the client refresh its metadata."""
         self.known_leaders = dict(self.leaders)
 
@@ -298,8 +301,8 @@ class ProducerSimulation:
         ]
         assert not late, "a batch has no result after delivery_timeout_ms"
 
-    def renew(self) -> None:
-        """Get a new producer id if the epoch cannot be raised any more."""
+    def renew_producer_id(self) -> None:
+        """Get a new producer id if the epoch is exhausted."""
         if self.machine.needs_new_id and self.mode == "idempotent":
             self.machine.set_producer(ProducerIdentity(self.machine.producer.producer_id + 1, 0))
             self.counters["new producer ids"] += 1
@@ -331,16 +334,16 @@ class ProducerSimulation:
             before = len(log.records)
             code, offset = log.append(stamp, self.contents[batch], transaction)
             if len(log.records) > before and transaction in self.ended_transactions:
-                assert not self.raises_epochs, "a batch of an ended transaction"
-                self.counters["batches behind the end of their transaction, before KIP-890"] += 1
+                assert not self.raises_epochs, "a batch of an ended transaction was written"
+                self.counters["batches after the end of their transaction, before KIP-890"] += 1
             code = code or fault
         if chosen_wire.is_open:
             chosen_wire.answers.append((batch, code, offset))
 
     def move(self, partition: int) -> None:
         """Move the leadership to another node."""
-        where = self.partitions[partition]
-        self.leaders[where] = (self.leaders[where] + 1) % NODES
+        simulated_partition = self.partitions[partition]
+        self.leaders[simulated_partition] = (self.leaders[simulated_partition] + 1) % NODES
         self.counters["leaders moved"] += 1
 
     def restart(self, node: int) -> None:
@@ -366,9 +369,10 @@ class ProducerSimulation:
             "ends a transaction under an epoch that no coordinator knows"
         )
         producer_id, epoch = self.machine.producer
-        is_raised = self.raises_epochs or self.machine.must_abort  # by the marker, or by InitProducerId after it
+        # the epoch is raised by the marker, or by InitProducerId after it
+        is_raised = self.raises_epochs or self.machine.must_abort
         raised_producer = ProducerIdentity(producer_id, epoch + 1) if is_raised else self.machine.producer
-        for _ in range(answers_lost + 1):  # a coordinator that has ended it repeats its response
+        for _ in range(answers_lost + 1):  # a coordinator that has already ended the transaction repeats its response
             if self.transaction not in self.ended_transactions:
                 self.ended_transactions[self.transaction] = commit
                 for log in self.logs.values() if self.raises_epochs else ():
@@ -389,13 +393,13 @@ class ProducerSimulation:
         """Note the partitions whose batches must be written again."""
         self.goes_again |= {batch.partition for batch in answered_batches if batch not in self.results}
 
-    def check_rules(self, batch: Batch, wire: Wire) -> None:
+    def check_rules(self, batch: Batch, wire: SimulatedConnection) -> None:
         """Check a batch that is being sent."""
         sequence = self.compute_sequence.pop(batch, None)
         is_same = batch.assigned_stamp is not None and batch.assigned_stamp.base_sequence == sequence
         assert sequence is None or is_same or not self.can_be_written(batch), "a part has a wrong sequence"
         before, self.stamps[batch] = self.stamps.get(batch), batch.assigned_stamp
-        was_written = before is not None or batch.in_doubt  # for a part in doubt, the whole batch was sent
+        was_written = before is not None or batch.in_doubt  # a part in doubt counts if the whole batch was sent
         self.attempts[batch] += 1
         assert self.attempts[batch] <= self.retries + 1, "too many attempts"
         assert not self.machine.must_abort, "is sent in a transaction that must be aborted"
@@ -411,7 +415,7 @@ class ProducerSimulation:
             return
         assert batch.assigned_stamp.producer.epoch <= INT16_MAX, "the epoch does not exist"
         first = min(other.order for other in same if other not in self.results and self.stamps.get(other))
-        assert batch.order - first < KEPT, "leaders would not recognise a retry of an earlier batch"
+        assert batch.order - first < REMEMBERED_BATCHES, "leaders would not recognise a retry of an earlier batch"
         if not was_written:
             self.check_new(batch, batch.assigned_stamp.producer, same)
         elif before is not None and before != batch.assigned_stamp:
@@ -419,11 +423,13 @@ class ProducerSimulation:
 
     def check_new(self, batch: Batch, producer: ProducerIdentity, same: list[Batch]) -> None:
         """Check that the outcome of all failures under a batch's epoch is known when the batch is first sent."""
-        mine = [(one, self.results[one][1]) for one in same if one in self.results and self.stamps.get(one)]
-        mine = [(one, None if one in self.acknowledged_late else error) for one, error in mine]
-        mine = [(one, error) for one, error in mine if self.stamps[one].producer == producer]
-        last = max((self.place(one) for one, error in mine if error is None), default=-1)
-        assert all(self.place(one) < last for one, error in mine if error is not None), "continues after a failure"
+        producer_results = [(one, self.results[one][1]) for one in same if one in self.results and self.stamps.get(one)]
+        producer_results = [(one, None if one in self.acknowledged_late else error) for one, error in producer_results]
+        producer_results = [(one, error) for one, error in producer_results if self.stamps[one].producer == producer]
+        last = max((self.place(one) for one, error in producer_results if error is None), default=-1)
+        assert all(self.place(one) < last for one, error in producer_results if error is not None), (
+            "continues after a failure"
+        )
         assert producer == self.machine.producer or any(
             self.stamps.get(one) and self.stamps[one].producer == producer for one in same if one not in self.results
         ), "is first sent under an old epoch"
@@ -451,7 +457,7 @@ class ProducerSimulation:
             assert not self.can_be_written(batch), f"reported as not written ({error}), but may be in the log"
 
     def place(self, batch: Batch) -> int:
-        """Return a batch's place in its partition's order: its first record."""
+        """Return a batch's place in its partition's order, which is its first record."""
         return self.contents[batch][0]
 
     def can_be_written(self, batch: Batch) -> bool:
@@ -478,8 +484,8 @@ class ProducerSimulation:
         for _ in range(HEALING_STEPS):
             if not self.is_in_flight:
                 break
-            self.learn()
-            self.renew()
+            self.refresh_metadata()
+            self.renew_producer_id()
             for partition in range(PARTITIONS):
                 self.send(partition)
             for number in range(len(self.wires)):
@@ -490,7 +496,7 @@ class ProducerSimulation:
         assert self.machine.open_bytes == 0
         assert self.results.keys() == self.values.keys(), "a batch has no result"
 
-    def check_goes_on(self) -> None:
+    def check_new_batches(self) -> None:
         """Check that each partition accepts a new batch and acknowledges it."""
         if self.machine.must_abort:
             self.end_transaction(commit=False, answers_lost=0)
@@ -503,7 +509,7 @@ class ProducerSimulation:
         ]
         assert not failures, f"rejects a new batch after the end of all faults: {failures}"
 
-    def leftovers(self) -> None:
+    def handle_leftovers(self) -> None:
         """Let the brokers handle the remaining requests of ended connections."""
         for number, wire in enumerate(self.wires):
             while wire.requests:
@@ -527,8 +533,8 @@ class ProducerSimulation:
             self.check_order()
 
     def check_order(self) -> None:
-        """Check the order of all records. After a new producer id, which fences nothing, check only acknowledged
-        ones.
+        """Check the order of all records. After a new producer id, which does not fence the old one, check only
+        acknowledged records.
         """
         acknowledged_values = {
             value for batch, result in self.results.items() if result[1] is None for value in self.values[batch]
@@ -543,7 +549,7 @@ class ProducerSimulation:
 
 
 def limit_sizes(count: int, sizes: Sequence[int]) -> list[int]:
-    """Return sizes that add up to ``count``, the first of them as given.
+    """Return sizes that add up to ``count`` and start with ``sizes``, limited to the sum.
 
     >>> cut_sizes(5, [2, 1]), cut_sizes(2, [3]), cut_sizes(3, [])
     ([2, 1, 2], [2], [3])
@@ -558,7 +564,7 @@ FAULTS = (0, 0, 0, 0, 0, TOO_LARGE, FEW_REPLICAS, TOO_FEW_AFTERWARDS)
 
 
 def explore(seed: int) -> Counter[str]:
-    """Run the schedule of a seed. Return the events that occurred in it."""
+    """Run the schedule with a seed. Return the events that occurred in the schedule."""
     rng = random.Random(seed)
     at_limit = rng.random() < 0.05
     mode = rng.choice(("idempotent", "idempotent", "transactions", "plain"))
@@ -575,11 +581,11 @@ def explore(seed: int) -> Counter[str]:
         raises_epochs=rng.random() < 0.6,
     )
     partitions = rng.choice((1, PARTITIONS))
-    waits = rng.random() < 0.5  # requests of ended connections are handled late, perhaps at the end
+    delays_requests = rng.random() < 0.5  # whether requests of ended connections are handled late, perhaps at the end
 
     def handle() -> None:
         open_wires = [number for number, wire in enumerate(simulation.wires) if wire.is_open]
-        wire = rng.choice(open_wires) if waits and open_wires and rng.random() < 0.95 else rng.randrange(9)
+        wire = rng.choice(open_wires) if delays_requests and open_wires and rng.random() < 0.95 else rng.randrange(9)
         simulation.handle(wire, fault=rng.choice(FAULTS))
 
     divides = rng.random() < 0.7
@@ -607,8 +613,8 @@ def explore(seed: int) -> Counter[str]:
         "refuse": (2, lambda: simulation.refuse_connection(rng.randrange(PARTITIONS), retriable=rng.random() < 0.9)),
         "move": (rng.choice((0, 4)), lambda: simulation.move(rng.randrange(PARTITIONS))),
         "restart": (rng.choice((0, 2)), lambda: simulation.restart(rng.randrange(NODES))),
-        "learn": (4, simulation.learn),
-        "renew": (1, simulation.renew),
+        "learn": (4, simulation.refresh_metadata),
+        "renew": (1, simulation.renew_producer_id),
         "time": (10, lambda: simulation.pass_time(rng.choice((0.05, 0.3, 1.0, 6.0)))),
         "end": (3, lambda: simulation.end_transaction(commit=rng.random() < 0.7, answers_lost=rng.randrange(3))),
     }
@@ -616,23 +622,23 @@ def explore(seed: int) -> Counter[str]:
     for name in rng.choices(names, weights, k=rng.randint(20, 120)):
         events[name][1]()
     if rng.random() < 0.5:
-        simulation.leftovers()
-    finish(simulation)
+        simulation.handle_leftovers()
+    finish_schedule(simulation)
     return simulation.counters
 
 
-def finish(simulation: ProducerSimulation) -> None:
+def finish_schedule(simulation: ProducerSimulation) -> None:
     """End all faults, compare log and results, and check that new batches are accepted."""
     simulation.heal()
     simulation.end_transaction(commit=True, answers_lost=0)
-    simulation.leftovers()
+    simulation.handle_leftovers()
     simulation.check()
-    simulation.check_goes_on()
+    simulation.check_new_batches()
     simulation.end_transaction(commit=True, answers_lost=0)
     simulation.check()
 
 
-def _begin(mode: str) -> ProducerSimulation:
+def _start_schedule(mode: str) -> ProducerSimulation:
     """Return a schedule whose first batch was acknowledged, on the first connection."""
     simulation = ProducerSimulation(mode=mode, max_in_flight=5, retries=INT32_MAX, epoch=0)
     simulation.queue_batch(0, 1)
@@ -644,10 +650,11 @@ def _begin(mode: str) -> ProducerSimulation:
 
 def late_copies_of_what_expired() -> None:
     """A batch after one of unknown outcome is out of order and may still be written; the batch after it is absent."""
-    simulation = _begin("idempotent")
+    simulation = _start_schedule("idempotent")
     simulation.queue_batch(0, 1)
     simulation.send(0)
-    simulation.handle(0, fault=TOO_LARGE)  # absent under the first epoch: implies nothing about batches under the next
+    # absent under the first epoch, which implies nothing about batches under the next
+    simulation.handle(0, fault=TOO_LARGE)
     simulation.deliver(0)
     simulation.queue_batch(0, 1)
     simulation.send(0)
@@ -670,16 +677,16 @@ def late_copies_of_what_expired() -> None:
     simulation.handle(1, fault=TOO_LARGE)
     for _ in range(3):
         simulation.deliver(1)
-    simulation.pass_time(5.0)  # the first of the three expires
+    simulation.pass_time(5.0)  # the first of the three batches expires
     simulation.send(0)
     simulation.handle(1)
     simulation.deliver(1)
-    finish(simulation)
+    finish_schedule(simulation)
 
 
 def late_copies_behind_an_epoch() -> None:
     """As in the previous script, but only batches that were absent under the epoch before are known to be absent."""
-    simulation = _begin("idempotent")
+    simulation = _start_schedule("idempotent")
     simulation.queue_batch(0, 1)
     simulation.send(0)
     simulation.handle(0, fault=TOO_LARGE)
@@ -694,15 +701,15 @@ def late_copies_behind_an_epoch() -> None:
     simulation.send(0)
     simulation.handle(1)
     simulation.deliver(1)
-    finish(simulation)
+    finish_schedule(simulation)
 
 
 def out_of_order_without_a_cause() -> None:
-    """A leader has lost its state: the epoch is raised outside of transactions, and a transaction must be aborted at
-    once.
+    """A leader has lost its state: outside of transactions the epoch is bumped, and a transaction must be aborted
+    immediately.
     """
     for mode in ("idempotent", "transactions"):
-        simulation = _begin(mode)
+        simulation = _start_schedule(mode)
         simulation.queue_batch(0, 1)
         batch = list(simulation.values)[-1]
         simulation.send(0)
@@ -716,14 +723,14 @@ def out_of_order_without_a_cause() -> None:
             stamp = simulation.stamps[batch]
             assert stamp is not None
             assert stamp.producer.epoch == 1, "is retried under a sequence that was finally rejected"
-        finish(simulation)
+        finish_schedule(simulation)
 
 
 def parts_before_an_absent_batch() -> None:
     """A batch in doubt is in the log and is split. A batch after it is absent, which implies nothing about the
     parts.
     """
-    simulation = _begin("idempotent")
+    simulation = _start_schedule("idempotent")
     for count in (3, 1):
         simulation.queue_batch(0, count)
         simulation.send(0)
@@ -739,7 +746,7 @@ def parts_before_an_absent_batch() -> None:
         simulation.send(0)
         simulation.handle(0)
         simulation.deliver(0)
-    finish(simulation)
+    finish_schedule(simulation)
 
 
 SCRIPTS = (

@@ -34,7 +34,10 @@ TRACED_METHODS: tuple[tuple[type, str], ...] = (
 
 
 def to_ordered(value: Any) -> object:
-    """Return a value in which sets are sorted. Lists and dicts keep their order, because requests list them in it."""
+    """Return a value in which sets are sorted.
+
+    Lists and dicts keep their order, because the order in requests depends on it.
+    """
     if isinstance(value, Batch):
         return value.partition, value.order, value.assigned_stamp
     if isinstance(value, (set, frozenset)):
@@ -49,7 +52,7 @@ def to_ordered(value: Any) -> object:
 
 
 def trace_methods(values: list[object]) -> None:
-    """Let the traced methods append their results to a list."""
+    """Patch the traced methods so that they append their results to a list."""
 
     def trace(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:

@@ -44,7 +44,7 @@ ONE, TWO = PartitionId(TOPIC_ID, 0), PartitionId(TOPIC_ID, 1)
 LOCK_S = 30.0
 
 
-def machine_of(**options: Any) -> ShareMachine:
+def create_machine(**options: Any) -> ShareMachine:
     """Return a machine whose topic ``t`` has two partitions, led by the nodes 1 and 2."""
     settings = ShareConsumerSettings.from_options({"bootstrap_servers": "a:1", "group_id": "g", **options})
     cluster = Cluster()
@@ -80,7 +80,7 @@ def join(machine: ShareMachine, partitions: Iterable[PartitionId], now: float = 
     machine.process_response(request, ShareHeartbeatResponse(1, 1000.0, ((TOPIC_ID, numbers),)), now)
 
 
-def row_of(offsets: Iterable[int], *, gaps: Iterable[int] = (), damage: Exception | None = None) -> ShareFetchRow:
+def build_row(offsets: Iterable[int], *, gaps: Iterable[int] = (), damage: Exception | None = None) -> ShareFetchRow:
     """Return a row with acquired records."""
     records = list(offsets)
     deliveries = dict.fromkeys([*records, *gaps], 1)
@@ -101,9 +101,9 @@ def deliver(machine: ShareMachine, rows: Mapping[PartitionId, ShareFetchRow], no
     machine.end_poll(now)
 
 
-def make_bytes_reader(partitions: Iterable[PartitionId] = (ONE,), **options: Any) -> ShareMachine:
+def create_reader(partitions: Iterable[PartitionId] = (ONE,), **options: Any) -> ShareMachine:
     """Return a machine with an assignment."""
-    machine = machine_of(**options)
+    machine = create_machine(**options)
     join(machine, partitions)
     return machine
 
@@ -117,33 +117,33 @@ def answer_acknowledge(machine: ShareMachine, error: BrokerError | None, now: fl
 
 def check_that_a_commit_does_not_wait_for_gaps() -> None:
     """A gap of a response that arrives after the commit has begun is sent with the next fetch only."""
-    machine = make_bytes_reader()
-    deliver(machine, {ONE: row_of([0])}, 1.0)
+    machine = create_reader()
+    deliver(machine, {ONE: build_row([0])}, 1.0)
     machine.begin_poll(2.0)
     (request,) = requests_of_kind(machine, ShareFetch, 2.0)
     assert request.acknowledgements == {ONE: {0: ACCEPT}}
     machine.end_poll(2.0)
     commit = machine.commit()
     assert not commit.is_done
-    machine.process_response(request, ShareFetchResponse({ONE: row_of([], gaps=[1])}, LOCK_S), 3.0)
+    machine.process_response(request, ShareFetchResponse({ONE: build_row([], gaps=[1])}, LOCK_S), 3.0)
     assert commit.is_done
     commit.require_success()
 
 
 def check_that_a_commit_raises_errors_of_a_fetch_in_flight() -> None:
-    """The fetch of an earlier poll carries acknowledgements of this consumer."""
-    machine = make_bytes_reader()
-    deliver(machine, {ONE: row_of([0])}, 1.0)
+    """The fetch of an earlier poll contains acknowledgements of this consumer."""
+    machine = create_reader()
+    deliver(machine, {ONE: build_row([0])}, 1.0)
     machine.begin_poll(2.0)
     (request,) = requests_of_kind(machine, ShareFetch, 2.0)
     machine.end_poll(2.0)
     commit = machine.commit()
     machine.process_failure(request, NetworkError("lost"), 3.0)
     assert commit.is_done
-    assert error_of(commit.require_success) is NetworkError
+    assert error_class_of(commit.require_success) is NetworkError
 
 
-def error_of(call: Callable[[], object]) -> type | None:
+def error_class_of(call: Callable[[], object]) -> type | None:
     """Return the class of the error that a call raises."""
     try:
         call()
@@ -153,42 +153,42 @@ def error_of(call: Callable[[], object]) -> type | None:
 
 
 def check_that_a_response_without_a_row_is_an_error() -> None:
-    """Both requests: the result of acknowledgements without a row is unknown."""
-    machine = make_bytes_reader()
-    deliver(machine, {ONE: row_of([0])}, 1.0)
+    """For both requests, the result of acknowledgements without a row is unknown."""
+    machine = create_reader()
+    deliver(machine, {ONE: build_row([0])}, 1.0)
     fetch(machine, {}, 2.0)
     (result,) = machine.take_results()
     assert result.offsets == {TopicPartition("t", 0): [0]}
     assert isinstance(result.error, BrokerError)
     assert "the response has no result" in str(result.error)
     machine.end_poll(2.0)
-    deliver(machine, {ONE: row_of([1])}, 3.0)
+    deliver(machine, {ONE: build_row([1])}, 3.0)
     commit = machine.commit()
     (request,) = requests_of_kind(machine, ShareAcknowledge, 4.0)
     machine.process_response(request, ShareAcknowledgeResponse({}), 4.0)
-    assert error_of(commit.require_success) is BrokerError
+    assert error_class_of(commit.require_success) is BrokerError
 
 
 def check_that_a_commit_raises_errors_of_acknowledgements_that_were_not_sent() -> None:
     """The session of the records was lost before the caller acknowledged them."""
-    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
-    deliver(machine, {ONE: row_of([0, 1])}, 1.0)
+    machine = create_reader(share_acknowledgement_mode="explicit")
+    deliver(machine, {ONE: build_row([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     renewal = machine.renew([("t", 0, 1)])
     (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     machine.process_failure(request, NetworkError("lost"), 2.0)
     assert renewal.is_done
-    assert error_of(renewal.require_success) is BrokerError
+    assert error_class_of(renewal.require_success) is BrokerError
     machine.acknowledge([("t", 0, 1)], ACCEPT)
     assert [type(result.error) for result in machine.take_results()] == [NetworkError, BrokerError]
-    assert error_of(machine.commit().require_success) is BrokerError
-    assert error_of(machine.commit().require_success) is None
+    assert error_class_of(machine.commit().require_success) is BrokerError
+    assert error_class_of(machine.commit().require_success) is None
 
 
 def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> None:
     """A commit waits for two requests with acknowledgements of one partition, and the first one fails."""
-    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
-    deliver(machine, {ONE: row_of([0, 1])}, 1.0)
+    machine = create_reader(share_acknowledgement_mode="explicit")
+    deliver(machine, {ONE: build_row([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     first = machine.commit()
     (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
@@ -198,14 +198,14 @@ def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> Non
     machine.process_response(request, ShareAcknowledgeResponse({ONE: error}), 3.0)
     answer_acknowledge(machine, None, 3.0)
     for commit in (first, second):
-        assert error_of(commit.require_success) is BrokerError
+        assert error_class_of(commit.require_success) is BrokerError
 
 
 def check_that_records_are_fetched_only_while_the_caller_waits() -> None:
     """The lock of a record that was fetched ahead may expire while the caller handles others."""
-    machine = make_bytes_reader()
+    machine = create_reader()
     assert not requests_of_kind(machine, ShareFetch, 1.0)
-    fetch(machine, {ONE: row_of([0])}, 1.0)
+    fetch(machine, {ONE: build_row([0])}, 1.0)
     assert not requests_of_kind(machine, ShareFetch, 1.0)  # records are buffered
     machine.take_records()
     machine.end_poll(1.0)
@@ -214,30 +214,33 @@ def check_that_records_are_fetched_only_while_the_caller_waits() -> None:
 
 def check_that_record_limit_asks_one_node_at_a_time() -> None:
     """Two nodes would return twice the limit."""
-    machine = make_bytes_reader((ONE, TWO), share_acquire_mode="record_limit")
+    machine = create_reader((ONE, TWO), share_acquire_mode="record_limit")
     machine.begin_poll(1.0)
     (first,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_response(first, ShareFetchResponse({}, LOCK_S), 1.5)
     (second,) = requests_of_kind(machine, ShareFetch, 1.5)
     assert {first.node.node_id, second.node.node_id} == {1, 2}
-    assert len(requests_of_kind(reader_with_poll((ONE, TWO)), ShareFetch, 1.0)) == 2
+    assert len(requests_of_kind(create_polling_reader((ONE, TWO)), ShareFetch, 1.0)) == 2
 
 
-def reader_with_poll(partitions: Iterable[PartitionId]) -> ShareMachine:
-    machine = make_bytes_reader(partitions)
+def create_polling_reader(partitions: Iterable[PartitionId]) -> ShareMachine:
+    machine = create_reader(partitions)
     machine.begin_poll(1.0)
     return machine
 
 
 def check_that_a_renewal_extends_the_locks_of_buffered_records() -> None:
-    """Node 2 responds after the poll has returned records of node 1. The caller renews those, and polls late."""
-    machine = make_bytes_reader((ONE, TWO))
+    """Node 2 responds after the poll has returned records of node 1.
+
+    The caller renews the locks of those records and polls late.
+    """
+    machine = create_reader((ONE, TWO))
     machine.begin_poll(1.0)
     first, second = requests_of_kind(machine, ShareFetch, 1.0)
-    machine.process_response(first, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 1.0)
+    machine.process_response(first, ShareFetchResponse({ONE: build_row([0])}, LOCK_S), 1.0)
     assert len(machine.take_records()) == 1
     machine.end_poll(1.0)
-    machine.process_response(second, ShareFetchResponse({TWO: row_of([5])}, LOCK_S), 1.1)
+    machine.process_response(second, ShareFetchResponse({TWO: build_row([5])}, LOCK_S), 1.1)
     machine.renew([("t", 0, 0)])
     renewals = requests_of_kind(machine, ShareAcknowledge, 20.0)
     assert [request.acknowledgements for request in renewals] == [{ONE: {0: RENEW}}, {TWO: {5: RENEW}}]
@@ -250,25 +253,25 @@ def check_that_a_renewal_extends_the_locks_of_buffered_records() -> None:
 
 def check_that_buffered_records_whose_locks_have_expired_are_dropped() -> None:
     """Other members may have acquired them."""
-    machine = make_bytes_reader()
+    machine = create_reader()
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
-    machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.process_response(request, ShareFetchResponse({ONE: build_row([0])}, LOCK_S), 2.0)
     machine.begin_poll(1.0 + LOCK_S)
     assert requests_of_kind(machine, ShareFetch, 1.0 + LOCK_S)
     assert not machine.take_records()
 
 
 def check_that_buffered_records_of_a_lost_session_are_dropped() -> None:
-    """The broker has released them. Acknowledging them would fail."""
-    machine = make_bytes_reader((ONE, TWO), share_acknowledgement_mode="explicit")
+    """The broker has released these records. Acknowledgements of these records would fail."""
+    machine = create_reader((ONE, TWO), share_acknowledgement_mode="explicit")
     machine.begin_poll(1.0)
     first, second = requests_of_kind(machine, ShareFetch, 1.0)
-    machine.process_response(first, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 1.0)
+    machine.process_response(first, ShareFetchResponse({ONE: build_row([0])}, LOCK_S), 1.0)
     machine.take_records()
     machine.end_poll(1.0)
-    machine.process_response(second, ShareFetchResponse({TWO: row_of([5], gaps=[6])}, LOCK_S), 2.0)
+    machine.process_response(second, ShareFetchResponse({TWO: build_row([5], gaps=[6])}, LOCK_S), 2.0)
     assert machine.has_records
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.commit()
@@ -281,8 +284,8 @@ def check_that_undecodable_records_are_rejected_or_released() -> None:
     """Damaged records are rejected. Unsupported ones are released, since another member may support them."""
     damages = ((CorruptRecordError("CRC"), REJECT), (UnsupportedFormatError("t-0", 1, 9, (2,)), RELEASE))
     for damage, kind in damages:
-        machine = make_bytes_reader()
-        fetch(machine, {ONE: row_of([0], gaps=[1, 2], damage=damage)}, 1.0)
+        machine = create_reader()
+        fetch(machine, {ONE: build_row([0], gaps=[1, 2], damage=damage)}, 1.0)
         assert machine.take_error() is damage
         assert len(machine.take_records()) == 1
         machine.end_poll(1.0)
@@ -292,17 +295,17 @@ def check_that_undecodable_records_are_rejected_or_released() -> None:
 
 
 def check_that_gaps_are_acknowledged_as_gaps() -> None:
-    """The listener gets no results for them."""
-    machine = make_bytes_reader()
-    deliver(machine, {ONE: row_of([0], gaps=[1])}, 1.0)
+    """The listener gets no results for gaps."""
+    machine = create_reader()
+    deliver(machine, {ONE: build_row([0], gaps=[1])}, 1.0)
     machine.commit()
     assert answer_acknowledge(machine, None, 2.0).acknowledgements == {ONE: {0: ACCEPT, 1: GAP}}
     assert [result.offsets for result in machine.take_results()] == [{TopicPartition("t", 0): [0]}]
 
 
 def check_that_a_member_without_polls_leaves_the_group() -> None:
-    """The coordinator assigns its partitions to other members. It joins at the next poll."""
-    machine = make_bytes_reader(max_poll_interval_ms=60_000)
+    """The coordinator assigns its partitions to other members. The member joins again at the next poll."""
+    machine = create_reader(max_poll_interval_ms=60_000)
     machine.begin_poll(50.0)
     machine.end_poll(50.0)
     assert machine.next_time(60.0) == 110.0
@@ -318,15 +321,15 @@ def check_that_a_member_without_polls_leaves_the_group() -> None:
 
 def check_that_a_caller_that_waits_stays_in_the_group() -> None:
     """A long poll counts as polling."""
-    machine = make_bytes_reader(max_poll_interval_ms=60_000)
+    machine = create_reader(max_poll_interval_ms=60_000)
     machine.begin_poll(1.0)
     assert not requests_of_kind(machine, ShareHeartbeat, 300.0)
     assert machine.member.partition_ids == [ONE]
 
 
 def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
-    """The coordinator may have the member. The wait for the response to the join is limited."""
-    machine = machine_of()
+    """The coordinator may have added the member. The wait for the response to the join is limited."""
+    machine = create_machine()
     assert [request.epoch for request in requests_of_kind(machine, ShareHeartbeat, 0.0)] == [0]
     machine.end_subscription()
     assert not machine.next_requests(1.0)
@@ -336,7 +339,7 @@ def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
 
 def check_that_a_leave_is_repeated_if_the_coordinator_has_moved() -> None:
     """Otherwise the group waits for the session timeout."""
-    machine = make_bytes_reader()
+    machine = create_reader()
     machine.end_subscription()
     for _ in range(3):
         (leave,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
@@ -347,8 +350,8 @@ def check_that_a_leave_is_repeated_if_the_coordinator_has_moved() -> None:
 
 
 def check_that_a_fetch_that_is_given_up_ends_its_session() -> None:
-    """The broker may still process it, and hold records until their locks expire."""
-    machine = make_bytes_reader()
+    """The broker may still process the fetch, and keep its records until their locks expire."""
+    machine = create_reader()
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
@@ -356,18 +359,18 @@ def check_that_a_fetch_that_is_given_up_ends_its_session() -> None:
     machine.abandon_waiting(4.0)
     (final,) = requests_of_kind(machine, ShareAcknowledge, 4.0)
     assert final.epoch == -1
-    machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 4.5)
+    machine.process_response(request, ShareFetchResponse({ONE: build_row([0])}, LOCK_S), 4.5)
     assert not machine.has_records
     machine.process_response(final, ShareAcknowledgeResponse({}), 5.0)
     assert [leave.epoch for leave in requests_of_kind(machine, ShareHeartbeat, 5.0)] == [-1]
 
 
 def check_that_a_session_without_partitions_is_closed() -> None:
-    """It is closed when the caller has no record of it left to acknowledge. If that fails, the end of the
+    """The session is closed when the caller has acknowledged all of its records. If closing fails, the end of the
     subscription retries it.
     """
-    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
-    deliver(machine, {ONE: row_of([0])}, 1.0)
+    machine = create_reader(share_acknowledgement_mode="explicit")
+    deliver(machine, {ONE: build_row([0])}, 1.0)
     machine.member.send_heartbeat_soon(1.0)
     join(machine, [TWO], 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
@@ -385,12 +388,12 @@ def check_that_a_session_without_partitions_is_closed() -> None:
 
 def check_that_records_of_a_response_during_the_end_are_not_buffered() -> None:
     """The request that ends the session releases them."""
-    machine = make_bytes_reader()
+    machine = create_reader()
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
     machine.end_subscription()
-    machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.process_response(request, ShareFetchResponse({ONE: build_row([0])}, LOCK_S), 2.0)
     assert not machine.has_records
     (final,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     assert (final.epoch, final.acknowledgements) == (-1, {})
@@ -398,7 +401,7 @@ def check_that_records_of_a_response_during_the_end_are_not_buffered() -> None:
 
 def check_that_errors_of_topics_are_raised() -> None:
     """A topic that the client may not describe has no leaders, and would never be read."""
-    machine = machine_of()
+    machine = create_machine()
     machine._cluster.topics.clear()
     join(machine, [ONE])
     (request,) = requests_of_kind(machine, FetchMetadata, 1.0)
@@ -412,7 +415,7 @@ def check_that_errors_of_topics_are_raised() -> None:
 
 def check_that_an_error_is_queued_once() -> None:
     """Otherwise a caller that polls rarely would have to handle the same error many times."""
-    machine = make_bytes_reader()
+    machine = create_reader()
     for now in (1.0, 2.0, 3.0):
         machine.begin_poll(now)
         for request in requests_of_kind(machine, ShareFetch, now):
@@ -423,36 +426,36 @@ def check_that_an_error_is_queued_once() -> None:
 
 
 def check_that_a_partition_of_a_fetch_in_flight_keeps_its_name() -> None:
-    """The group assigns it to another member before the response arrives. Its records are returned."""
-    machine = make_bytes_reader()
+    """The group assigns it to another member before the response arrives. The records of the partition are returned."""
+    machine = create_reader()
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.member.send_heartbeat_soon(1.0)
     join(machine, [TWO], 1.0)
-    machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.process_response(request, ShareFetchResponse({ONE: build_row([0])}, LOCK_S), 2.0)
     assert [entry.partition for entry in machine.take_records()] == [TopicPartition("t", 0)]
 
 
 def check_that_a_late_response_changes_nothing() -> None:
     """The request has failed, so its session is lost and the broker has released the records."""
-    machine = make_bytes_reader()
+    machine = create_reader()
     machine.begin_poll(1.0)
     (lost_fetch,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_failure(lost_fetch, to_broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "fetch"), 1.0)
     (next_fetch,) = requests_of_kind(machine, ShareFetch, 1.0)
     assert next_fetch.epoch == 0
-    machine.process_response(lost_fetch, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.process_response(lost_fetch, ShareFetchResponse({ONE: build_row([0])}, LOCK_S), 2.0)
     machine.process_failure(lost_fetch, NetworkError("lost"), 2.0)
     assert not machine.has_records
-    assert not machine.next_requests(2.0)  # a node has one request in flight
-    machine.process_response(next_fetch, ShareFetchResponse({ONE: row_of([1])}, LOCK_S), 3.0)
+    assert not machine.next_requests(2.0)  # a node has at most one request in flight
+    machine.process_response(next_fetch, ShareFetchResponse({ONE: build_row([1])}, LOCK_S), 3.0)
     assert [list(entry.offsets) for entry in machine.take_records()] == [[1]]
 
 
 def check_that_acknowledgements_of_a_lost_session_fail_and_are_not_sent() -> None:
     """The broker has released the records, so the next session must not acknowledge them."""
-    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
-    deliver(machine, {ONE: row_of([0, 1, 2])}, 1.0)
+    machine = create_reader(share_acknowledgement_mode="explicit")
+    deliver(machine, {ONE: build_row([0, 1, 2])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.commit()
     (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
@@ -463,7 +466,7 @@ def check_that_acknowledgements_of_a_lost_session_fail_and_are_not_sent() -> Non
     results = machine.take_results()
     assert [result.offsets for result in results] == [{TopicPartition("t", 0): [number]} for number in range(3)]
     assert all(isinstance(result.error, BrokerError) for result in results)
-    assert error_of(machine.commit().require_success) is BrokerError
+    assert error_class_of(machine.commit().require_success) is BrokerError
     machine.begin_poll(3.0)
     (first,) = requests_of_kind(machine, ShareFetch, 3.0)
     assert (first.epoch, first.added_partitions, first.acknowledgements) == (0, [ONE], {})
@@ -471,8 +474,8 @@ def check_that_acknowledgements_of_a_lost_session_fail_and_are_not_sent() -> Non
 
 def check_that_each_request_of_a_session_has_the_next_epoch() -> None:
     """The broker rejects a request with another epoch."""
-    machine = make_bytes_reader()
-    deliver(machine, {ONE: row_of([0])}, 1.0)
+    machine = create_reader()
+    deliver(machine, {ONE: build_row([0])}, 1.0)
     machine.commit()
     assert answer_acknowledge(machine, None, 2.0).epoch == 1
     machine.begin_poll(3.0)
@@ -482,8 +485,8 @@ def check_that_each_request_of_a_session_has_the_next_epoch() -> None:
 
 def check_that_the_end_sends_pending_acknowledgements() -> None:
     """Otherwise records that the caller has accepted are delivered again."""
-    machine = make_bytes_reader()
-    deliver(machine, {ONE: row_of([0, 1])}, 1.0)
+    machine = create_reader()
+    deliver(machine, {ONE: build_row([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.end_subscription()
     (final,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
@@ -495,11 +498,11 @@ def check_that_the_end_sends_pending_acknowledgements() -> None:
 def check_that_records_of_other_topics_are_released() -> None:
     """The subscription changes while a fetch is in flight, or while records are buffered."""
     for is_buffered in (False, True):
-        machine = make_bytes_reader()
+        machine = create_reader()
         machine.begin_poll(1.0)
         (request,) = requests_of_kind(machine, ShareFetch, 1.0)
         machine.end_poll(1.0)
-        response = ShareFetchResponse({ONE: row_of([0])}, LOCK_S)
+        response = ShareFetchResponse({ONE: build_row([0])}, LOCK_S)
         if is_buffered:
             machine.process_response(request, response, 1.0)
             machine.subscribe(("u",), 1.0)
@@ -513,7 +516,7 @@ def check_that_records_of_other_topics_are_released() -> None:
 
 def check_that_a_leader_that_has_moved_is_looked_up() -> None:
     """The error of a partition is an answer of a former leader."""
-    machine = make_bytes_reader()
+    machine = create_reader()
     error = to_broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "fetch")
     fetch(machine, {ONE: ShareFetchRow(error=error)}, 1.0)
     (request,) = requests_of_kind(machine, FetchMetadata, 1.0)
@@ -522,8 +525,8 @@ def check_that_a_leader_that_has_moved_is_looked_up() -> None:
 
 
 def check_that_a_failed_metadata_request_is_repeated() -> None:
-    """Without a leader nothing can be fetched."""
-    machine = machine_of()
+    """Without a leader, no records can be fetched."""
+    machine = create_machine()
     machine._cluster.topics.clear()
     join(machine, [ONE])
     (request,) = requests_of_kind(machine, FetchMetadata, 1.0)
@@ -534,12 +537,12 @@ def check_that_a_failed_metadata_request_is_repeated() -> None:
 
 
 def check_that_polls_raise_errors_that_retries_cannot_mend() -> None:
-    """The error is that of a partition in a response, or that of a heartbeat."""
-    machine = make_bytes_reader()
+    """The error may be that of a partition in a response, or that of a heartbeat."""
+    machine = create_reader()
     error = to_broker_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "fetch")
     fetch(machine, {ONE: ShareFetchRow(error=error)}, 1.0)
     assert machine.take_error() is error
-    machine = machine_of()
+    machine = create_machine()
     (request,) = requests_of_kind(machine, ShareHeartbeat, 0.0)
     error = to_broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "heartbeat")
     machine.process_failure(request, error, 0.0)
@@ -548,8 +551,8 @@ def check_that_polls_raise_errors_that_retries_cannot_mend() -> None:
 
 def check_that_acknowledgements_of_a_partition_that_has_moved_have_results() -> None:
     """The group assigns the partition to another member before the acknowledgements are sent."""
-    machine = make_bytes_reader()
-    deliver(machine, {ONE: row_of([0])}, 1.0)
+    machine = create_reader()
+    deliver(machine, {ONE: build_row([0])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.member.send_heartbeat_soon(1.0)
     join(machine, [TWO], 1.0)
@@ -561,16 +564,16 @@ def check_that_acknowledgements_of_a_partition_that_has_moved_have_results() -> 
 
 def check_that_a_poll_needs_a_subscription_and_acknowledgements() -> None:
     """Without a subscription no member would join. In explicit mode, the caller acknowledges the last records first."""
-    machine = make_bytes_reader(share_acknowledgement_mode="explicit")
-    deliver(machine, {ONE: row_of([0])}, 1.0)
-    assert error_of(lambda: machine.begin_poll(2.0)) is OptionError
+    machine = create_reader(share_acknowledgement_mode="explicit")
+    deliver(machine, {ONE: build_row([0])}, 1.0)
+    assert error_class_of(lambda: machine.begin_poll(2.0)) is OptionError
     machine.end_subscription()
-    assert error_of(lambda: machine.begin_poll(2.0)) is OptionError
+    assert error_class_of(lambda: machine.begin_poll(2.0)) is OptionError
 
 
 def check_that_a_member_that_is_removed_joins_again() -> None:
-    """Its epoch is unknown to the coordinator."""
-    machine = make_bytes_reader()
+    """The coordinator does not know the member's epoch."""
+    machine = create_reader()
     machine.member.send_heartbeat_soon(1.0)
     (request,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
     assert (request.epoch, request.topics) == (1, None)
@@ -581,8 +584,8 @@ def check_that_a_member_that_is_removed_joins_again() -> None:
 
 
 def check_that_a_new_subscription_is_sent() -> None:
-    """Until it is sent, the coordinator assigns partitions of the former topics."""
-    machine = make_bytes_reader()
+    """Until the subscription is sent, the coordinator assigns partitions of the former topics."""
+    machine = create_reader()
     machine.subscribe(("t", "u"), 1.0)
     (request,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
     assert (request.epoch, request.topics) == (1, ("t", "u"))
@@ -590,7 +593,7 @@ def check_that_a_new_subscription_is_sent() -> None:
 
 def check_that_requests_name_removed_partitions_and_each_acknowledgement() -> None:
     """The node acquires records of a partition until a request names it as forgotten."""
-    settings = machine_of()._settings
+    settings = create_machine()._settings
     messages = ShareMessages(settings, "m", lambda partition_id: TopicPartition("t", partition_id.partition))
     kinds = {0: ACCEPT, 1: REJECT, 2: REJECT, 4: RELEASE, 5: RELEASE}
     body = messages.to_fetch_body(ShareFetch(Node(1, "a", 1), 3, [], [TWO], {ONE: kinds}), 2)
@@ -604,7 +607,7 @@ def check_that_requests_name_removed_partitions_and_each_acknowledgement() -> No
 
 def check_that_a_response_is_read_with_its_errors_and_without_records_of_others() -> None:
     """A batch has five records, of which this member has acquired two."""
-    messages = ShareMessages(machine_of()._settings, "m", lambda partition_id: TopicPartition("t", 0))
+    messages = ShareMessages(create_machine()._settings, "m", lambda partition_id: TopicPartition("t", 0))
     cls = message("ShareFetchResponse")
     row = cls.PartitionData(
         partition_index=0,

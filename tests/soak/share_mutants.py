@@ -1,8 +1,8 @@
-"""Break the rules of the share consumer's state machine one at a time, and see whether cases or schedules notice.
+"""Break the rules of the share consumer's state machine one at a time; cases or schedules must detect each broken rule.
 
     python -m tests.soak.share_mutants [--schedules 1500] [--only NAME] [--skip-cases]
 
-Each mutant is a module, a text in it, and the text's replacement. The cases of ``share_cases.py`` run first, then
+Each mutant is a module, a text in it, and the replacement of the text. The cases of ``share_cases.py`` run first, then
 schedules. The command prints the first failure for each mutant. Its exit status is 1 if a mutant survives. Each mutant
 must fail a case: ``tests/client/test_share_machine.py`` checks that.
 """
@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 
 from tests.soak import share_cases, share_schedules
-from tests.soak.mutation import Mutation, apply_mutation, first_failure, mutants_parser, report_mutants
+from tests.soak.mutation import Mutation, apply_mutation, create_parser, first_failure, report_mutants
 
 from kafkaframes.client import share_machine, share_member, share_messages, share_session
 
@@ -28,12 +28,12 @@ MUTANTS: dict[str, Mutation] = {
         "return self.member.is_waiting and not self._buffer and not self._errors",
         "return self.member.is_waiting and not self._errors",
     ),
-    "buffered records survive their session": Mutation(
+    "keeps buffered records of an ended session": Mutation(
         MACHINE,
         "        self._buffer = [entry for entry in self._buffer if entry.node_id != state.node.node_id]\n",
         "",
     ),
-    "buffered records survive their locks": Mutation(
+    "keeps buffered records after their locks expire": Mutation(
         MACHINE,
         "if entry.expires_at is None or now < entry.expires_at]",
         "]",
@@ -69,20 +69,20 @@ MUTANTS: dict[str, Mutation] = {
     "gaps are not acknowledged": Mutation(
         MACHINE, "            session.acknowledge(partition_id, missing, kind)\n", "            pass\n"
     ),
-    "a commit does not wait for what is in flight": Mutation(
+    "a commit does not wait for requests in flight": Mutation(
         MACHINE,
         "return is_in_flight or (self.must_send and bool(self.session.pending))",
         "return self.must_send and bool(self.session.pending)",
     ),
-    "a commit waits for gaps that nothing sends": Mutation(
+    "a commit waits for gaps that are not sent": Mutation(
         MACHINE,
         "return is_in_flight or (self.must_send and bool(self.session.pending))",
         "return is_in_flight or bool(self.session.pending)",
     ),
-    "acknowledgements are sent with fetches only": Mutation(
+    "sends acknowledgements only with fetches": Mutation(
         MACHINE, "        if state.must_send and session.pending:\n", "        if False:\n"
     ),
-    "record_limit asks all nodes": Mutation(
+    "fetches from all nodes with record_limit": Mutation(
         MACHINE,
         "return not any(isinstance(node.request, ShareFetch) for node in self._nodes.values())",
         "return True",
@@ -150,7 +150,7 @@ MUTANTS: dict[str, Mutation] = {
         "self.results[partition] = self.results.get(partition) or error",
         "self.results[partition] = error",
     ),
-    "a partition in flight loses its name": Mutation(
+    "a partition of a fetch in flight loses its name": Mutation(
         MACHINE,
         "            used_partitions.update("
         "state.request.added_partitions if isinstance(state.request, ShareFetch) else ())\n",
@@ -183,7 +183,7 @@ MUTANTS: dict[str, Mutation] = {
         "                self._metadata_request = None\n                self._metadata_not_before",
         "                self._metadata_not_before",
     ),
-    "renewals leave buffered records out": Mutation(
+    "renewals skip buffered records": Mutation(
         MACHINE,
         "        for entry in self._buffer:\n            renewed_offsets =",
         "        for entry in ():\n            renewed_offsets =",
@@ -199,10 +199,10 @@ MUTANTS: dict[str, Mutation] = {
     "a fetch that is given up leaves its session": Mutation(
         MACHINE, "                state.may_have_session = True\n        self", "                pass\n        self"
     ),
-    "a lost session goes on": Mutation(
+    "a lost session continues": Mutation(
         SESSION, "        self.epoch = INITIAL_EPOCH\n        self.number += 1\n", "        self.number += 1\n"
     ),
-    "a new session has the old number": Mutation(SESSION, "        self.number += 1\n", ""),
+    "a new session has the old epoch": Mutation(SESSION, "        self.number += 1\n", ""),
     "a new session has the old partitions": Mutation(SESSION, "        self.partitions.clear()\n", ""),
     "all offsets of a batch have its first type": Mutation(
         SESSION, "is_uniform = len(set(types)) == 1", "is_uniform = True"
@@ -252,7 +252,7 @@ MUTANTS: dict[str, Mutation] = {
 FOUND_BY_FIRST_SCHEDULES = ("fetches although records are buffered", "records are returned again")
 
 
-def first_wrong(name: str, schedules: int, *, skips_cases: bool = False) -> str | None:
+def first_failure_of(name: str, schedules: int, *, skips_cases: bool = False) -> str | None:
     """Return the error of the first case or schedule that fails; None if all pass."""
     with apply_mutation(name, MUTANTS[name]):
         return first_failure(
@@ -265,11 +265,11 @@ def first_wrong(name: str, schedules: int, *, skips_cases: bool = False) -> str 
 
 def main() -> None:
     """Run each mutant."""
-    parser = mutants_parser(__doc__ or "", MUTANTS, schedules=1_500)
+    parser = create_parser(__doc__ or "", MUTANTS, schedules=1_500)
     parser.add_argument("--skip-cases", action="store_true", help="try schedules only")
     options = parser.parse_args()
     names = options.only or list(MUTANTS)
-    check = partial(first_wrong, schedules=options.schedules, skips_cases=options.skip_cases)
+    check = partial(first_failure_of, schedules=options.schedules, skips_cases=options.skip_cases)
     sys.exit(bool(report_mutants(names, check)))
 
 

@@ -21,10 +21,11 @@ Invariants. A record is (topic id, partition, offset).
 * A poll returns at most ``max_poll_records`` in the mode ``record_limit``, and else one response of each node.
 * Nothing is returned of topics without a subscription, or that was fetched before the subscription.
 * Polls raise, or the end reports, each error that retries cannot mend.
-* When a subscription ends, brokers have neither the member nor its sessions. Once all faults have ended, everything is
-  read within a bound.
+* When a subscription ends, brokers have neither the member nor its sessions. Once all faults have ended, all records
+are read within a limited number of rounds.
 
-A schedule is a seed. ``share_mutants.py`` breaks the machine's rules one at a time; ``tests/client`` runs a short form.
+A schedule is determined by its seed. ``share_mutants.py`` breaks the machine's rules one at a time; ``tests/client``
+runs a short form.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ PARTITION_ERRORS = (
 )
 
 
-class Record(NamedTuple):
+class RecordId(NamedTuple):
     """The identity of a record."""
 
     topic_id: UUID
@@ -122,7 +123,7 @@ class Record(NamedTuple):
 
 
 @cache
-def settings_of(mode: str, acquire_mode: str, max_records: int) -> ShareConsumerSettings:
+def member_settings(mode: str, acquire_mode: str, max_records: int) -> ShareConsumerSettings:
     """Return the settings of a member."""
     options = {
         "bootstrap_servers": "a:1",
@@ -145,8 +146,8 @@ def encode_batch(count: int) -> bytes:
 # ---------------------------------------------------------------------------------------------------- the cluster
 
 
-class World:
-    """The embedded broker with two nodes, without sockets."""
+class SimulatedBroker:
+    """The embedded broker with two nodes and without sockets."""
 
     def __init__(self, lock_s: float, rng: random.Random) -> None:
         self.random = rng
@@ -157,13 +158,13 @@ class World:
         self.lock_s = lock_s
         self.away: set[int] = set()
         self.disturbances = 0  # events after which a lock may end early
-        self.written_records: set[Record] = set()
+        self.written_records: set[RecordId] = set()
         self.state: BrokerState
         self.dispatcher: Dispatcher
         self.open()
 
     def open(self) -> None:
-        """Open the disk, also after ``restart``."""
+        """Open the broker on its disk, for the first time or after ``restart``."""
         lock_ms = str(int(self.lock_s * 1000))
         config = {
             "group.share.max.record.lock.duration.ms": lock_ms,
@@ -188,12 +189,15 @@ class World:
         self.dispatcher = Dispatcher(self.state)
 
     def restart(self) -> None:
-        """Restart the broker. Locks and sessions are lost, and the stored states are loaded."""
+        """Restart the broker.
+
+        Restart the broker: acquisition locks and sessions are lost, and the stored states are loaded.
+        """
         self.disturbances += 1
         leaders = {row.topic_partition: (row.leader_id, row.leader_epoch) for row in self.state.partitions()}
         self.state.logs.close(now_ms=self.clock.now_ms)
         self.open()
-        for row in self.state.partitions():  # Kafka's controller remembers them
+        for row in self.state.partitions():  # the leaders, which Kafka's controller stores
             row.leader_id, row.leader_epoch = leaders[row.topic_partition]
 
     @property
@@ -239,14 +243,14 @@ class World:
         answer = self.exchange("Produce", 9, body, session)
         assert answer.responses[0].partition_responses[0].error_code == 0, answer
         topic_id = self.topic_id(name.topic)
-        self.written_records |= {Record(topic_id, name.partition, first + number) for number in range(count)}
+        self.written_records |= {RecordId(topic_id, name.partition, first + number) for number in range(count)}
 
     def write_gap(self, row: Any) -> None:
         """Append a transaction marker: an offset that consumers acquire and that has no record."""
         self.state.internal.write_marker(row, commit=True, producer_id=7, producer_epoch=0)
 
     def exchange(self, api: str, version: int, body: Any, session: Session) -> Any:
-        """Send a request that the broker answers at once."""
+        """Send a request that the broker answers immediately."""
         results: list[Any] = []
         self.dispatch(api, version, body, session, results.append)
         return results[0]
@@ -254,7 +258,7 @@ class World:
     def dispatch(
         self, api: str, version: int, body: Any, session: Session, reply: Callable[[Any], None]
     ) -> DeferredResponse | None:
-        """Send a request. ``reply`` receives the body of the response, now or later."""
+        """Send a request. ``reply`` is called with the response body, immediately or later."""
         connection = ClientConnection(client_id="test")
         connection.send_request(body, version)
         request = self.dispatcher.decode_request(connection.data_to_send()[4:], session)
@@ -278,7 +282,7 @@ class World:
         assert node is not None
         return node.node_id
 
-    def delivery(self, record: Record) -> DeliveryState | None:
+    def delivery(self, record: RecordId) -> DeliveryState | None:
         """Return the broker's state of a record in the group; None if it is finished or was never acquired."""
         share = self.state.share_groups.partitions.get(ShareKey(GROUP, record.topic_id, record.partition))
         if share is None or record.offset < share.start or record.offset >= share.end:
@@ -292,7 +296,7 @@ class World:
                 )
         return None
 
-    def is_finished(self, record: Record) -> bool:
+    def is_finished(self, record: RecordId) -> bool:
         """Return whether the group has accepted, rejected or archived a record."""
         key = ShareKey(GROUP, record.topic_id, record.partition)
         share = self.state.share_groups.partitions.get(key)
@@ -321,11 +325,11 @@ class PendingShareRequest:
     sent_s: float
     is_handled: bool = False
     later: DeferredResponse | None = None
-    answers: list[Any] = field(default_factory=list)  # one response, once the broker has answered
+    answers: list[Any] = field(default_factory=list)  # the response in a list, once the broker has answered
 
 
 @dataclass(eq=False)
-class Connection:
+class ShareConnection:
     """A connection to a node, and the requests on it."""
 
     node_id: int
@@ -333,7 +337,7 @@ class Connection:
     waiting: deque[PendingShareRequest] = field(default_factory=deque)
 
 
-class Attempt(NamedTuple):
+class DeliveryAttempt(NamedTuple):
     """A delivery of a record to a member."""
 
     member: int
@@ -345,7 +349,7 @@ class Attempt(NamedTuple):
 class PendingAcknowledgement:
     """An acknowledgement of the caller that has no result yet."""
 
-    record: Record
+    record: RecordId
     kind: int
 
 
@@ -354,23 +358,23 @@ class SimulatedMember:
 
     def __init__(self, simulation: ShareSimulation, number: int) -> None:
         self.simulation, self.world, self.number = simulation, simulation.world, number
-        self.settings = settings_of(simulation.mode, simulation.acquire_mode, simulation.max_records)
+        self.settings = member_settings(simulation.mode, simulation.acquire_mode, simulation.max_records)
         self.member_id = f"member{number}"
         self.cluster = Cluster()
         self.machine = ShareMachine(self.settings, self.cluster, backoff_s=lambda attempt: 0.1 * 2 ** min(attempt, 3))
         self.messages = ShareMessages(self.settings, self.member_id, self.machine.get_partition)
-        self.connections: dict[tuple[str, int], Connection] = {}
+        self.connections: dict[tuple[str, int], ShareConnection] = {}
         self.coordinator = 1
-        self.delivered_records: dict[RecordKey, Record] = {}  # returned records that the caller has not acknowledged
-        self.locked_s: dict[Record, float] = {}  # time of the delivery or of the last renewal
-        self.confirmed_records: set[Record] = set()
-        self.without_row: set[Record] = set()  # records whose acknowledgements lack a row in the response
+        self.delivered_records: dict[RecordKey, RecordId] = {}  # returned records that the caller has not acknowledged
+        self.locked_s: dict[RecordId, float] = {}  # time of the delivery or of the last renewal
+        self.confirmed_records: set[RecordId] = set()
+        self.without_row: set[RecordId] = set()  # records whose acknowledgements lack a row in the response
         self.pending_acknowledgements: dict[RecordKey, list[PendingAcknowledgement]] = {}
         self.errors: Counter[str] = Counter()  # errors raised by polls, or logged at the end
         self.fatal: Counter[str] = Counter()  # errors that must be raised
         self.is_busy = False  # the caller is in a call or handles records
         self.is_closed = self.has_crashed = False
-        self.has_failed_end = False  # a session may exist until its connection ends
+        self.has_failed_end = False  # nodes at which a session may exist until its connection ends
         self.subscribed_s = 0.0
 
     @property
@@ -379,7 +383,7 @@ class SimulatedMember:
 
     # requests
 
-    def connection_of(self, request: ShareRequest) -> Connection:
+    def connection_of(self, request: ShareRequest) -> ShareConnection:
         """Return the connection for a request, and open it if necessary."""
         if isinstance(request, (ShareFetch, ShareAcknowledge)):
             key = "fetch", request.node.node_id
@@ -388,16 +392,16 @@ class SimulatedMember:
         else:
             key = "requests", NODE_IDS[0] if NODE_IDS[0] not in self.world.away else NODE_IDS[1]
         if key[1] in self.world.away:
-            raise NetworkError(f"node {key[1]} is away")
+            raise NetworkError(f"node {key[1]} is unavailable")
         if key not in self.connections:
-            self.connections[key] = Connection(key[1], Session(node_id=key[1], peer=f"127.0.0.1:{self.number}"))
+            self.connections[key] = ShareConnection(key[1], Session(node_id=key[1], peer=f"127.0.0.1:{self.number}"))
         return self.connections[key]
 
     def send(self) -> None:
         """Send the machine's pending requests."""
         for request in self.machine.next_requests(self.now):
             try:
-                self.body_of(request)  # a renewal may not be supported
+                self.body_of(request)  # the broker may not support a renewal
                 connection = self.connection_of(request)
             except KafkaframesError as error:
                 self.machine.process_failure(request, error, self.now)
@@ -426,7 +430,7 @@ class SimulatedMember:
         topics = [cls.MetadataRequestTopic(name=name) for name in sorted(request.topics or ())]
         return "Metadata", 12, cls(topics=topics, allow_auto_topic_creation=False)
 
-    def handle(self, connection: Connection) -> None:
+    def handle(self, connection: ShareConnection) -> None:
         """Let the broker handle the first request of a connection."""
         for entry in connection.waiting:
             if not entry.is_handled:
@@ -436,7 +440,7 @@ class SimulatedMember:
             if not entry.answers:
                 return  # the broker delays all later requests of the connection
 
-    def execute(self, connection: Connection, entry: PendingShareRequest) -> None:
+    def execute(self, connection: ShareConnection, entry: PendingShareRequest) -> None:
         api, version, body = self.body_of(entry.request)
         fault = self.simulation.fault(self, connection, entry.request)
         if fault is not None:
@@ -449,7 +453,7 @@ class SimulatedMember:
 
         entry.later = self.world.dispatch(api, version, body, connection.session, reply)
 
-    def deliver(self, connection: Connection) -> None:
+    def deliver(self, connection: ShareConnection) -> None:
         """Let the client read a response."""
         if connection.waiting and connection.waiting[0].answers:
             entry = connection.waiting.popleft()
@@ -480,7 +484,7 @@ class SimulatedMember:
         self.collect()
 
     def note_fatal(self, request: ShareRequest, error: BrokerError) -> None:
-        """Note an error that a poll must raise."""
+        """Record an error that a poll must raise."""
         is_current = not self.is_closed and bool(self.machine.topics)
         if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED and is_current:
             is_late = isinstance(request, ShareHeartbeat) and request is not self.machine.member._in_flight
@@ -489,7 +493,7 @@ class SimulatedMember:
                 self.fatal[str(error)] += 1
 
     def note_row_errors(self, answer: ShareFetchResponse) -> None:
-        """Note errors of partitions that a poll must raise."""
+        """Record partition errors that a poll must raise."""
         for partition_id, row in answer.rows.items():
             if row.error is not None and row.error.code not in LEADER_MOVED_CODES and not is_retriable(row.error):
                 self.fatal[str(row.error)] += 1
@@ -497,7 +501,7 @@ class SimulatedMember:
             if row.damage is not None and partition is not None and partition.topic in self.machine.topics:
                 self.fatal[str(row.damage)] += 1
 
-    def end_connection(self, connection: Connection, *, handles_rest: bool) -> None:
+    def end_connection(self, connection: ShareConnection, *, handles_rest: bool) -> None:
         """End a connection. The broker may still handle the requests that it has received, and notice the end later."""
         self.connections = {key: value for key, value in self.connections.items() if value is not connection}
         waiting, connection.waiting = connection.waiting, deque()
@@ -516,14 +520,14 @@ class SimulatedMember:
     # the caller
 
     def collect(self) -> None:
-        """Take the results of acknowledgements, and compare them with what the broker has stored."""
+        """Collect the results of acknowledgements, and compare them with the broker's state."""
         simulation = self.simulation
         for offsets, error in () if self.has_crashed else self.machine.take_results():
             for partition, numbers in offsets.items():
                 for offset in numbers:
                     key = partition.topic, partition.partition, offset
                     if not self.pending_acknowledgements.get(key):
-                        assert simulation.has_internal_results, f"{key} has a result that no acknowledgement has"
+                        assert simulation.has_internal_results, f"{key} has a result but was not acknowledged"
                         continue
                     entry = self.pending_acknowledgements[key].pop(0)
                     simulation.check_result(self, entry, error)
@@ -572,7 +576,7 @@ class SimulatedMember:
         return acquired_batches
 
     def mark_accepted(self) -> None:
-        """Note that, in implicit mode, the next call accepts the delivered records."""
+        """Record that, in implicit mode, the next call accepts the delivered records."""
         if self.simulation.mode == "implicit":
             for key, record in self.delivered_records.items():
                 self.pending_acknowledgements.setdefault(key, []).append(PendingAcknowledgement(record, ACCEPT))
@@ -588,7 +592,7 @@ class SimulatedMember:
         self.collect()
 
     def work(self, acquired_batches: list[AcquiredBatch]) -> None:
-        """Handle records: slowly or not, with renewals or without, then acknowledge some of them."""
+        """Handle records, slowly or not, with or without renewals, then acknowledge some of them."""
         simulation, rng = self.simulation, self.simulation.random
         self.is_busy = True
         if simulation.renews:
@@ -624,7 +628,7 @@ class SimulatedMember:
                 self.acknowledge(keys, kind)
 
     def commit(self) -> None:
-        """Commit, and check that success means that every acknowledgement before it has a result without an error."""
+        """Commit; if that succeeds, check that each earlier acknowledgement has a result without an error."""
         self.mark_accepted()
         before = {id(entry): entry for entries in self.pending_acknowledgements.values() for entry in entries}
         self.simulation.commit_watch.append(watch := dict.fromkeys(before))
@@ -687,7 +691,7 @@ class SimulatedMember:
         else:
             raise AssertionError("an unsubscribe does not end")
         machine.abandon()
-        simulation.excuse(self)
+        simulation.release_expected(self)
         self.collect()
         while (error := machine.take_error()) is not None:
             self.errors[str(error)] += 1
@@ -708,11 +712,11 @@ class SimulatedMember:
             simulation.check_ended(self)
 
     def close(self, *, is_polite: bool) -> None:
-        """Close, or end without leaving the group."""
+        """Close the consumer, or end it without leaving the group."""
         if is_polite:
             self.end()
         else:
-            self.simulation.excuse(self)
+            self.simulation.release_expected(self)
             self.has_crashed = True
         self.is_closed = True
         self.simulation.members.remove(self)
@@ -742,17 +746,18 @@ class ShareSimulation:
         self.subscription = list(TOPICS) if rng.random() < 0.5 else ["t"]
         self.is_healing = False
         self.depth = 0
-        self.world = World(LOCK_S if self.renews or not self.is_calm else LONG_LOCK_S, rng)
+        self.world = SimulatedBroker(LOCK_S if self.renews or not self.is_calm else LONG_LOCK_S, rng)
         for topic in self.subscription if rng.random() < 0.9 else ["t"]:
             self.world.create(topic, rng.randint(1, 3))
         self.numbers = 0
         self.members: list[SimulatedMember] = []
-        self.closing: list[Connection] = []
-        self.attempts: dict[Record, list[Attempt]] = {}
-        self.return_counts: Counter[Record] = Counter()
-        self.release_counts: Counter[Record] = Counter()  # deliveries that ended without an acceptance or a rejection
-        self.confirmed_records: set[Record] = set()
-        self.damaged_records: set[Record] = set()
+        self.closing: list[ShareConnection] = []
+        self.attempts: dict[RecordId, list[DeliveryAttempt]] = {}
+        self.return_counts: Counter[RecordId] = Counter()
+        # number of deliveries that ended without acceptance or rejection, by record
+        self.release_counts: Counter[RecordId] = Counter()
+        self.confirmed_records: set[RecordId] = set()
+        self.damaged_records: set[RecordId] = set()
         self.max_batch = 0
         self.commit_watch: list[dict[int, bool | None]] = []
         self.counters: Counter[str] = Counter()
@@ -762,7 +767,7 @@ class ShareSimulation:
 
     # events
 
-    def of_member(self, call: Callable[[SimulatedMember], object]) -> Callable[[], None]:
+    def on_random_member(self, call: Callable[[SimulatedMember], object]) -> Callable[[], None]:
         """Return an event that calls a function with a random member whose caller is free."""
 
         def run() -> None:
@@ -772,7 +777,7 @@ class ShareSimulation:
 
         return run
 
-    def of_connection(self, call: Callable[[SimulatedMember, Connection], object]) -> Callable[[], None]:
+    def on_random_connection(self, call: Callable[[SimulatedMember, ShareConnection], object]) -> Callable[[], None]:
         """Return an event that calls a function with a random connection."""
 
         def run() -> None:
@@ -783,7 +788,7 @@ class ShareSimulation:
         return run
 
     def exchange(self, member: SimulatedMember) -> None:
-        """Carry out some of a member's requests."""
+        """Send and handle some of a member's requests."""
         for _ in range(self.random.randint(1, 4)):
             member.send()
             if not member.connections:
@@ -800,7 +805,7 @@ class ShareSimulation:
             member.work(acquired_batches)
 
     def events(self) -> dict[str, tuple[int, Callable[[], None]]]:
-        rng, of_member, of_connection = self.random, self.of_member, self.of_connection
+        rng, of_member, of_connection = self.random, self.on_random_member, self.on_random_connection
         world, fault = self.world, int(not self.is_calm)
         times = (0.05, 0.3, 0.3, 1.0)
         return {
@@ -830,7 +835,7 @@ class ShareSimulation:
         }
 
     def step(self) -> None:
-        """Let one event happen, perhaps in the middle of another."""
+        """Run one random event, perhaps in the middle of another."""
         if self.depth > 1:
             return
         self.depth += 1
@@ -884,16 +889,16 @@ class ShareSimulation:
             for member in list(self.members):
                 member.send()
 
-    def end_connection(self, member: SimulatedMember, connection: Connection) -> None:
+    def end_connection(self, member: SimulatedMember, connection: ShareConnection) -> None:
         member.end_connection(connection, handles_rest=self.random.random() < 0.5)
         self.counters["connections cut"] += 1
 
     @property
     def closing_members(self) -> set[int]:
-        """The members of connections whose end the broker has not noticed."""
+        """Return the members of connections whose end the broker has not noticed."""
         return {int(connection.session.peer.rpartition(":")[2]) for connection in self.closing}
 
-    def close_later(self, connection: Connection) -> None:
+    def close_later(self, connection: ShareConnection) -> None:
         """Let the broker notice the end of a connection, now or later."""
         self.closing.append(connection)
         if self.is_healing or self.random.random() < 0.6:
@@ -950,7 +955,7 @@ class ShareSimulation:
             self.world.state.groups.share.fence_members(group, member_id)
             self.counters["members fenced"] += 1
 
-    def fault(self, member: SimulatedMember, connection: Connection, request: ShareRequest) -> ErrorCode | None:
+    def fault(self, member: SimulatedMember, connection: ShareConnection, request: ShareRequest) -> ErrorCode | None:
         """Return the error with which a broker rejects a request, or None."""
         if isinstance(request, FetchMetadata) or not self.chance(self.fault_rate):
             return None
@@ -965,7 +970,7 @@ class ShareSimulation:
 
     # The broker's results
 
-    def observe(self, member: SimulatedMember, connection: Connection, request: ShareRequest, answer: Any) -> None:
+    def observe(self, member: SimulatedMember, connection: ShareConnection, request: ShareRequest, answer: Any) -> None:
         """Record the contents of a response, and alter it as a faulty broker or network would."""
         if not isinstance(request, (ShareFetch, ShareAcknowledge)) or answer.error_code:
             return
@@ -974,14 +979,14 @@ class ShareSimulation:
                 if isinstance(request, ShareFetch):
                     self.observe_acquired(member, topic.topic_id, row)
             if self.chance(self.fault_rate / 3):
-                self.tamper(member, request, topic)
+                self.alter_response(member, request, topic)
 
     def observe_acquired(self, member: SimulatedMember, topic_id: UUID, row: Any) -> None:
         count = 0
         for acquired_range in row.acquired_records:
             for offset in range(acquired_range.first_offset, acquired_range.last_offset + 1):
-                record = Record(topic_id, row.partition_index, offset)
-                attempt = Attempt(member.number, self.world.now, self.world.disturbances)
+                record = RecordId(topic_id, row.partition_index, offset)
+                attempt = DeliveryAttempt(member.number, self.world.now, self.world.disturbances)
                 self.attempts.setdefault(record, []).append(attempt)
                 count += 1
         self.counters["records acquired"] += count
@@ -992,9 +997,9 @@ class ShareSimulation:
             self.counters["batches damaged"] += 1
             for acquired_range in row.acquired_records:
                 for offset in range(acquired_range.first_offset, acquired_range.last_offset + 1):
-                    self.damaged_records.add(Record(topic_id, row.partition_index, offset))
+                    self.damaged_records.add(RecordId(topic_id, row.partition_index, offset))
 
-    def tamper(self, member: SimulatedMember, request: ShareFetch | ShareAcknowledge, topic: Any) -> None:
+    def alter_response(self, member: SimulatedMember, request: ShareFetch | ShareAcknowledge, topic: Any) -> None:
         """Remove a row of a response, or replace it with an error."""
         row = self.random.choice(topic.partitions)
         self.world.disturbances += 1
@@ -1006,8 +1011,8 @@ class ShareSimulation:
             partition_id = PartitionId(topic.topic_id, row.partition_index)
             is_renewal = isinstance(request, ShareAcknowledge) and request.is_renewal
             offsets = () if is_renewal else request.acknowledgements.get(partition_id, ())
-            member.without_row.update(Record(*partition_id, offset) for offset in offsets)
-        self.counters["rows removed or refused"] += 1
+            member.without_row.update(RecordId(*partition_id, offset) for offset in offsets)
+        self.counters["rows removed or replaced by errors"] += 1
 
     # laws
 
@@ -1018,7 +1023,7 @@ class ShareSimulation:
             name = entry.partition
             assert name.topic in member.machine.topics, f"{name} has no subscription"
             for offset in entry.offsets:
-                record = Record(entry.partition_id.topic_id, name.partition, offset)
+                record = RecordId(entry.partition_id.topic_id, name.partition, offset)
                 key = name.topic, name.partition, offset
                 assert record in self.world.written_records, f"{record} was not written"
                 assert key not in member.delivered_records, f"{record} is returned twice by one poll"
@@ -1032,20 +1037,20 @@ class ShareSimulation:
         if self.acquire_mode == "record_limit" and self.version >= 2:
             assert count <= limit, f"{count} records of one poll; the limit is {limit}"
         largest = max(by_node.values(), default=0)
-        assert largest <= limit + 4 * 5, f"{largest} records of one node in one poll; it asked for {limit}"
+        assert largest <= limit + 4 * 5, f"{largest} records of one node in one poll; {limit} were requested"
 
-    def check_lock(self, member: SimulatedMember, record: Record, deliveries: int) -> None:
-        mine = [entry for entry in self.attempts[record] if entry.member == member.number]
-        member.locked_s[record] = mine[-1].time_s
-        assert mine[-1].time_s >= member.subscribed_s, f"{record} was fetched before the subscription"
+    def check_lock(self, member: SimulatedMember, record: RecordId, deliveries: int) -> None:
+        member_attempts = [entry for entry in self.attempts[record] if entry.member == member.number]
+        member.locked_s[record] = member_attempts[-1].time_s
+        assert member_attempts[-1].time_s >= member.subscribed_s, f"{record} was fetched before the subscription"
         delivery = self.world.delivery(record)
         is_mine = delivery is not None and delivery.state is RecordState.ACQUIRED
         is_mine = is_mine and delivery.member_id == member.member_id
-        is_known = mine[-1].disturbances == self.world.disturbances
+        is_known = member_attempts[-1].disturbances == self.world.disturbances
         assert not (is_known and record in self.confirmed_records), (
             f"{record} is returned after it was accepted or rejected"
         )
-        is_expired = self.world.now >= mine[-1].time_s + self.world.lock_s
+        is_expired = self.world.now >= member_attempts[-1].time_s + self.world.lock_s
         if not is_mine and not (is_expired and self.renews):
             assert not is_known, f"{record} is returned without a lock"
         if self.is_calm and not self.renews:
@@ -1073,8 +1078,8 @@ class ShareSimulation:
             assert self.world.is_finished(entry.record), f"{entry.record} is acknowledged, but not at the broker"
             self.confirmed_records.add(entry.record)
 
-    def excuse(self, member: SimulatedMember) -> None:
-        """Excuse the records of a member that ends: they are released."""
+    def release_expected(self, member: SimulatedMember) -> None:
+        """Expect that the records of a member that ends are released."""
         for record, attempts in self.attempts.items():
             if any(entry.member == member.number for entry in attempts) and record not in self.confirmed_records:
                 self.release_counts[record] += 1
@@ -1148,7 +1153,7 @@ class ShareSimulation:
 
 
 def explore(seed: int) -> Counter[str]:
-    """Run the schedule of a seed. Return the events that occurred in it."""
+    """Run the schedule with a seed. Return the events that occurred in the schedule."""
     return ShareSimulation(seed).run()
 
 

@@ -1,13 +1,13 @@
 """Kill drivers, workers and brokers of an exactly-once stream repeatedly, then count its rows.
 
-A broker, a continuous producer, and a driver with a stream from ``in`` to ``out`` are separate processes. In each round
-one of them is killed with SIGKILL at a random moment, or a response from the broker is dropped after the request was
-processed; sometimes a second fault follows at once. A driver is restarted from its checkpoint, a broker on its
-directory. Sometimes the driver is restarted on an older copy of its checkpoint, with ``onForeignMarker=skip``; without
-that option it would stop. In the end ``out``, read with ``read_committed``, must contain each row once, and the rows of
-a key in order. With ``--master local-cluster[2,1,1024]`` executors are killed as well. Queries that end without a
-killed driver are counted. With ``--format`` the stream writes by ``writeStream.format``, the process that holds its
-transaction is killed as well, and no older checkpoint is restored.
+A broker, a continuous producer, and a driver with a stream from ``in`` to ``out`` are separate processes. In each
+round, one of the processes is killed with SIGKILL at a random moment, or a response from the broker is dropped after
+the request was processed. Sometimes a second fault follows immediately. A driver is restarted from its checkpoint, a
+broker on its directory. Sometimes the driver is restarted on an older copy of its checkpoint, with
+``onForeignMarker=skip``; without that option, the query would stop. At the end, ``out``, read with ``read_committed``,
+must contain each row once, and the rows of a key in order. With ``--master local-cluster[2,1,1024]`` executors are
+killed as well. Queries that end without a killed driver are counted. With ``--format`` the stream writes by
+``writeStream.format``, the process that holds its transaction is killed as well, and no older checkpoint is restored.
 
     python -m tests.soak.spark_exactly_once [--rounds 100] [--seed 1] [--seconds 3600] [--master "local[2]"] [--format]
 """
@@ -32,7 +32,7 @@ from kafkaframes.client import Admin, Consumer, NewTopic, Producer
 from kafkaframes.errors import KafkaframesError
 
 ROWS, KEYS = 200, 13
-BROKER = """
+BROKER_SCRIPT = """
 import sys, threading
 from kafkaframes.broker import Broker
 with Broker(data_dir=sys.argv[1], port=int(sys.argv[2])) as broker:
@@ -40,7 +40,7 @@ with Broker(data_dir=sys.argv[1], port=int(sys.argv[2])) as broker:
     for line in sys.stdin:
         broker.on(line.strip()).once().drop_reply()
 """
-DRIVER = """
+DRIVER_SCRIPT = """
 import os, sys
 import kafkaframes
 servers, checkpoint, master, form, foreign = sys.argv[1:]
@@ -67,10 +67,10 @@ while True:
         with open(checkpoint + ".ended", "a") as ended:
             ended.write(str(error).replace("\\n", " ") + "\\n")
 """
-DROPPED = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn", "Fetch", "ListOffsets", "Metadata")
+APIS_TO_DROP = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn", "Fetch", "ListOffsets", "Metadata")
 
 
-class Part:
+class RestartableProcess:
     """A process that can be killed and started again."""
 
     def __init__(self, code: str, *arguments: str) -> None:
@@ -78,14 +78,14 @@ class Part:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, *more: str) -> str:
-        """Start the process, optionally with more arguments. Return its first line."""
-        own = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        """Start the process, optionally with more arguments. Return its first output line."""
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         self._process = subprocess.Popen(
             [*self._command, *more],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=own,
+            env=environment,
             start_new_session=True,
         )
         assert self._process.stdout is not None
@@ -112,25 +112,28 @@ class Part:
         return self._process.pid
 
 
-def workers_of(driver: int) -> list[int]:
+def find_workers(driver: int) -> list[int]:
     """Return the Python workers of a driver and of its executors, which ``pyspark.daemon`` has forked."""
     python_daemons = [each for each in descendants_of(driver) if "pyspark.daemon" in each.arguments]
     daemons = {each.pid for each in python_daemons}
     return [each.pid for each in python_daemons if each.parent in daemons]
 
 
-def executors_of(driver: int) -> list[int]:
+def find_executors(driver: int) -> list[int]:
     """Return the executors of a driver that are separate processes."""
     return [each.pid for each in descendants_of(driver) if "CoarseGrainedExecutorBackend" in each.arguments]
 
 
-def holders() -> list[int]:
-    """Return the processes that hold transactions of ``writeStream.format``. Their parents may have ended."""
+def find_transaction_holders() -> list[int]:
+    """Return the processes that hold transactions of ``writeStream.format``.
+
+    The parents of these processes may have ended.
+    """
     return [each.pid for each in descendants_of(1) if "write_topic.transaction_process" in each.arguments]
 
 
 def produce(servers: str, first: int) -> None:
-    """Write rows with consecutive numbers. Retry until the broker accepts them."""
+    """Write rows with consecutive numbers. Failed writes are retried until the broker accepts the rows."""
     rows = {
         "key": [b"k%d" % (n % KEYS) for n in range(first, first + ROWS)],
         "value": [b"%d" % n for n in range(first, first + ROWS)],
@@ -140,7 +143,7 @@ def produce(servers: str, first: int) -> None:
 
 
 def read_written(servers: str) -> list[tuple[bytes, int]]:
-    """Return key and number of each row that a read_committed consumer sees, in order."""
+    """Return the key and number of each row that a read_committed consumer reads, in order."""
     with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = consumer.partitions_for("out")
         consumer.assign(partitions)
@@ -158,12 +161,12 @@ def check(rows: list[tuple[bytes, int]], total: int) -> None:
     if missing or double:
         raise SystemExit(f"FAILED: {len(missing)} rows missing ({sorted(missing)[:5]}), {double} written twice")
     for key in {key for key, _ in rows}:
-        mine = [number for one, number in rows if one == key]
-        if mine != sorted(mine):
+        numbers_of_key = [number for one, number in rows if one == key]
+        if numbers_of_key != sorted(numbers_of_key):
             raise SystemExit(f"FAILED: rows of key {key!r} are out of order")
 
 
-def come_back(driver: Part, checkpoint: Path, *, is_restored: bool) -> str:
+def restart_driver(driver: RestartableProcess, checkpoint: Path, *, is_restored: bool) -> str:
     """Kill the driver and restart it, perhaps on the copy of the checkpoint from its last kill. Return a
     description.
     """
@@ -178,12 +181,12 @@ def come_back(driver: Part, checkpoint: Path, *, is_restored: bool) -> str:
     shutil.rmtree(copy, ignore_errors=True)
     if newer.exists():
         newer.rename(copy)
-    newest = newest_of(checkpoint)
+    newest = newest_committed_batch(checkpoint)
     driver.start("skip" if is_restored else "error")
     return f"driver, {'restored' if is_restored else 'again'} at micro-batch {newest}"
 
 
-def newest_of(checkpoint: Path) -> int:
+def newest_committed_batch(checkpoint: Path) -> int:
     """Return the newest committed micro-batch of a checkpoint; -1 if there is none."""
     return max((int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")), default=-1)
 
@@ -191,36 +194,38 @@ def newest_of(checkpoint: Path) -> int:
 def wait_for_progress(checkpoint: Path, before: int) -> None:
     """Wait at most a minute until a micro-batch is committed, so that the next fault hits a running process."""
     deadline = time.monotonic() + 60
-    while newest_of(checkpoint) <= before and time.monotonic() < deadline:
+    while newest_committed_batch(checkpoint) <= before and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
-def inject_fault(broker: Part, driver: Part, checkpoint: Path, rng: random.Random, form: str) -> str:
+def inject_fault(
+    broker: RestartableProcess, driver: RestartableProcess, checkpoint: Path, rng: random.Random, form: str
+) -> str:
     """Inject one random fault. Return its description."""
-    executors = executors_of(driver.pid)
-    own = ("restored",) if form == "write_topic" else ("holder", "holder")
-    what = rng.choice(
-        ("driver", *own, "workers", "workers", "broker", *("reply",) * 4, *("executor",) * len(executors))
+    executors = find_executors(driver.pid)
+    special_faults = ("restored",) if form == "write_topic" else ("holder", "holder")
+    fault = rng.choice(
+        ("driver", *special_faults, "workers", "workers", "broker", *("reply",) * 4, *("executor",) * len(executors))
     )
-    if what in ("driver", "restored"):
-        return come_back(driver, checkpoint, is_restored=what == "restored")
-    if what == "workers":
-        for one in workers_of(driver.pid):
-            os.kill(one, signal.SIGKILL)
-    elif what == "holder":
-        for process in holders():
+    if fault in ("driver", "restored"):
+        return restart_driver(driver, checkpoint, is_restored=fault == "restored")
+    if fault == "workers":
+        for worker in find_workers(driver.pid):
+            os.kill(worker, signal.SIGKILL)
+    elif fault == "holder":
+        for process in find_transaction_holders():
             os.kill(process, signal.SIGKILL)
-    elif what == "executor":
+    elif fault == "executor":
         os.kill(rng.choice(executors), signal.SIGKILL)
-    elif what == "broker":
+    elif fault == "broker":
         broker.kill()
         time.sleep(rng.random())
         broker.start()
     else:
-        api = rng.choice(DROPPED)
+        api = rng.choice(APIS_TO_DROP)
         broker.send_line(api)
-        what = f"reply of {api}"
-    return what
+        fault = f"reply of {api}"
+    return fault
 
 
 def main() -> None:
@@ -228,8 +233,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--seconds", type=float, default=3600, help="no new round begins after so long")
-    parser.add_argument("--master", default="local[2]", help="of the driver's session")
+    parser.add_argument("--seconds", type=float, default=3600, help="no new round starts after this time")
+    parser.add_argument("--master", default="local[2]", help="master of the driver's Spark session")
     parser.add_argument("--format", action="store_true", help="write by writeStream.format")
     options = parser.parse_args()
     form = "format" if options.format else "write_topic"
@@ -252,20 +257,20 @@ def main() -> None:
 
 def run(folder: str, max_rounds: int, rng: random.Random, deadline: float, master: str, form: str) -> None:
     """Inject a fault in each round, then count the rows. Broker and checkpoint directories are in ``folder``."""
-    first = Part(BROKER, f"{folder}/data", "0")
+    first = RestartableProcess(BROKER_SCRIPT, f"{folder}/data", "0")
     port = first.start()
     first.kill()
-    broker, servers = Part(BROKER, f"{folder}/data", port), f"127.0.0.1:{port}"
+    broker, servers = RestartableProcess(BROKER_SCRIPT, f"{folder}/data", port), f"127.0.0.1:{port}"
     broker.start()
     checkpoint = Path(folder, "checkpoint")
-    driver = Part(DRIVER, servers, str(checkpoint), master, form)
+    driver = RestartableProcess(DRIVER_SCRIPT, servers, str(checkpoint), master, form)
     try:
         with Admin(servers) as admin:
             admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
         driver.start("error")
         total, rounds = 0, 0
         while rounds < max_rounds and time.monotonic() < deadline:
-            before = newest_of(checkpoint)
+            before = newest_committed_batch(checkpoint)
             produce(servers, total)
             total += ROWS
             wait_for_progress(checkpoint, before)
@@ -283,7 +288,8 @@ def run(folder: str, max_rounds: int, rng: random.Random, deadline: float, maste
             Path(f"{checkpoint}.ended").read_text().splitlines() if Path(f"{checkpoint}.ended").exists() else []
         )
         print(
-            f"OK: {rounds} rounds, {total} rows once each, in order; {len(ended_processes)} queries ended", flush=True
+            f"OK: {rounds} rounds; each of {total} rows exists once, in order; {len(ended_processes)} queries ended",
+            flush=True,
         )
         print("\n".join(text[:300] for text in ended_processes))
     finally:

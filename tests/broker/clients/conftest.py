@@ -1,4 +1,4 @@
-"""Unmodified clients from PyPI. Their warnings and leaked resources are not ours."""
+"""Unmodified clients from PyPI. Their own warnings and leaked resources do not fail the tests."""
 
 import warnings
 
@@ -12,7 +12,7 @@ with warnings.catch_warnings():
 
 
 def pytest_collection_modifyitems(items):
-    """Let clients warn."""
+    """Let the clients emit warnings."""
     for item in items:
         if "broker/clients" in item.nodeid:
             item.add_marker(pytest.mark.filterwarnings("ignore"))

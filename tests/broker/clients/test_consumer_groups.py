@@ -43,11 +43,11 @@ def consumer(broker: Broker, group: str, *topics: str, **config: Any) -> conflue
 
 
 def wait_for(condition: Callable[[], bool], *polled_consumers: confluent.Consumer) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
     while not condition():
-        assert time.monotonic() - began < SECONDS, "the condition did not become true"
-        for one in polled_consumers:
-            one.poll(0.02)
+        assert time.monotonic() - start < SECONDS, "the condition did not become true"
+        for consumer in polled_consumers:
+            consumer.poll(0.02)
         if not polled_consumers:
             time.sleep(0.02)
 
@@ -60,20 +60,20 @@ def counts(*members: confluent.Consumer) -> list[int]:
     return sorted(len(member.assignment()) for member in members)
 
 
-def test_members_share_evenly_and_one_takes_over(broker):
+def test_members_share_partitions_evenly_and_the_last_one_takes_over_all(broker):
     members = [consumer(broker, "share") for _ in range(3)]
     wait_for(lambda: counts(*members) == [2, 2, 2], *members)
     members[0].close()
     wait_for(lambda: counts(*members[1:]) == [3, 3], *members[1:])
-    for one in members[1:]:
-        one.close()
+    for member in members[1:]:
+        member.close()
     wait_for(lambda: is_empty(broker, "share"))
 
 
-def test_all_records_are_read_once_and_offsets_go_on(broker):
+def test_a_second_consumer_of_the_group_continues_from_the_committed_offsets(broker):
     first = consumer(broker, "read", enable_auto_commit=False)
     values: list[int] = []
-    wait_for(lambda: len(values) == 60 or _read(first, values))
+    wait_for(lambda: len(values) == 60 or _poll_values(first, values))
     assert sorted(values) == list(range(60))
     first.commit(asynchronous=False)
     first.close()
@@ -83,7 +83,7 @@ def test_all_records_are_read_once_and_offsets_go_on(broker):
     second.close()
 
 
-def _read(member: confluent.Consumer, values: list[int]) -> bool:
+def _poll_values(member: confluent.Consumer, values: list[int]) -> bool:
     record = member.poll(0.1)
     if record is not None and record.error() is None:
         values.append(int(record.value()))
@@ -91,19 +91,19 @@ def _read(member: confluent.Consumer, values: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_the_assignor_is_the_brokers(broker, assignor):
+def test_the_broker_chooses_the_assignor(broker, assignor):
     member = consumer(broker, f"by-{assignor}", group_remote_assignor=assignor)
     wait_for(lambda: counts(member) == [6], member)
     admin = AdminClient({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0})
     description = admin.describe_consumer_groups([f"by-{assignor}"])[f"by-{assignor}"].result(SECONDS)
     assert (description.state.name, description.partition_assignor) == ("STABLE", assignor)
     assert len(description.members[0].assignment.topic_partitions) == 6
-    types_by_group = {one.group_id: one.type.name for one in admin.list_consumer_groups().result(SECONDS).valid}
+    types_by_group = {group.group_id: group.type.name for group in admin.list_consumer_groups().result(SECONDS).valid}
     assert types_by_group[f"by-{assignor}"] == "CONSUMER"
     member.close()
 
 
-def test_a_pattern_finds_topics_that_come_later(broker):
+def test_a_pattern_subscription_includes_topics_created_later(broker):
     member = consumer(broker, "pattern", "^later.*")
     producer = confluent.Producer({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0})
     for number in (1, 2):
@@ -113,21 +113,21 @@ def test_a_pattern_finds_topics_that_come_later(broker):
     member.close()
 
 
-def test_a_static_member_comes_back_to_its_partitions(broker):
+def test_a_static_member_gets_its_partitions_back_after_a_restart(broker):
     members = [consumer(broker, "static", group_instance_id=name) for name in "ab"]
     wait_for(lambda: counts(*members) == [3, 3], *members)
-    before = {one.partition for one in members[1].assignment()}
+    before = {item.partition for item in members[1].assignment()}
     epoch = broker.call(lambda state: state.groups.groups["static"].epoch)
     members[1].close()
     members[1] = consumer(broker, "static", group_instance_id="b")
     wait_for(lambda: counts(members[1]) == [3], *members)
-    assert {one.partition for one in members[1].assignment()} == before
+    assert {item.partition for item in members[1].assignment()} == before
     assert broker.call(lambda state: state.groups.groups["static"].epoch) == epoch
-    for one in members:
-        one.close()
+    for item in members:
+        item.close()
 
 
-def test_a_group_goes_on_with_the_other_protocol_once_it_is_empty(broker):
+def test_an_empty_group_can_switch_between_the_classic_and_consumer_protocols(broker):
     new = consumer(broker, "both", enable_auto_commit=False)
     wait_for(lambda: counts(new) == [6], new)
     new.commit(offsets=[confluent.TopicPartition("orders", 0, 4)], asynchronous=False)

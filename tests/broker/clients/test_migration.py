@@ -17,7 +17,7 @@ def broker():
         yield running
 
 
-def protocol_of(broker: Broker, group: str) -> str:
+def describe_protocol(broker: Broker, group: str) -> str:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     return admin.describe_consumer_groups([group])[group].result(SECONDS).type.name
 
@@ -30,31 +30,33 @@ def produce(broker: Broker, first: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_a_group_is_upgraded_and_downgraded_while_it_reads(broker, assignor):
+def test_a_group_is_upgraded_and_downgraded_while_its_members_read(broker, assignor):
     classic = {"group_protocol": "classic", "partition_assignment_strategy": assignor, "heartbeat_interval_ms": 50}
     group, values = f"group-{assignor}", set()
     old = consumer(broker, group, "orders", auto_commit_interval_ms=50, session_timeout_ms=6000, **classic)
 
     def has_read(expected_values, *consumers):
-        for one in consumers:
-            message = one.poll(0.02)
+        for member in consumers:
+            message = member.poll(0.02)
             if message is not None and message.error() is None:
                 values.add(message.value())
         return expected_values <= values
 
     first = 0 if assignor == "range" else 100
-    batches = [{str(number).encode() for number in range(first + at, first + at + 12)} for at in (0, 12, 24)]
+    batches = [
+        {str(number).encode() for number in range(first + offset, first + offset + 12)} for offset in (0, 12, 24)
+    ]
     produce(broker, first, 12)
     wait_for(lambda: has_read(batches[0], old))
-    assert protocol_of(broker, group) == "CLASSIC"
+    assert describe_protocol(broker, group) == "CLASSIC"
     young = consumer(broker, group)
     wait_for(lambda: len(old.assignment()) == len(young.assignment()) == 3, old, young)
-    assert protocol_of(broker, group) == "CONSUMER"
+    assert describe_protocol(broker, group) == "CONSUMER"
     produce(broker, first + 12, 12)
     wait_for(lambda: has_read(batches[1], old, young))
     young.close()
     wait_for(lambda: len(old.assignment()) == 6, old)
-    assert protocol_of(broker, group) == "CLASSIC"
+    assert describe_protocol(broker, group) == "CLASSIC"
     produce(broker, first + 24, 12)
     wait_for(lambda: has_read(batches[2], old))
     old.close()

@@ -12,7 +12,7 @@ from kafkaframes.broker import Broker
 
 SECONDS = 60.0
 pytestmark = pytest.mark.skipif(
-    not hasattr(confluent, "ShareConsumer"), reason="this confluent-kafka has no share consumer"
+    not hasattr(confluent, "ShareConsumer"), reason="this version of confluent-kafka does not have a share consumer"
 )
 
 
@@ -45,15 +45,15 @@ def member(broker: Broker) -> Any:
 
 
 def read(values: list[int], count: int, *members: Any) -> None:
-    """Poll until so many records were seen."""
-    began = time.monotonic()
+    """Poll until ``count`` records were received."""
+    start = time.monotonic()
     while len(values) < count:
-        assert time.monotonic() - began < SECONDS
-        for one in members:
-            values += [int(record.value()) for record in one.poll(0.05) or () if record.error() is None]
+        assert time.monotonic() - start < SECONDS
+        for member in members:
+            values += [int(record.value()) for record in member.poll(0.05) or () if record.error() is None]
 
 
-def test_every_record_is_given_to_one_member_of_two(broker):
+def test_each_record_is_delivered_to_one_of_two_members(broker):
     produce(broker, 0, 50)
     members = [member(broker), member(broker)]
     values: list[int] = []
@@ -63,9 +63,9 @@ def test_every_record_is_given_to_one_member_of_two(broker):
     assert sorted(values) == list(range(100))
 
     def is_accepted() -> bool:
-        for one in members:
-            one.poll(0.05)  # accepts what was read before
-        return sum(starts(broker)) == 100
+        for member in members:
+            member.poll(0.05)  # the next poll accepts the records of the previous one
+        return sum(share_start_offsets(broker)) == 100
 
     broker.wait_for(is_accepted)
     for one in members:
@@ -73,6 +73,6 @@ def test_every_record_is_given_to_one_member_of_two(broker):
     broker.wait_for(lambda: broker.call(lambda state: state.groups.groups["g"].state_name == "Empty"))
 
 
-def starts(broker: Broker) -> list[int]:
-    """Return the first record without an acceptance, by partition."""
+def share_start_offsets(broker: Broker) -> list[int]:
+    """Return the share-partition start offset of each partition: its first record that is not acknowledged."""
     return broker.call(lambda state: [partition.start for partition in state.share_groups.partitions.values()])

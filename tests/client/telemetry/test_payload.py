@@ -1,4 +1,4 @@
-"""Payloads of telemetry, as OpenTelemetry's own parser reads them."""
+"""Telemetry payloads are valid for OpenTelemetry's own parser."""
 
 import math
 
@@ -17,11 +17,11 @@ from kafkaframes.client.telemetry.otlp import (
 )
 from kafkaframes.client.telemetry.payload import PayloadBuilder, build_full_name
 
-STARTED_NS = 1_700_000_000_000_000_000
+START_NS = 1_700_000_000_000_000_000
 SECOND_NS = 1_000_000_000
-ALL = ("*",)
-DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
-CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+ALL_METRICS = ("*",)
+DELTA_TEMPORALITY = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+CUMULATIVE_TEMPORALITY = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 
 def parse(data):
@@ -46,12 +46,12 @@ def make_metrics(prefix=PRODUCER):
 
 
 def make_builder(metrics, **labels):
-    return PayloadBuilder(metrics, lambda: labels, started_ns=STARTED_NS)
+    return PayloadBuilder(metrics, lambda: labels, started_ns=START_NS)
 
 
-def build(builder, prefixes=ALL, *, is_delta=True, max_bytes=1 << 20, seconds=1):
+def build(builder, prefixes=ALL_METRICS, *, is_delta=True, max_bytes=1 << 20, seconds=1):
     return builder.build_payload(
-        prefixes, is_delta=is_delta, max_bytes=max_bytes, time_ns=STARTED_NS + seconds * SECOND_NS
+        prefixes, is_delta=is_delta, max_bytes=max_bytes, time_ns=START_NS + seconds * SECOND_NS
     )
 
 
@@ -64,7 +64,7 @@ TIMES = st.integers(0, 2**64 - 1)
 
 
 @given(NUMBERS, LABELS, st.none() | TIMES, TIMES, TEXTS, TEXTS, st.sampled_from(MetricKind), LABELS)
-def test_what_is_encoded_is_parsed(value, labels, start_ns, time_ns, name, unit, kind, resource):
+def test_encoded_metrics_are_parsed_by_opentelemetry(value, labels, start_ns, time_ns, name, unit, kind, resource):
     point = encode_point(value, labels, start_ns=start_ns, time_ns=time_ns)
     data = encode_metrics_data([encode_metric(MetricHeader(name, unit, kind), [point, point])], resource)
     [resource_metrics] = parse(data).resource_metrics
@@ -122,16 +122,17 @@ def test_totals_are_sums_and_others_gauges_with_units_and_labels():
     assert payload.is_complete
     total = metrics_by_name["org.apache.kafka.producer.outgoing.byte.total"]
     assert (total.sum.data_points[0].as_double, total.unit) == (400, "By")
-    assert (total.sum.aggregation_temporality, total.sum.is_monotonic) == (DELTA, True)
+    assert (total.sum.aggregation_temporality, total.sum.is_monotonic) == (DELTA_TEMPORALITY, True)
     count = metrics_by_name["org.apache.kafka.producer.request.total"]
     assert (count.sum.data_points[0].as_double, count.unit) == (2, "")
     average = metrics_by_name["org.apache.kafka.producer.request.size.avg"]
     assert (average.gauge.data_points[0].as_double, average.unit) == (200, "By")
     latency = metrics_by_name["org.apache.kafka.producer.node.request.latency.avg"]
     assert latency.unit == "ms"
-    assert labels_of(latency.gauge.data_points[0].attributes) == {"node_id": "node-1"}  # without the client id
+    # the labels do not include the client id
+    assert labels_of(latency.gauge.data_points[0].attributes) == {"node_id": "node-1"}
     [resource] = parse(payload.data).resource_metrics
-    assert labels_of(resource.resource.attributes) == {"transactional_id": "t"}  # and without empty labels
+    assert labels_of(resource.resource.attributes) == {"transactional_id": "t"}  # empty labels are omitted
 
 
 def test_an_average_of_no_values_is_omitted():
@@ -160,10 +161,10 @@ def test_only_requested_metrics_are_sent(prefixes, count):
     assert payload.is_complete
 
 
-@pytest.mark.parametrize("prefixes", [ALL, ("",), ("a.", "*")])
+@pytest.mark.parametrize("prefixes", [ALL_METRICS, ("",), ("a.", "*")])
 def test_a_star_and_an_empty_prefix_request_all_metrics(prefixes):
     builder = make_builder(make_metrics())
-    assert build(builder, prefixes).data == build(builder, ALL).data
+    assert build(builder, prefixes).data == build(builder, ALL_METRICS).data
 
 
 # --------------------------------------------------------------------------------------------------------- temporality
@@ -171,23 +172,24 @@ def test_a_star_and_an_empty_prefix_request_all_metrics(prefixes):
 
 def total_of(payload, name="org.apache.kafka.producer.request.total"):
     [point] = metrics_of(payload)[name].sum.data_points
-    return point.as_double, (point.start_time_unix_nano - STARTED_NS) // SECOND_NS
+    return point.as_double, (point.start_time_unix_nano - START_NS) // SECOND_NS
 
 
-def test_differences_are_from_the_last_accepted_payload():
+def test_deltas_start_at_the_last_accepted_payload():
     metrics = make_metrics()
     builder = make_builder(metrics)
     metrics.client["request"].record(1)
     first = build(builder, seconds=1)
     assert total_of(first) == (1, 0)
     metrics.client["request"].record(1)
-    assert total_of(build(builder, seconds=2)) == (2, 0)  # the first was not accepted: nothing is lost
+    # the first payload was not accepted, so its values are included again
+    assert total_of(build(builder, seconds=2)) == (2, 0)
     builder.store_accepted_totals(first)
     metrics.client["request"].record(1)
     assert total_of(build(builder, seconds=3)) == (2, 1)
 
 
-def test_cumulative_totals_are_from_the_start():
+def test_cumulative_totals_start_at_the_clients_start():
     metrics = make_metrics()
     builder = make_builder(metrics)
     metrics.client["request"].record(1)
@@ -196,7 +198,7 @@ def test_cumulative_totals_are_from_the_start():
     payload = build(builder, is_delta=False, seconds=2)
     assert total_of(payload) == (2, 0)
     kind = metrics_of(payload)["org.apache.kafka.producer.request.total"].sum.aggregation_temporality
-    assert kind == CUMULATIVE
+    assert kind == CUMULATIVE_TEMPORALITY
 
 
 # -------------------------------------------------------------------------------------------------------------- sizes
@@ -221,7 +223,7 @@ def test_a_limit_below_one_metric_gives_an_empty_payload():
     assert (payload.data, payload.is_complete) == (b"", False)
 
 
-def test_omitted_totals_are_not_taken_for_sent():
+def test_omitted_totals_are_sent_later():
     metrics = make_metrics()
     builder = make_builder(metrics)
     metrics.client["request"].record(1)

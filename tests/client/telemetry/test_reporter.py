@@ -1,4 +1,5 @@
-"""Clients that push their metrics to a broker, and the effects of the broker and its plugin on them.
+"""Clients push their metrics to a broker; its errors, its plugin's delays and its subscriptions affect only these
+pushes.
 
 Public reports that these tests play: KAFKA-17731 (closing waits 30 s for the last push), KAFKA-16759 (a response while
 the client closes), KAFKA-19747 and its review (warnings on brokers without telemetry), KAFKA-20898 (a last push with an
@@ -79,7 +80,7 @@ def metrics_of(body):
 
 
 def total(bodies, name):
-    """Return a total of all pushes together."""
+    """Return the sum of a counter over all pushes."""
     return sum(point.as_double for body in bodies for point in metrics_of(body)[0][name].sum.data_points)
 
 
@@ -151,7 +152,7 @@ def check_pushes(broker, client_id, prefix, options, instance_id):
 
 
 @pytest.mark.parametrize("prefix", CLIENTS)
-def test_a_client_pushes_its_metrics_and_pushes_a_last_time_when_it_is_closed(broker, client_id, prefix):
+def test_a_client_pushes_its_metrics_and_pushes_again_when_it_is_closed(broker, client_id, prefix):
     broker.append("t", [{"value": b"v"}])
     kind, use, options = CLIENTS[prefix]
     reset = {"auto_offset_reset": "earliest"} if prefix == "consumer" else {}
@@ -165,7 +166,7 @@ def test_a_client_pushes_its_metrics_and_pushes_a_last_time_when_it_is_closed(br
 
 
 @pytest.mark.parametrize("prefix", ASYNC_CLIENTS)
-def test_an_asyncio_client_does_the_same(broker, client_id, prefix):
+def test_an_asyncio_client_pushes_its_metrics_and_pushes_again_when_it_is_closed(broker, client_id, prefix):
     broker.append("t", [{"value": b"v"}])
     kind, use, options = ASYNC_CLIENTS[prefix]
     reset = {"auto_offset_reset": "earliest"} if prefix == "consumer" else {}
@@ -181,7 +182,7 @@ def test_an_asyncio_client_does_the_same(broker, client_id, prefix):
     check_pushes(broker, client_id, prefix, options, asyncio.run(run()))
 
 
-def test_all_pushes_together_have_the_totals_of_the_client(broker, client_id):
+def test_the_sum_of_all_pushes_is_the_clients_total(broker, client_id):
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         for count in range(1, 4):
             producer.send("t", b"v", partition=0).result(PATIENCE_S)
@@ -234,7 +235,7 @@ def test_a_broker_without_subscriptions_gets_no_request_and_causes_no_log(client
 
 
 @pytest.mark.parametrize("release", ["2.8.2", "3.6.2"])
-def test_releases_before_3_7_are_not_asked(release, client_id, caplog):
+def test_releases_before_3_7_get_no_telemetry_requests(release, client_id, caplog):
     with Broker(broker_release=release) as broker:
         broker.create_topic("t", 1)
         with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
@@ -258,13 +259,13 @@ def test_an_unreachable_broker_gives_no_instance_id(client_id):
 
 @pytest.mark.parametrize("error", ["INVALID_RECORD", "CLUSTER_AUTHORIZATION_FAILED"])
 @pytest.mark.parametrize("api", [GET, PUSH])
-def test_a_rejected_client_logs_one_warning_and_works_on(broker, client_id, api, error, caplog):
+def test_a_client_whose_pushes_are_rejected_logs_one_warning_and_continues(broker, client_id, api, error, caplog):
     broker.on(api, client_id=client_id).error(error)
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
         wait_for(lambda: requests(broker, api, client_id))
         wait_for(lambda: caplog.records)
-        time.sleep(0.5)  # five intervals, in which a repetition would be sent
+        time.sleep(0.5)  # wait five intervals, in which a retry would be sent
         if api == GET:
             with pytest.raises(BrokerError, match=error):
                 producer.client_instance_id(30_000)
@@ -275,7 +276,7 @@ def test_a_rejected_client_logs_one_warning_and_works_on(broker, client_id, api,
     assert error in record.message
 
 
-def test_a_changed_subscription_takes_effect_and_ordinary_pushes_log_nothing(broker, client_id, caplog):
+def test_a_changed_subscription_takes_effect_without_log_messages(broker, client_id, caplog):
     caplog.set_level(logging.INFO)
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
@@ -288,7 +289,7 @@ def test_a_changed_subscription_takes_effect_and_ordinary_pushes_log_nothing(bro
     assert not caplog.records
 
 
-def test_a_last_push_with_an_old_subscription_is_not_repeated(broker, client_id, caplog):
+def test_a_last_push_with_an_outdated_subscription_is_not_retried(broker, client_id, caplog):
     subscribe(broker, **{"interval.ms": "3600000"})
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.client_instance_id(30_000)
@@ -297,12 +298,12 @@ def test_a_last_push_with_an_old_subscription_is_not_repeated(broker, client_id,
     assert not caplog.records
 
 
-def test_a_subscription_of_no_metric_that_exists_is_no_error(broker, client_id, caplog):
+def test_a_subscription_to_an_unknown_metric_is_not_an_error(broker, client_id, caplog):
     subscribe(broker, metrics="org.apache.kafka.streams.")
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
         body = wait_for(lambda: accepted_pushes(broker, client_id))[0]
-    assert body.metrics is not None  # null ends the connection
+    assert body.metrics is not None  # a null metrics field would close the connection
     assert decompress(body.compression_type, body.metrics, magic=2).data == b""
     assert len({entry.connection for entry in requests(broker, PUSH, client_id)}) == 1
     assert not caplog.records
@@ -330,7 +331,7 @@ def test_a_codec_that_the_broker_rejects_is_replaced(broker, client_id):
     assert metrics_of(body)[0]
 
 
-def test_a_payload_that_is_too_large_becomes_smaller(broker, client_id, caplog):
+def test_a_too_large_payload_is_reduced(broker, client_id, caplog):
     broker.on(PUSH, client_id=client_id).times(2).error("TELEMETRY_TOO_LARGE")
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
@@ -356,7 +357,7 @@ def test_a_slow_plugin_delays_neither_records_nor_closing(broker, client_id):
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 50])
-def test_a_consumer_is_closed_in_its_own_time(broker, client_id, timeout_ms):
+def test_telemetry_does_not_delay_closing_beyond_its_timeout(broker, client_id, timeout_ms):
     broker.on(PUSH, client_id=client_id).delay(60)
     consumer = Consumer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True)
     consumer.assign([("t", 0)])
@@ -366,7 +367,7 @@ def test_a_consumer_is_closed_in_its_own_time(broker, client_id, timeout_ms):
     assert time.monotonic() - start_time < 20
 
 
-def test_a_client_that_is_closed_at_once_needs_no_push(broker, client_id):
+def test_a_client_closed_before_its_first_push_pushes_at_most_once(broker, client_id):
     for _ in range(5):
         Consumer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True).close()
         consumer = Consumer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True)
@@ -386,7 +387,7 @@ def test_a_short_lived_client_pushes_once(broker, client_id):
     assert metrics_of(body)[0]["producer.record.send.total"].sum.data_points[0].as_double == 1
 
 
-def test_a_lost_connection_is_replaced_and_no_count_is_lost(broker, client_id):
+def test_a_lost_connection_loses_no_counts(broker, client_id):
     with Producer(
         broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True, reconnect_backoff_ms=1
     ) as producer:

@@ -1,8 +1,8 @@
-"""When telemetry requests are due, by the responses before them.
+"""The time of each telemetry request, depending on the previous responses.
 
-Public reports that these tests play: an error of the subscription that is repeated in a loop, KAFKA-19747 (errors that
-are not retriable), KAFKA-19506 (a codec that one side does not have), KAFKA-21077 (the broker's largest size is
-ignored, and every push is rejected).
+Public reports that these tests reproduce: subscription requests that are retried in a tight loop after an error,
+KAFKA-19747 (errors that are not retriable), KAFKA-19506 (a codec that one side does not support), KAFKA-21077 (the
+broker's maximum payload size is ignored, and every push is rejected).
 """
 
 from types import SimpleNamespace
@@ -14,15 +14,15 @@ from kafkaframes.client.telemetry.schedule import MAX_PAYLOAD_BYTES, TelemetrySc
 from kafkaframes.errors import ErrorCode
 from kafkaframes.records.codecs import Codec
 
-INSTANCE = UUID(int=5)
-NIL = UUID(int=0)
+INSTANCE_ID = UUID(int=5)
+NIL_ID = UUID(int=0)
 
 
-def subscription(**fields):
+def build_subscription(**fields):
     body = {
         "error_code": 0,
         "throttle_time_ms": 0,
-        "client_instance_id": INSTANCE,
+        "client_instance_id": INSTANCE_ID,
         "subscription_id": 7,
         "accepted_compression_types": [4, 3],
         "push_interval_ms": 10_000,
@@ -43,23 +43,23 @@ def make_schedule(jitter=1.0):
 
 def make_subscribed_schedule(jitter=1.0, **fields):
     schedule = make_schedule(jitter)
-    schedule.handle_subscription_response(subscription(**fields), 100.0)
+    schedule.handle_subscription_response(build_subscription(**fields), 100.0)
     return schedule
 
 
-def test_the_first_request_asks_for_an_id_at_once():
+def test_the_first_request_is_sent_immediately_without_an_instance_id():
     schedule = make_schedule()
-    assert (schedule.due_s, schedule.needs_subscription, schedule.client_instance_id) == (0.0, True, NIL)
+    assert (schedule.due_s, schedule.needs_subscription, schedule.client_instance_id) == (0.0, True, NIL_ID)
     assert not schedule.can_push
 
 
 def test_the_jitter_is_between_half_and_one_and_a_half_intervals():
     bounds = []
     schedule = TelemetrySchedule(lambda low, high: bounds.append((low, high)) or 0.5)
-    schedule.handle_subscription_response(subscription(), 100.0)
+    schedule.handle_subscription_response(build_subscription(), 100.0)
     assert bounds == [(0.5, 1.5)]
     assert (schedule.due_s, schedule.needs_subscription, schedule.can_push) == (105.0, False, True)
-    assert schedule.client_instance_id == INSTANCE
+    assert schedule.client_instance_id == INSTANCE_ID
 
 
 def test_later_pushes_follow_after_whole_intervals():
@@ -71,7 +71,7 @@ def test_later_pushes_follow_after_whole_intervals():
 def test_a_subscription_without_metrics_is_read_again_after_an_interval():
     schedule = make_subscribed_schedule(requested_metrics=[])
     assert (schedule.due_s, schedule.needs_subscription, schedule.can_push) == (110.0, True, False)
-    assert schedule.client_instance_id == INSTANCE
+    assert schedule.client_instance_id == INSTANCE_ID
 
 
 @pytest.mark.parametrize("interval_ms", [0, -1])
@@ -80,12 +80,12 @@ def test_an_invalid_interval_is_five_minutes(interval_ms):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE])
-def test_an_old_subscription_is_read_again_at_once_and_its_push_is_not_too_early_for_the_broker(code):
+def test_an_outdated_subscription_is_read_again_at_once_and_the_next_push_keeps_the_interval(code):
     schedule = make_subscribed_schedule(0.5)
     assert not schedule.handle_push_response(response(code), 10, Codec.ZSTD, 105.0)
     assert (schedule.due_s, schedule.needs_subscription) == (105.0, True)
-    assert schedule.client_instance_id == INSTANCE
-    schedule.handle_subscription_response(subscription(subscription_id=8), 105.1)
+    assert schedule.client_instance_id == INSTANCE_ID
+    schedule.handle_subscription_response(build_subscription(subscription_id=8), 105.1)
     assert (schedule.due_s, schedule.needs_subscription) == (115.0, False)  # brokers count the rejected push
 
 
@@ -105,9 +105,9 @@ def test_other_errors_of_a_push_wait_for_an_interval(code):
         ErrorCode.REQUEST_TIMED_OUT,
     ],
 )
-def test_an_error_of_the_subscription_is_never_repeated_at_once(code):
+def test_a_failed_subscription_request_is_not_retried_immediately(code):
     schedule = make_schedule()
-    schedule.handle_subscription_response(subscription(error_code=code), 100.0)
+    schedule.handle_subscription_response(build_subscription(error_code=code), 100.0)
     assert (schedule.due_s, schedule.needs_subscription, schedule.disabling_error) == (400.0, True, None)
 
 
@@ -122,9 +122,9 @@ def test_an_error_of_the_subscription_is_never_repeated_at_once(code):
         9999,
     ],
 )
-def test_errors_that_a_repetition_does_not_change_disable_telemetry(code):
+def test_errors_that_are_not_retriable_disable_telemetry(code):
     schedule = make_schedule()
-    schedule.handle_subscription_response(subscription(error_code=code), 100.0)
+    schedule.handle_subscription_response(build_subscription(error_code=code), 100.0)
     assert schedule.disabling_error == code
     pushing = make_subscribed_schedule()
     assert not pushing.handle_push_response(response(code), 10, Codec.ZSTD, 110.0)
@@ -132,10 +132,10 @@ def test_errors_that_a_repetition_does_not_change_disable_telemetry(code):
 
 
 def test_a_subscription_without_an_id_disables_telemetry():
-    assert make_subscribed_schedule(client_instance_id=NIL).disabling_error == ErrorCode.INVALID_REQUEST
+    assert make_subscribed_schedule(client_instance_id=NIL_ID).disabling_error == ErrorCode.INVALID_REQUEST
 
 
-def test_a_request_without_a_response_is_repeated_after_an_interval():
+def test_a_request_without_a_response_is_retried_after_an_interval():
     schedule = make_schedule()
     schedule.handle_failure(100.0)
     assert (schedule.due_s, schedule.needs_subscription) == (400.0, True)
@@ -162,7 +162,7 @@ def test_the_codec_is_the_first_that_both_sides_have(accepted_codecs, codec):
 def test_a_rejected_codec_is_not_used_again():
     schedule = make_subscribed_schedule()
     schedule.handle_push_response(response(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), 10, Codec.ZSTD, 110.0)
-    schedule.handle_subscription_response(subscription(), 110.0)
+    schedule.handle_subscription_response(build_subscription(), 110.0)
     assert schedule.codec == Codec.LZ4
 
 
@@ -172,5 +172,5 @@ def test_a_payload_is_limited_by_the_broker_and_halved_when_it_is_rejected():
     schedule = make_subscribed_schedule()
     assert schedule.max_payload_bytes == 1_000
     schedule.handle_push_response(response(ErrorCode.TELEMETRY_TOO_LARGE), 900, Codec.ZSTD, 110.0)
-    schedule.handle_subscription_response(subscription(), 120.0)
+    schedule.handle_subscription_response(build_subscription(), 120.0)
     assert schedule.max_payload_bytes == 450

@@ -1,6 +1,6 @@
-"""A reference for ``ConsumerGroupProtocol``: each heartbeat computes everything from all members.
+"""A reference implementation of ``ConsumerGroupProtocol``, in which each heartbeat computes all state from all members.
 
-``ConsumerGroupProtocol`` computes only the changes. ``test_large_groups.py`` compares the two.
+``ConsumerGroupProtocol`` itself computes only changes. ``test_large_groups.py`` compares both.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
 from kafkaframes.coordination.groups.subscriptions import match_names
 
-_NONE = -1
+_NO_EPOCH = -1
 _NO_TOPICS: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
-class _Plan:
-    """The changes that a heartbeat is going to make."""
+class _HeartbeatPlan:
+    """The changes that a heartbeat will apply."""
 
     records: list[Record] = field(default_factory=list)
     epoch: int = 0
@@ -59,7 +59,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
             else ConsumerMember(request.member_id)
         )
         member = _apply_request(start, request)
-        plan = _Plan(records=list(preceding_records))
+        plan = _HeartbeatPlan(records=list(preceding_records))
         if replaced_member is not None:
             plan.records += rows.build_member_tombstones(group.group_id, replaced_member.member_id)
         if old is None or not member.has_same_subscription(old):
@@ -70,7 +70,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         members = {**others, member.member_id: member}
         viewers = {**group.viewers, member.member_id: request.viewer}
         plan.regexes, plan.visible = self._resolve_patterns(group, members, viewers)
-        self._plan_epoch(group, plan, members, has_changed=_needs_assignment(old or replaced_member, member))
+        self._plan_epoch(group, plan, members, has_changed=_requires_assignment(old or replaced_member, member))
         self._plan_targets(group, plan, members, replaced_member, member.member_id)
         targets = group.targets if plan.targets is None else plan.targets
         target_epoch = group.assignment_epoch if plan.targets is None else plan.epoch
@@ -82,7 +82,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         self._apply_plan(group, plan, moved_member, replaced_member)
         group.viewers[moved_member.member_id] = request.viewer
         self.restart_timers(group, moved_member)
-        is_full = request.rebalance_timeout_ms != _NONE and request.owned_partitions is not None
+        is_full = request.rebalance_timeout_ms != _NO_EPOCH and request.owned_partitions is not None
         is_full = is_full and (request.topics is not None or request.regex is not None)
         tells = request.epoch == 0 or is_full or old is None or moved_member.assignment != old.assignment
         interval_ms = self.setting(group.group_id, "consumer.heartbeat.interval.ms")
@@ -91,14 +91,16 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         )
 
     def _plan_epoch(
-        self, group: ConsumerGroup, plan: _Plan, members: Mapping[str, ConsumerMember], *, has_changed: bool
+        self, group: ConsumerGroup, plan: _HeartbeatPlan, members: Mapping[str, ConsumerMember], *, has_changed: bool
     ) -> None:
         """Bump the group epoch if a subscription or the subscribed topics have changed."""
         plan.epoch = group.epoch
         plan.records += self._regex_records(group, plan.regexes)
         plan.metadata_hash = hash_topics(self.topics, _all_topics(members.values(), plan.regexes))
         has_changed |= plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes
-        names_by_member = ((key, _by_pattern(group, one)) for key, one in group.members.items() if key in members)
+        names_by_member = (
+            (key, _add_pattern_topics(group, one)) for key, one in group.members.items() if key in members
+        )
         has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in names_by_member)
         if has_changed:
             plan.epoch = group.epoch + 1
@@ -125,7 +127,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
                 names_by_pattern[one.regex] = match_names(one.regex, self.topics.names())
             names, viewer = names_by_pattern[one.regex], viewers.get(key)
             if key not in viewers:
-                names &= _by_pattern(group, one)
+                names &= _add_pattern_topics(group, one)
             elif viewer is not None:
                 if (one.regex, viewer) not in names_by_viewer:
                     names_by_viewer[one.regex, viewer] = frozenset(filter(viewer.may_see, names))
@@ -135,7 +137,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         return select_visible_names, visible
 
     def _regex_records(self, group: ConsumerGroup, names_by_pattern: Mapping[str, frozenset[str]]) -> Iterator[Record]:
-        """Yield the records of patterns that are new, match other topics, or are unused."""
+        """Yield records for patterns that are new, match other topics than before, or are no longer used."""
         for regex, names in names_by_pattern.items():
             if group.regexes.get(regex) != names:
                 yield rows.build_regex_record(group.group_id, regex, names, self.clock.now_ms)
@@ -145,7 +147,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
     def _plan_targets(
         self,
         group: ConsumerGroup,
-        plan: _Plan,
+        plan: _HeartbeatPlan,
         members: Mapping[str, ConsumerMember],
         replaced_member: ConsumerMember | None,
         member_id: str,
@@ -170,7 +172,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
     def _compute_targets(
         self,
         members: Mapping[str, ConsumerMember],
-        plan: _Plan,
+        plan: _HeartbeatPlan,
         current: Mapping[str, Assignment],
         default: str,
     ) -> dict[str, Assignment]:
@@ -180,7 +182,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         for key, member in members.items():
             topic_counts = [
                 one
-                for name in _by_pattern(group, member).union(member.topics)
+                for name in _add_pattern_topics(group, member).union(member.topics)
                 if (one := self.topics.find(name)) is not None
             ]
             counts |= dict(topic_counts)
@@ -190,7 +192,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
     def _reconcile(
         self,
         group: ConsumerGroup,
-        plan: _Plan,
+        plan: _HeartbeatPlan,
         member: ConsumerMember,
         targets: Mapping[str, Assignment],
         target_epoch: int,
@@ -198,7 +200,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         replaced_member: ConsumerMember | None,
     ) -> ConsumerMember:
         """Move the member one step towards its target assignment."""
-        if request.epoch == 0:  # it now owns nothing
+        if request.epoch == 0:  # the member now owns no partitions
             member = replace(
                 member,
                 assignment=NO_PARTITIONS if replaced_member is None else member.assignment,
@@ -221,7 +223,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
 
     @staticmethod
     def _apply_plan(
-        group: ConsumerGroup, plan: _Plan, member: ConsumerMember, replaced_member: ConsumerMember | None
+        group: ConsumerGroup, plan: _HeartbeatPlan, member: ConsumerMember, replaced_member: ConsumerMember | None
     ) -> None:
         if replaced_member is not None:
             group.remove_member(replaced_member.member_id)
@@ -248,7 +250,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
 
-def _needs_assignment(old: ConsumerMember | None, new: ConsumerMember) -> bool:
+def _requires_assignment(old: ConsumerMember | None, new: ConsumerMember) -> bool:
     """Return whether the member's request requires a new assignment."""
     before = (old.topics, old.regex) if old is not None else ((), None)
     return before != (new.topics, new.regex)
@@ -256,22 +258,22 @@ def _needs_assignment(old: ConsumerMember | None, new: ConsumerMember) -> bool:
 
 def _all_topics(members: Iterable[ConsumerMember], regexes: Mapping[str, frozenset[str]]) -> frozenset[str]:
     names: set[str] = set()
-    for one in members:
-        names.update(one.topics)
-        if one.regex:
-            names |= regexes.get(one.regex, frozenset())
+    for member in members:
+        names.update(member.topics)
+        if member.regex:
+            names |= regexes.get(member.regex, frozenset())
     return frozenset(names)
 
 
 def _partitions_of_others(group: ConsumerGroup, member_id: str) -> Assignment:
     partitions: set[tuple[UUID, int]] = set()
-    for one in group.members.values():
-        if one.member_id != member_id:
-            partitions |= one.assignment | one.revoking
+    for member in group.members.values():
+        if member.member_id != member_id:
+            partitions |= member.assignment | member.revoking
     return frozenset(partitions)
 
 
-def _by_pattern(group: ConsumerGroup, member: ConsumerMember) -> frozenset[str]:
+def _add_pattern_topics(group: ConsumerGroup, member: ConsumerMember) -> frozenset[str]:
     if not member.regex:
         return frozenset()
     return group.visible.get(member.member_id, group.regexes.get(member.regex, frozenset()))

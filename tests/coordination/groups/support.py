@@ -1,4 +1,4 @@
-"""A group coordinator without a broker, with a manual clock and a log in memory."""
+"""A group coordinator without a broker, with a manually advanced clock and a log in memory."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class ListLog:
         self.rows += [Loaded(partition, key, value, producer_id, producer_id >= 0) for key, value in records]
 
 
-# Settings that a group may override; the assignment intervals are Kafka's 1000 ms.
-OF_GROUPS = {
+# Settings that a group can override; the assignment intervals are Kafka's 1000 ms.
+GROUP_SETTINGS = {
     "consumer.assignment.interval.ms": 0,
     "consumer.heartbeat.interval.ms": 5_000,
     "consumer.session.timeout.ms": 45_000,
@@ -68,7 +68,7 @@ OF_GROUPS = {
 
 
 @dataclass
-class SomeTopics:
+class NamedTopics:
     """Topics by name, each with its id and number of partitions."""
 
     topics_by_name: dict[str, tuple[UUID, int]] = field(default_factory=dict)
@@ -96,13 +96,13 @@ def frozen_clock() -> Clock:
 
 
 @dataclass
-class Bench:
-    """A coordinator and the methods that drive it."""
+class GroupBench:
+    """A coordinator, and methods that send requests to it."""
 
     settings: GroupSettings = field(default_factory=GroupSettings)
     clock: Clock = field(default_factory=frozen_clock)
     log: ListLog = field(default_factory=ListLog)
-    topics: SomeTopics = field(default_factory=SomeTopics)
+    topics: NamedTopics = field(default_factory=NamedTopics)
     coordinator: GroupCoordinator = field(init=False)
     ids: Any = field(default_factory=count)
     resolves_at_once: bool = True  # patterns are resolved within the heartbeat, unlike in Kafka
@@ -115,7 +115,7 @@ class Bench:
             return f"uuid{next(self.ids)}"
 
         coordinator = GroupCoordinator(
-            self.clock, self.log, self.settings, new_id, self.topics, new_id, lambda _, name: OF_GROUPS[name]
+            self.clock, self.log, self.settings, new_id, self.topics, new_id, lambda _, name: GROUP_SETTINGS[name]
         )
         if self.resolves_at_once:
             coordinator.consumer.patterns.run_in_thread = lambda work, finish: (work(), finish())
@@ -130,7 +130,7 @@ class Bench:
         return self.coordinator.groups[name]
 
     def join(self, member_id: str = "", **changes: Any) -> list[JoinResult]:
-        """Send a JoinGroup; the list gets the answer."""
+        """Send a JoinGroup; return a list to which its answer will be appended."""
         answers: list[JoinResult] = []
         request = JoinRequest(
             group_id="g",
@@ -149,7 +149,7 @@ class Bench:
     def sync(
         self, join_answer: JoinResult, assignments: dict[str, bytes] | None = None, **changes: Any
     ) -> list[SyncResult]:
-        """Send a SyncGroup; the list gets the answer."""
+        """Send a SyncGroup; return a list to which its answer will be appended."""
         answers: list[SyncResult] = []
         request = SyncRequest("g", join_answer.generation, join_answer.member_id, None, assignments or {})
         self.coordinator.sync(request._replace(**changes), answers.append)
@@ -160,23 +160,23 @@ class Bench:
         return self.join(**changes)[0].member_id
 
     def member(self, **changes: Any) -> JoinResult:
-        """Let one more member join and all members sync. Return the new member's JoinGroup response."""
+        """Add a member, and let all members sync. Return the new member's JoinGroup response."""
         current_members = list(self.coordinator.groups["g"].members.values()) if "g" in self.coordinator.groups else []
         member_id = "" if changes.get("instance_id") else self.new_id(**changes)
-        mine = self.join(member_id, **changes)
+        join_answers = self.join(member_id, **changes)
         again = [
             self.join(member.member_id, instance_id=member.instance_id, protocols=member.protocols)
             for member in current_members
         ]
         self.clock.run_due()
         assignments = {member: member.encode() for member in self.group().members}
-        for result in (*(drain(answers) for answers in again), drain(mine)):
+        for result in (*(drain(answers) for answers in again), drain(join_answers)):
             self.sync(result, assignments if result.leader == result.member_id else None)
-        return drain(mine)
+        return drain(join_answers)
 
 
 def drain(results: Sequence[Any]) -> Any:
-    """Return the only response."""
+    """Return the only response in a list, and clear the list."""
     (result,) = results
     return result
 

@@ -1,6 +1,6 @@
-"""Random streams groups as lines of text, for our assignor and Kafka's.
+"""Random streams groups as lines of text, for this package's assignor and Kafka's.
 
-A line has the number of standbys, the subtopologies, the members and, in a saved one, the expected assignment.
+A line has the number of standbys, the subtopologies, the members and, in saved lines, the expected assignment.
 ``TaskAssignments.java`` reads them.
 """
 
@@ -15,11 +15,11 @@ from uuid import UUID
 from kafkaframes.coordination.groups.streams import TaskRole, Tasks
 from kafkaframes.coordination.groups.streams_assignor import assign_sticky
 
-SAVED = Path(__file__).parents[2] / "data" / "streams" / "assignments.tsv.gz"
+SAVED_ASSIGNMENTS = Path(__file__).parents[2] / "data" / "streams" / "assignments.tsv.gz"
 
 
 class AssignmentCase(NamedTuple):
-    """A group before its assignment: members by id, each with its process and its tasks."""
+    """A streams group before an assignment: members by id, each with its process and its current tasks."""
 
     standby_count: int
     subtopologies: dict[str, tuple[int, bool]]
@@ -27,8 +27,10 @@ class AssignmentCase(NamedTuple):
 
     def text(self) -> str:
         """Return the case as a line."""
-        subtopologies = ",".join(f"{name}:{count}:{has:d}" for name, (count, has) in self.subtopologies.items())
-        members = ";".join(f"{key}:{process}:{text_of(mine)}" for key, (process, mine) in self.members.items())
+        subtopologies = ",".join(
+            f"{name}:{count}:{is_stateful:d}" for name, (count, is_stateful) in self.subtopologies.items()
+        )
+        members = ";".join(f"{key}:{process}:{text_of(tasks)}" for key, (process, tasks) in self.members.items())
         return f"{self.standby_count}\t{subtopologies}\t{members}"
 
     @classmethod
@@ -39,23 +41,23 @@ class AssignmentCase(NamedTuple):
         owners = [one.split(":") for one in members.split(";")]
         return cls(
             int(standby_count),
-            {name: (int(count), has == "1") for name, count, has in rows},
-            {key: (process, _tasks(mine)) for key, process, mine in owners},
+            {name: (int(count), is_stateful == "1") for name, count, is_stateful in rows},
+            {key: (process, _tasks(tasks)) for key, process, tasks in owners},
         )
 
     def assign_tasks(self) -> dict[str, Tasks]:
-        """Return our assignor's result."""
+        """Return the result of this package's assignor."""
         return assign_sticky(
             {key: process for key, (process, _) in self.members.items()},
-            {key: mine for key, (_, mine) in self.members.items()},
+            {key: tasks for key, (_, tasks) in self.members.items()},
             {name: count for name, (count, _) in self.subtopologies.items()},
-            stateful=[name for name, (_, has) in self.subtopologies.items() if has],
+            stateful=[name for name, (_, is_stateful) in self.subtopologies.items() if is_stateful],
             standby_count=self.standby_count,
         )
 
     def answer(self) -> str:
-        """Return our assignor's result as a line in the format of ``TaskAssignments``."""
-        return ";".join(sorted(f"{key}:{text_of(mine)}" for key, mine in self.assign_tasks().items()))
+        """Return the result of this package's assignor as a line in the format of ``TaskAssignments``."""
+        return ";".join(sorted(f"{key}:{text_of(tasks)}" for key, tasks in self.assign_tasks().items()))
 
 
 def text_of(tasks: Tasks) -> str:
@@ -63,14 +65,12 @@ def text_of(tasks: Tasks) -> str:
 
 
 def _tasks(text: str) -> Tasks:
-    rows = [one.split("/") for one in text.split(",") if one]
+    rows = [task.split("/") for task in text.split(",") if task]
     return frozenset((TaskRole[role.upper()], name, int(index)) for role, name, index in rows)
 
 
-def cases(seed: int) -> Iterator[AssignmentCase]:
-    """Yield random groups without end: members join and leave, settings and topologies change, tasks are
-    inconsistent.
-    """
+def random_cases(seed: int) -> Iterator[AssignmentCase]:
+    """Yield random groups endlessly: members join and leave, settings and topologies change, tasks conflict."""
     dice = random.Random(seed)
     while True:
         large = dice.random() < 0.15
@@ -96,16 +96,16 @@ def _members(dice: random.Random, case: AssignmentCase, *, large: bool) -> dict[
         return str(UUID(int=dice.getrandbits(128))) if by_uuid else f"{prefix}{dice.randint(1, max_count)}"
 
     by_uuid = any("-" in key for key in case.members) if case.members else dice.random() < 0.5
-    most = 40 if large else 9
+    max_members = 40 if large else 9
     kept_members = {key: one for key, one in case.members.items() if dice.random() < 0.8}
     processes = [process for process, _ in kept_members.values()]
-    while len(kept_members) < dice.randint(1, most):
-        process = dice.choice(processes) if processes and dice.random() < 0.5 else name("p", most)
-        kept_members.setdefault(name("m", 2 * most), (process, frozenset()))
+    while len(kept_members) < dice.randint(1, max_members):
+        process = dice.choice(processes) if processes and dice.random() < 0.5 else name("p", max_members)
+        kept_members.setdefault(name("m", 2 * max_members), (process, frozenset()))
         processes.append(process)
-    if dice.random() < 0.1:  # no assignor produces this: a task with several owners, or in conflicting roles
-        for key, (process, mine) in kept_members.items():
-            kept_members[key] = (process, mine | {_any_task(dice, case) for _ in range(dice.randint(0, 4))})
+    if dice.random() < 0.1:  # states that no assignor produces: a task with several owners, or with conflicting roles
+        for key, (process, tasks) in kept_members.items():
+            kept_members[key] = (process, tasks | {_any_task(dice, case) for _ in range(dice.randint(0, 4))})
     return kept_members
 
 

@@ -1,4 +1,4 @@
-"""The server-side assignors: every partition has one owner, the assignment is balanced and sticky."""
+"""The server-side assignors: each partition has one owner, and assignments are balanced and sticky."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPICS = [UUID(int=number) for number in range(1, 4)]
 
 
 @st.composite
-def groups(draw, *, equal: bool = False):
+def random_groups(draw, *, equal: bool = False):
     counts = {topic: draw(st.integers(1, 6)) for topic in TOPICS}
     names = [f"m{number}" for number in range(draw(st.integers(1, 5)))]
     some = st.frozensets(st.sampled_from(TOPICS), min_size=1)
@@ -33,37 +33,39 @@ def groups(draw, *, equal: bool = False):
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
-@given(group=groups())
+@given(group=random_groups())
 def test_each_partition_has_one_owner_that_subscribes_to_its_topic(assign, group):
     subscriptions, _, counts = group
     assignment = assign(*group)
     assert assignment.keys() == subscriptions.keys()
-    given_away = [one for mine in assignment.values() for one in mine]
+    assigned_partitions = [partition for partitions in assignment.values() for partition in partitions]
     subscribed_topics = frozenset().union(*subscriptions.values())
-    assert sorted(given_away) == [
+    assert sorted(assigned_partitions) == [
         (topic, index) for topic in sorted(subscribed_topics) for index in range(counts[topic])
     ]
-    assert all(one[0] in subscriptions[name] for name, mine in assignment.items() for one in mine)
+    assert all(
+        partition[0] in subscriptions[name] for name, partitions in assignment.items() for partition in partitions
+    )
 
 
-@given(group=groups(equal=True))
+@given(group=random_groups(equal=True))
 def test_uniform_balances_all_partitions(group):
-    sizes = [len(mine) for mine in assign_uniform(*group).values()]
+    sizes = [len(partitions) for partitions in assign_uniform(*group).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
-@given(group=groups())
+@given(group=random_groups())
 def test_no_single_move_improves_the_uniform_assignment(group):
     subscriptions, _, _ = group
     assignment = assign_uniform(*group)
-    for name, mine in assignment.items():
-        for topic, _ in mine:
+    for name, partitions in assignment.items():
+        for topic, _ in partitions:
             for other, topics in subscriptions.items():
                 if topic in topics:
-                    assert len(mine) <= len(assignment[other]) + 1, (name, other)
+                    assert len(partitions) <= len(assignment[other]) + 1, (name, other)
 
 
-@given(group=groups())
+@given(group=random_groups())
 def test_range_balances_each_topic(group):
     subscriptions, _, _ = group
     assignment = assign_range(*group)
@@ -75,14 +77,14 @@ def test_range_balances_each_topic(group):
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
-@given(group=groups())
+@given(group=random_groups())
 def test_a_balanced_assignment_is_not_changed(assign, group):
     subscriptions, _, counts = group
     once = assign(*group)
     assert assign(subscriptions, once, counts) == once
 
 
-@given(group=groups(equal=True), data=st.data())
+@given(group=random_groups(equal=True), data=st.data())
 def test_only_the_partitions_of_a_leaving_member_move(group, data):
     subscriptions, _, counts = group
     once = assign_uniform(*group)
@@ -98,7 +100,7 @@ def test_only_the_partitions_of_a_leaving_member_move(group, data):
 @pytest.mark.parametrize("has_equal_subscriptions", [True, False])
 @given(sizes=st.lists(st.integers(0, 12), min_size=1, max_size=6))
 @example(sizes=[9, 8, 1])
-@example(sizes=[0, 3, 4])  # Kafka gives the additional partition to the first member and moves three
+@example(sizes=[0, 3, 4])  # Kafka assigns the additional partition to the first member and moves three
 def test_uniform_revokes_only_partitions_above_the_balanced_share(has_equal_subscriptions, sizes):
     partitions = iter([(A, number) for number in range(sum(sizes))])
     current = {f"m{number}": frozenset(islice(partitions, size)) for number, size in enumerate(sizes)}
@@ -109,7 +111,7 @@ def test_uniform_revokes_only_partitions_above_the_balanced_share(has_equal_subs
     share, extra = divmod(sum(sizes), len(sizes))
     quotas = [share + (number < extra) for number in range(len(sizes))]
     excess = sum(max(size - quota, 0) for size, quota in zip(sorted(sizes, reverse=True), quotas, strict=True))
-    assert sum(len(assignment[name] - own) for name, own in current.items()) == excess
+    assert sum(len(assignment[name] - owned_partitions) for name, owned_partitions in current.items()) == excess
 
 
 def test_range_assigns_the_same_partition_numbers_of_each_topic():

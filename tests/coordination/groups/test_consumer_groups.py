@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.coordination.groups.support import OF_GROUPS, Bench, SomeTopics
+from tests.coordination.groups.support import GROUP_SETTINGS, GroupBench, NamedTopics
 
 from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.consumer import ConsumerMember
@@ -17,31 +17,31 @@ from kafkaframes.coordination.groups.ports import GroupSettings, OffsetClient
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
-NOTHING = frozenset()
+NO_PARTITIONS_OWNED = frozenset()
 
 
 @pytest.fixture
 def bench():
-    bench = Bench()
+    bench = GroupBench()
     bench.topics.add("orders", 4)
     bench.topics.add("payments", 2)
     return bench
 
 
-def beat(bench: Bench, member_id: str = "m", epoch: int = 0, **changes: Any) -> HeartbeatResult:
+def beat(bench: GroupBench, member_id: str = "m", epoch: int = 0, **changes: Any) -> HeartbeatResult:
     fields: dict[str, Any] = {}
     if epoch == 0:
-        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned_partitions": NOTHING}
+        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned_partitions": NO_PARTITIONS_OWNED}
     return bench.coordinator.handle_consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
-def to_error_code(bench: Bench, *arguments: Any, **changes: Any) -> int:
+def error_code_of(bench: GroupBench, *arguments: Any, **changes: Any) -> int:
     with pytest.raises(RefusedError) as caught:
         beat(bench, *arguments, **changes)
     return caught.value.code
 
 
-def member(bench: Bench, name: str = "m") -> ConsumerMember:
+def member(bench: GroupBench, name: str = "m") -> ConsumerMember:
     return bench.group().members[name]
 
 
@@ -58,8 +58,10 @@ def test_the_first_member_gets_all_partitions_at_once(bench):
 
 
 def test_topic_changes_do_not_bump_the_epoch_within_the_assignment_interval(bench, monkeypatch):
-    """Kafka 4.3.1's CurrentAssignmentBuilder: the target assignment is older than the subscription and the topics."""
-    monkeypatch.setitem(OF_GROUPS, "consumer.assignment.interval.ms", 1_000)
+    """As in Kafka 4.3.1's CurrentAssignmentBuilder, the target assignment is older than the subscription and the
+    topics.
+    """
+    monkeypatch.setitem(GROUP_SETTINGS, "consumer.assignment.interval.ms", 1_000)
     first = beat(bench, topics=["orders", "payments"])
     orders, payments = ({one for one in first.assignment if one[0] == UUID(int=number)} for number in (1, 2))
     fewer = beat(bench, epoch=first.epoch, topics=["orders"], owned_partitions=first.assignment)
@@ -68,10 +70,10 @@ def test_topic_changes_do_not_bump_the_epoch_within_the_assignment_interval(benc
     beat(bench, epoch=first.epoch, owned_partitions=frozenset(orders))
     assert (member(bench).state, member(bench).assignment) == (MemberState.STABLE, orders)
     del bench.topics.topics_by_name["orders"]
-    none = beat(bench, epoch=first.epoch, owned_partitions=NOTHING)
-    assert (none.epoch, none.assignment, member(bench).state) == (first.epoch, NOTHING, MemberState.STABLE)
+    none = beat(bench, epoch=first.epoch, owned_partitions=NO_PARTITIONS_OWNED)
+    assert (none.epoch, none.assignment, member(bench).state) == (first.epoch, NO_PARTITIONS_OWNED, MemberState.STABLE)
     bench.clock.advance(1)
-    assert beat(bench, epoch=first.epoch, owned_partitions=NOTHING).epoch > first.epoch
+    assert beat(bench, epoch=first.epoch, owned_partitions=NO_PARTITIONS_OWNED).epoch > first.epoch
 
 
 def test_a_partition_moves_to_its_new_owner_after_its_revocation(bench):
@@ -82,13 +84,13 @@ def test_a_partition_moves_to_its_new_owner_after_its_revocation(bench):
     answer = beat(bench, epoch=2)
     assert (answer.epoch, len(answer.assignment)) == (2, 2)
     assert member(bench).state is MemberState.UNREVOKED_PARTITIONS
-    assert beat(bench, "n", 3).assignment is None  # it is not revoked yet
+    assert beat(bench, "n", 3).assignment is None  # the partition is not revoked yet
     assert beat(bench, epoch=2, owned_partitions=have).assignment is None  # the heartbeat reports the revocation
     assert beat(bench, epoch=2).epoch == 2  # the heartbeat does not report partitions, so it confirms no revocation
     last_answer = beat(bench, epoch=2, owned_partitions=answer.assignment)
     assert last_answer.epoch == 3
-    mine = beat(bench, "n", 3)
-    assert mine.assignment == have - answer.assignment
+    assignment = beat(bench, "n", 3)
+    assert assignment.assignment == have - answer.assignment
     assert bench.group().state_name == "Stable"
 
 
@@ -97,10 +99,11 @@ def test_a_lost_response_is_repeated(bench):
     beat(bench, "n")
     answer = beat(bench, epoch=2)
     assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3
-    assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3  # the member has not received that
-    assert to_error_code(bench, "m", 2) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert to_error_code(bench, "m", 2, owned_partitions=have) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert to_error_code(bench, "m", 4) == ErrorCode.FENCED_MEMBER_EPOCH
+    # the member has not received the lost response
+    assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3
+    assert error_code_of(bench, "m", 2) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert error_code_of(bench, "m", 2, owned_partitions=have) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert error_code_of(bench, "m", 4) == ErrorCode.FENCED_MEMBER_EPOCH
     full = beat(bench, epoch=3, rebalance_timeout_ms=60_000, topics=["orders"], owned_partitions=answer.assignment)
     assert full.assignment == answer.assignment
 
@@ -113,7 +116,7 @@ def test_the_partitions_of_a_leaving_member_are_assigned_to_the_others(bench):
     assert answer.epoch == 4
     assert beat(bench, "m", -1) == HeartbeatResult("m", -1)
     assert bench.group().state_name == "Empty"
-    assert to_error_code(bench, "m", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_code_of(bench, "m", -1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_without_heartbeats_is_removed(bench):
@@ -123,7 +126,7 @@ def test_a_member_without_heartbeats_is_removed(bench):
         bench.clock.advance(20)
         beat(bench, epoch=member(bench).epoch, owned_partitions=member(bench).assignment)
     assert list(bench.group().members) == ["m"]
-    assert to_error_code(bench, "n", 3) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_code_of(bench, "n", 3) == ErrorCode.UNKNOWN_MEMBER_ID
     assert len(member(bench).assignment) == 4
 
 
@@ -143,7 +146,7 @@ def test_a_changed_subscription_changes_the_assignment(bench):
     answer = beat(bench, epoch=2, topics=["orders", "payments"])
     assert (answer.epoch, len(answer.assignment)) == (3, 6)
     fewer = beat(bench, epoch=3, topics=["payments"])
-    assert (fewer.epoch, len(fewer.assignment)) == (3, 2)  # first it revokes orders
+    assert (fewer.epoch, len(fewer.assignment)) == (3, 2)  # first the member revokes the partitions of orders
     assert beat(bench, epoch=3, owned_partitions=fewer.assignment).epoch == 4
 
 
@@ -163,7 +166,7 @@ def test_a_pattern_subscribes_to_all_matching_topics(bench):
     assert len(beat(bench, epoch=2).assignment) == 9
     bench.restart()
     assert bench.group().regexes == {"orders|pay.*": {"orders", "payments", "pay-2"}}
-    assert to_error_code(bench, "n", topics=None, regex="(?=x)") == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert error_code_of(bench, "n", topics=None, regex="(?=x)") == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert len(beat(bench, epoch=3, topics=["orders"], regex="").assignment) == 4
     assert bench.group().regexes == {}
 
@@ -173,13 +176,13 @@ def test_a_static_member_returns_to_its_assignment(bench):
     beat(bench, "n", instance_id="b")
     answer = beat(bench, epoch=2, instance_id="a")
     beat(bench, epoch=2, instance_id="a", owned_partitions=answer.assignment)
-    mine = beat(bench, "n", 3, instance_id="b").assignment
-    assert to_error_code(bench, "n2", instance_id="b") == ErrorCode.UNRELEASED_INSTANCE_ID
+    assignment = beat(bench, "n", 3, instance_id="b").assignment
+    assert error_code_of(bench, "n2", instance_id="b") == ErrorCode.UNRELEASED_INSTANCE_ID
     assert beat(bench, "n", -2, instance_id="b") == HeartbeatResult("n", -2)
     epoch = bench.group().epoch
-    back = beat(bench, "n2", instance_id="b")
-    assert (back.assignment, back.epoch, bench.group().epoch) == (mine, epoch, epoch)
-    assert to_error_code(bench, "n", 3, instance_id="b") == ErrorCode.FENCED_INSTANCE_ID
+    rejoin_answer = beat(bench, "n2", instance_id="b")
+    assert (rejoin_answer.assignment, rejoin_answer.epoch, bench.group().epoch) == (assignment, epoch, epoch)
+    assert error_code_of(bench, "n", 3, instance_id="b") == ErrorCode.FENCED_INSTANCE_ID
     assert "n" not in bench.group().members
     bench.restart()
     assert beat(bench, "n2", epoch, instance_id="b").epoch == epoch
@@ -196,7 +199,7 @@ def test_a_static_member_is_removed_after_its_session_timeout(bench):
 def test_the_assignor_with_most_votes_is_used(bench):
     beat(bench, assignor="range", topics=["orders", "payments"])
     assert bench.group().assignor == "range"
-    assert to_error_code(bench, "n", assignor="best") == ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert error_code_of(bench, "n", assignor="best") == ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
 @pytest.mark.parametrize(
@@ -214,21 +217,23 @@ def test_the_assignor_with_most_votes_is_used(bench):
     ],
 )
 def test_contradictory_requests_are_rejected(bench, name, epoch, changes):
-    assert to_error_code(bench, name, epoch, **changes) == ErrorCode.INVALID_REQUEST
+    assert error_code_of(bench, name, epoch, **changes) == ErrorCode.INVALID_REQUEST
 
 
 def test_unknown_members_and_groups_are_rejected(bench):
-    assert to_error_code(bench, "m", 2) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert error_code_of(bench, "m", 2) == ErrorCode.GROUP_ID_NOT_FOUND
     beat(bench)
-    assert to_error_code(bench, "n", 2) == ErrorCode.UNKNOWN_MEMBER_ID
-    full = Bench(GroupSettings(consumer_max_size=1))
+    assert error_code_of(bench, "n", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    full = GroupBench(GroupSettings(consumer_max_size=1))
     beat(full)
-    assert to_error_code(full, "n") == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert error_code_of(full, "n") == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert beat(full).epoch == 2  # a member may join again
 
 
 def test_version_0_assigns_member_ids(bench):
-    first = HeartbeatRequest("g", "", 0, rebalance_timeout_ms=1, topics=["orders"], owned_partitions=NOTHING)
+    first = HeartbeatRequest(
+        "g", "", 0, rebalance_timeout_ms=1, topics=["orders"], owned_partitions=NO_PARTITIONS_OWNED
+    )
     assert bench.coordinator.handle_consumer_heartbeat(first, may_omit_member_id=True).member_id == "uuid0"
 
 
@@ -262,11 +267,11 @@ def test_a_failed_append_changes_nothing(bench):
 
 def test_an_empty_group_changes_its_protocol(bench):
     join_answer = bench.member()
-    where = TopicPartition("orders", 0)
-    bench.coordinator.commit(OffsetClient("g", join_answer.member_id, None, 1), {where: OffsetToCommit(5)})
+    partition = TopicPartition("orders", 0)
+    bench.coordinator.commit(OffsetClient("g", join_answer.member_id, None, 1), {partition: OffsetToCommit(5)})
     bench.clock.advance(11)
     assert beat(bench).epoch == 2
-    assert bench.coordinator.commits.fetch(OffsetClient("g"), [where])[where].offset == 5
+    assert bench.coordinator.commits.fetch(OffsetClient("g"), [partition])[partition].offset == 5
     bench.restart()
     assert bench.group().type == "consumer"
     beat(bench, "m", -1)
@@ -278,26 +283,26 @@ def test_an_empty_group_changes_its_protocol(bench):
 
 def test_commits_and_fetches_require_the_member_epoch(bench):
     beat(bench)
-    where = TopicPartition("orders", 0)
-    who = OffsetClient("g", "m", None, 2)
-    assert bench.coordinator.commit(who, {where: OffsetToCommit(5)}) == {where: 0}
-    assert bench.coordinator.commits.fetch(who, [where])[where].offset == 5
-    assert bench.coordinator.commits.fetch(OffsetClient("g"), [where])[where].offset == 5
+    partition = TopicPartition("orders", 0)
+    client = OffsetClient("g", "m", None, 2)
+    assert bench.coordinator.commit(client, {partition: OffsetToCommit(5)}) == {partition: 0}
+    assert bench.coordinator.commits.fetch(client, [partition])[partition].offset == 5
+    assert bench.coordinator.commits.fetch(OffsetClient("g"), [partition])[partition].offset == 5
     for wrong, code in (
-        (who._replace(generation=0), ErrorCode.STALE_MEMBER_EPOCH),
-        (who._replace(member_id="x"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (client._replace(generation=0), ErrorCode.STALE_MEMBER_EPOCH),
+        (client._replace(member_id="x"), ErrorCode.UNKNOWN_MEMBER_ID),
     ):
         for call in (
-            lambda wrong=wrong: bench.coordinator.commit(wrong, {where: OffsetToCommit(6)}),
-            lambda wrong=wrong: bench.coordinator.commits.fetch(wrong, [where]),
+            lambda wrong=wrong: bench.coordinator.commit(wrong, {partition: OffsetToCommit(6)}),
+            lambda wrong=wrong: bench.coordinator.commits.fetch(wrong, [partition]),
         ):
             with pytest.raises(RefusedError) as caught:
                 call()
             assert caught.value.code == code
     with pytest.raises(RefusedError) as caught:
-        bench.coordinator.commit(who._replace(supports_epoch_errors=False), {where: OffsetToCommit(6)})
+        bench.coordinator.commit(client._replace(supports_epoch_errors=False), {partition: OffsetToCommit(6)})
     assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
-    assert bench.coordinator.commits.delete("g", [where]) == {where: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+    assert bench.coordinator.commits.delete("g", [partition]) == {partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
 def test_a_deleted_group_does_not_return_after_a_restart(bench):
@@ -310,24 +315,27 @@ def test_a_deleted_group_does_not_return_after_a_restart(bench):
     assert bench.coordinator.groups == {}
 
 
-TOPICS = {"orders": 4, "payments": 3}
+TOPIC_PARTITION_COUNTS = {"orders": 4, "payments": 3}
 
 
 class GroupSimulation:
-    """Members that join, leave, lose responses and are slow. Each knows only the responses that it received."""
+    """Simulated members that join, leave, lose responses and respond late.
+
+    Each member acts only on the responses that it has received.
+    """
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.bench = Bench(topics=SomeTopics())
-        for name, count in TOPICS.items():
+        self.bench = GroupBench(topics=NamedTopics())
+        for name, count in TOPIC_PARTITION_COUNTS.items():
             self.bench.topics.add(name, count)
         self.players: dict[str, dict[str, Any]] = {}
         self.number = 0
 
     def add_member(self) -> None:
         self.number += 1
-        topics = sorted(self.chance.sample(sorted(TOPICS), self.chance.randint(1, 2)))
-        self.players[f"m{self.number}"] = {"epoch": 0, "has": NOTHING, "told": None, "topics": topics}
+        topics = sorted(self.chance.sample(sorted(TOPIC_PARTITION_COUNTS), self.chance.randint(1, 2)))
+        self.players[f"m{self.number}"] = {"epoch": 0, "has": NO_PARTITIONS_OWNED, "told": None, "topics": topics}
 
     def remove_member(self, name: str) -> None:
         del self.players[name]
@@ -345,7 +353,7 @@ class GroupSimulation:
         player["epoch"] = answer.epoch
         if answer.assignment is not None:
             player["told"] = answer.assignment
-            if player["has"] <= answer.assignment:  # it has nothing to revoke
+            if player["has"] <= answer.assignment:  # the member has no partitions to revoke
                 self.apply_assignment(name)
 
     def apply_assignment(self, name: str) -> None:
@@ -385,5 +393,5 @@ def test_no_partition_has_two_owners_and_each_has_one_at_the_end(seed):
             simulation.send_heartbeat(name)
         assert len(simulation.owned_partitions) == len(set(simulation.owned_partitions)), "two members own a partition"
     subscribed_topics = {topic for player in simulation.players.values() for topic in player["topics"]}
-    assert len(simulation.owned_partitions) == sum(TOPICS[name] for name in subscribed_topics)
+    assert len(simulation.owned_partitions) == sum(TOPIC_PARTITION_COUNTS[name] for name in subscribed_topics)
     assert simulation.bench.group().state_name == "Stable"

@@ -1,4 +1,6 @@
-"""Large consumer groups: a heartbeat costs in proportion to its changes, with the results of the reference."""
+"""In large consumer groups, a heartbeat's cost is proportional to its changes, and its result equals the
+reference's.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,20 @@ from uuid import UUID
 
 import pytest
 from tests.coordination.groups.reference_groups import ReferenceConsumerGroups
-from tests.coordination.groups.support import Bench
+from tests.coordination.groups.support import GroupBench
 
 from kafkaframes.coordination.groups.consumer import NO_PARTITIONS
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.errors import KafkaframesError
 
-NAMES = ("orders", "orders-eu", "payments", "later")
+TOPIC_NAMES = ("orders", "orders-eu", "payments", "later")
 PATTERNS = ("orders.*", ".*", "pay.*")
 
 
 @dataclass
-class Rights:
-    """The topics that each principal may see; they change while members read."""
+class TopicVisibility:
+    """The topics that each principal may describe; they change while the members are active."""
 
     version: int = 0
     hidden_topics: dict[str, set[str]] = field(default_factory=dict)
@@ -36,9 +38,9 @@ class Rights:
 
 
 @dataclass(frozen=True)
-class User:
+class GroupUser:
     name: str
-    rights: Rights = field(compare=False, hash=False)
+    rights: TopicVisibility = field(compare=False, hash=False)
 
     @property
     def version(self) -> int:
@@ -49,15 +51,15 @@ class User:
 
 
 class PairedCoordinators:
-    """The same requests to both coordinators, from members that behave roughly as Kafka's consumer does."""
+    """Two coordinators that get the same requests, from members that behave roughly as Kafka's consumer does."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.topic_count = 0
-        self.benches = [Bench(), Bench()]
-        self.rights = Rights()
-        self.users = [User("alice", self.rights), User("bob", self.rights)]
-        for name in NAMES[:3]:
+        self.benches = [GroupBench(), GroupBench()]
+        self.rights = TopicVisibility()
+        self.users = [GroupUser("alice", self.rights), GroupUser("bob", self.rights)]
+        for name in TOPIC_NAMES[:3]:
             self.each(lambda bench, name=name: bench.topics.add(name, 3))
         self.use_reference()
 
@@ -113,14 +115,14 @@ class PairedCoordinators:
         elif kind == "topics":
             self.change_topics()
         elif kind == "rights":
-            self.rights.hide(random.choice(("alice", "bob")), set(random.sample(NAMES, random.randint(0, 2))))
+            self.rights.hide(random.choice(("alice", "bob")), set(random.sample(TOPIC_NAMES, random.randint(0, 2))))
         else:
             self.each(lambda bench: setattr(bench.log, "is_broken", True))
             self.join("broken")
             self.each(lambda bench: setattr(bench.log, "is_broken", False))
 
     def subscription(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"topics": self.random.sample(NAMES, self.random.randint(0, 3))}
+        fields: dict[str, Any] = {"topics": self.random.sample(TOPIC_NAMES, self.random.randint(0, 3))}
         return fields | {"regex": self.random.choice((*PATTERNS, "", ""))}
 
     def join(self, member_id: str) -> None:
@@ -131,23 +133,23 @@ class PairedCoordinators:
         self.beat(member_id, 0, **fields)
 
     def change_topics(self) -> None:
-        name, count = self.random.choice(NAMES), self.random.randint(0, 6)
+        name, count = self.random.choice(TOPIC_NAMES), self.random.randint(0, 6)
         for bench in self.benches:
-            topic_id, had = bench.topics.topics_by_name.pop(name, (UUID(int=100 + self.topic_count), 0))
+            topic_id, old_count = bench.topics.topics_by_name.pop(name, (UUID(int=100 + self.topic_count), 0))
             if count:
-                bench.topics.topics_by_name[name] = topic_id, max(count, had)
+                bench.topics.topics_by_name[name] = topic_id, max(count, old_count)
         self.topic_count += 1
 
     def check(self) -> None:
-        mine, reference = (bench.coordinator.groups.get("g") for bench in self.benches)
+        group, reference = (bench.coordinator.groups.get("g") for bench in self.benches)
         for name in ("epoch", "assignment_epoch", "metadata_hash", "members", "targets", "regexes", "visible"):
-            assert getattr(mine, name) == getattr(reference, name), name
-        assert list(mine.members) == list(reference.members)
-        assert mine._owner_counts == Counter(
-            where for member in mine.members.values() for where in member.assignment | member.revoking
+            assert getattr(group, name) == getattr(reference, name), name
+        assert list(group.members) == list(reference.members)
+        assert group._owner_counts == Counter(
+            partition for member in group.members.values() for partition in member.assignment | member.revoking
         )
-        for topic in NAMES:
-            assert mine.is_subscribed_to(topic) == any(
+        for topic in TOPIC_NAMES:
+            assert group.is_subscribed_to(topic) == any(
                 topic in reference.find_pattern_topics(member).union(member.topics)
                 for member in reference.members.values()
             )
@@ -163,13 +165,13 @@ def test_cached_results_do_not_change_responses(seed):
         pair.step()
         pair.check()
         if number % 40 == 39:
-            pair.each(Bench.restart)
+            pair.each(GroupBench.restart)
             pair.use_reference()
             pair.check()
 
 
 def count_calls(call: Any) -> int:
-    """Return the number of Python and C function calls that a call makes."""
+    """Return the number of Python and C functions that run during a call."""
     calls = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:
@@ -184,22 +186,22 @@ def count_calls(call: Any) -> int:
     return calls
 
 
-def heartbeat(bench: Bench, member_id: str, epoch: int = 0, **fields: Any) -> Any:
+def heartbeat(bench: GroupBench, member_id: str, epoch: int = 0, **fields: Any) -> Any:
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "owned_partitions": NO_PARTITIONS, "topics": ["orders"], **fields}
     return bench.coordinator.handle_consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields))
 
 
-def group_of(count: int, **fields: Any) -> Bench:
-    """Return a group of this many members that own their target assignments."""
-    bench = Bench()
+def create_group(count: int, **fields: Any) -> GroupBench:
+    """Return a group with ``count`` members that own their target assignments."""
+    bench = GroupBench()
     bench.topics.add("orders", 2_000)
     for number in range(count):
         heartbeat(bench, f"m{number}", **fields)
     for _ in range(3):
         bench.clock.advance(1)
-        for one in list(bench.group().members.values()):
-            heartbeat(bench, one.member_id, one.epoch, owned_partitions=one.assignment)
+        for member in list(bench.group().members.values()):
+            heartbeat(bench, member.member_id, member.epoch, owned_partitions=member.assignment)
     assert bench.group().state_name == "Stable"
     return bench
 
@@ -211,7 +213,7 @@ SUBSCRIPTIONS = [{"topics": ["orders"]}, {"topics": [], "regex": "ord.*"}]
 def test_a_heartbeat_of_a_large_group_costs_as_much_as_one_of_a_small_group(fields):
     costs = []
     for count in (200, 800):
-        bench = group_of(count, **fields)
+        bench = create_group(count, **fields)
         one = bench.group().members["m7"]
         costs.append(
             count_calls(lambda bench=bench, one=one: heartbeat(bench, "m7", one.epoch, owned_partitions=one.assignment))
@@ -223,7 +225,7 @@ def test_a_heartbeat_of_a_large_group_costs_as_much_as_one_of_a_small_group(fiel
 def test_simultaneous_joins_cost_in_proportion_to_their_number(fields):
     costs = []
     for count in (400, 800):
-        bench = Bench()
+        bench = GroupBench()
         bench.topics.add("orders", 500)
         early = [heartbeat(bench, f"first-{number}", **fields) for number in range(150)]
         assert early[-1].assignment == NO_PARTITIONS
@@ -233,7 +235,7 @@ def test_simultaneous_joins_cost_in_proportion_to_their_number(fields):
 
 
 def test_a_large_group_is_reassigned_once_per_interval():
-    bench = group_of(100)
+    bench = create_group(100)
     epoch = bench.group().epoch
     heartbeat(bench, "one-more")
     # the last assignment is older than the interval

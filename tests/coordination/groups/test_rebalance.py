@@ -1,7 +1,7 @@
 """Classic groups: joining, syncing, heartbeats, leaving, static members, timeouts."""
 
 import pytest
-from tests.coordination.groups.support import SUBSCRIPTION, Bench, drain
+from tests.coordination.groups.support import SUBSCRIPTION, GroupBench, drain
 
 from kafkaframes.coordination.groups.classic import VALID_PREVIOUS_STATES, ClassicGroup, GroupState, JoinResult
 from kafkaframes.coordination.groups.ports import GroupSettings
@@ -11,14 +11,14 @@ from kafkaframes.errors import ErrorCode
 
 @pytest.fixture
 def bench():
-    return Bench()
+    return GroupBench()
 
 
 def test_a_new_dynamic_member_gets_an_id_before_it_joins(bench):
     id_answer = drain(bench.join())
     assert (id_answer.error, id_answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-uuid0")
     answers = bench.join(id_answer.member_id)
-    assert not answers  # the initial delay is 0, but it is a timer, as in Kafka
+    assert not answers  # the initial delay is 0, but the rebalance still ends by a timer, as in Kafka
     bench.clock.run_due()
     join_answer = drain(answers)
     assert join_answer.generation == 1
@@ -77,7 +77,7 @@ def test_a_member_that_does_not_rejoin_in_time_is_removed(bench):
         bench.clock.advance(7)
         assert bench.coordinator.heartbeat("g", first, None, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     assert not late
-    bench.clock.advance(5)  # 61 s: the rebalance timeout was 60 s
+    bench.clock.advance(5)  # 61 s have passed, and the rebalance timeout is 60 s
     join_answer = drain(late)
     assert join_answer.generation == 2
     assert join_answer.leader == join_answer.member_id
@@ -101,7 +101,7 @@ def test_a_member_without_heartbeats_is_removed_and_the_empty_group_is_stored(be
 def test_a_joining_member_stays_until_the_rebalance_timeout_of_the_others(bench):
     bench.member(session_timeout_ms=120_000)
     late = bench.join(bench.new_id())
-    # beyond its session timeout of 10 s: it waits for its JoinGroup response and cannot send heartbeats
+    # longer than its session timeout of 10 s: a member that waits for its JoinGroup response cannot send heartbeats
     bench.clock.advance(59)
     assert not late
     bench.clock.advance(1)
@@ -201,7 +201,7 @@ def test_the_common_protocol_with_most_votes_is_used(bench):
 
 
 def test_a_full_group_rejects_further_members():
-    bench = Bench(GroupSettings(max_size=1))
+    bench = GroupBench(GroupSettings(max_size=1))
     join_answer = bench.member()
     assert drain(bench.join()).error == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert drain(bench.join(join_answer.member_id)).error == ErrorCode.NONE  # existing members stay
@@ -231,27 +231,30 @@ def test_a_static_member_returns_without_a_rebalance(bench):
     second = bench.member(instance_id="b")
     assert first.member_id.startswith("a-")
     assert bench.group().generation == 2
-    back = drain(bench.join(instance_id="b"))
-    assert (back.error, back.generation, back.skip_assignment) == (0, 2, False)
-    assert back.member_id != second.member_id
+    rejoin_answer = drain(bench.join(instance_id="b"))
+    assert (rejoin_answer.error, rejoin_answer.generation, rejoin_answer.skip_assignment) == (0, 2, False)
+    assert rejoin_answer.member_id != second.member_id
     assert bench.group().state is GroupState.STABLE
-    assert drain(bench.sync(back, instance_id="b")).assignment == second.member_id.encode()
+    assert drain(bench.sync(rejoin_answer, instance_id="b")).assignment == second.member_id.encode()
     fenced_code = bench.coordinator.heartbeat("g", second.member_id, "b", 2)
     assert fenced_code == ErrorCode.FENCED_INSTANCE_ID
-    assert bench.coordinator.heartbeat("g", back.member_id, "b", 2) == ErrorCode.NONE
+    assert bench.coordinator.heartbeat("g", rejoin_answer.member_id, "b", 2) == ErrorCode.NONE
     bench.restart()
-    assert bench.group().static_members["b"] == back.member_id
+    assert bench.group().static_members["b"] == rejoin_answer.member_id
 
 
 @pytest.mark.parametrize("skips", [True, False])
 def test_a_static_leader_that_returns_computes_no_assignment(bench, skips):
     first = bench.member(instance_id="a")
-    back = drain(bench.join(instance_id="a", may_skip_assignment=skips))
-    assert back.skip_assignment is skips
+    rejoin_answer = drain(bench.join(instance_id="a", may_skip_assignment=skips))
+    assert rejoin_answer.skip_assignment is skips
     if skips:
-        assert (back.leader, [member.instance_id for member in back.members]) == (back.member_id, ["a"])
+        assert (rejoin_answer.leader, [member.instance_id for member in rejoin_answer.members]) == (
+            rejoin_answer.member_id,
+            ["a"],
+        )
     else:  # an older client must not believe that it is the leader
-        assert (back.leader, back.members) == (first.member_id, ())
+        assert (rejoin_answer.leader, rejoin_answer.members) == (first.member_id, ())
 
 
 def test_a_static_member_with_another_protocol_triggers_a_rebalance(bench):
@@ -285,7 +288,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id(bench):
 
 
 def test_the_initial_delay_is_extended_while_members_join():
-    bench = Bench(GroupSettings(initial_rebalance_delay_ms=3_000))
+    bench = GroupBench(GroupSettings(initial_rebalance_delay_ms=3_000))
     first = bench.join(bench.new_id())
     second_id = bench.new_id()
     bench.clock.advance(2)
@@ -325,14 +328,14 @@ def test_a_group_survives_a_restart_with_its_members(bench):
     assert not bench.group().members
 
 
-def test_every_state_has_its_predecessors():
+def test_every_group_state_has_its_valid_predecessors():
     assert set(VALID_PREVIOUS_STATES) == set(GroupState)
     with pytest.raises(AssertionError):
         ClassicGroup("g").transition_to(GroupState.STABLE, 0)
 
 
 def test_a_group_without_members_completes_its_rebalance_with_any_protocol_of_its_type():
-    """Like ClassicGroup.supportsProtocols: all members have left before the rebalance is complete."""
+    """As in ClassicGroup.supportsProtocols, when all members have left before the rebalance is complete."""
     group = ClassicGroup("g")
     group.state, group.protocol_type = GroupState.PREPARING_REBALANCE, "consumer"
     assert group.supports_protocols("consumer", (("range", b""),))

@@ -38,7 +38,7 @@ def acknowledge(acquired_partition: SharePartition, member: str, first: int, las
     acquired_partition.acknowledge_records(member, [AcknowledgedRun(first, last, types)])
 
 
-def refusal_of(acquired_partition: SharePartition, member: str, *batches: AcknowledgedRun) -> int:
+def acknowledgement_error(acquired_partition: SharePartition, member: str, *batches: AcknowledgedRun) -> int:
     with pytest.raises(RefusedError) as caught:
         acquired_partition.acknowledge_records(member, batches)
     return caught.value.code
@@ -89,15 +89,20 @@ def test_accepted_records_advance_the_start_offset(acquired_partition):
 
 def test_acknowledgements_of_records_that_are_not_acquired_are_rejected(acquired_partition):
     wrong, early = ErrorCode.INVALID_RECORD_STATE, AcknowledgedRun(10, 11, [ACCEPT])
-    assert refusal_of(acquired_partition, "n", early) == wrong
+    assert acknowledgement_error(acquired_partition, "n", early) == wrong
     # the same record twice
-    assert refusal_of(acquired_partition, "m", early, AcknowledgedRun(11, 12, [ACCEPT])) == wrong
-    assert refusal_of(acquired_partition, "m", early, AcknowledgedRun(14, 15, [ACCEPT])) == ErrorCode.INVALID_REQUEST
-    assert refusal_of(acquired_partition, "m", AcknowledgedRun(20, 25, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+    assert acknowledgement_error(acquired_partition, "m", early, AcknowledgedRun(11, 12, [ACCEPT])) == wrong
+    assert (
+        acknowledgement_error(acquired_partition, "m", early, AcknowledgedRun(14, 15, [ACCEPT]))
+        == ErrorCode.INVALID_REQUEST
+    )
+    assert (
+        acknowledgement_error(acquired_partition, "m", AcknowledgedRun(20, 25, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+    )
     assert (acquired_partition.start, acquired_partition.finished_count) == (10, 0)
     acknowledge(acquired_partition, "m", 10, 14, ACCEPT)
     acknowledge(acquired_partition, "m", 10, 14, ACCEPT)  # all of these offsets are below the start offset
-    assert refusal_of(acquired_partition, "m", AcknowledgedRun(15, 15, [ACCEPT])) == wrong
+    assert acknowledgement_error(acquired_partition, "m", AcknowledgedRun(15, 15, [ACCEPT])) == wrong
 
 
 def test_a_lock_times_out_and_can_be_renewed(acquired_partition):
@@ -108,7 +113,10 @@ def test_a_lock_times_out_and_can_be_renewed(acquired_partition):
     acquired_partition.clock.advance(20)
     assert acquire(acquired_partition, "o", (10, 14)) == [(14, 14, 2)]
     acquired_partition.limits = ShareLimits(may_renew=False)
-    assert refusal_of(acquired_partition, "o", AcknowledgedRun(14, 14, [RENEW])) == ErrorCode.INVALID_RECORD_STATE
+    assert (
+        acknowledgement_error(acquired_partition, "o", AcknowledgedRun(14, 14, [RENEW]))
+        == ErrorCode.INVALID_RECORD_STATE
+    )
 
 
 def test_records_with_many_deliveries_are_acquired_in_smaller_groups_and_finally_alone():
@@ -139,7 +147,7 @@ def test_the_number_of_acquired_records_is_limited():
     assert acquire(shared_partition, "n", (0, 4), (5, 14), (15, 20)) == [(3, 4, 2)]
     acknowledge(shared_partition, "m", 0, 2, ACCEPT)
     acknowledge(shared_partition, "n", 3, 4, ACCEPT)
-    assert not shared_partition.may_acquire  # offsets 5 to 14
+    assert not shared_partition.may_acquire  # the offsets 5 to 14 are acquired
     acknowledge(shared_partition, "m", 5, 9, ACCEPT)
     assert acquire(shared_partition, "n", (15, 20), (21, 30)) == [(15, 20, 1)]
 
@@ -152,11 +160,11 @@ def test_aborted_and_missing_records_are_skipped(acquired_partition):
     assert acquired_partition.start == 18
     acquired_partition.move_start(30)
     assert (acquired_partition.start, acquired_partition.end, acquired_partition.next_fetch_offset) == (30, 30, 30)
-    acknowledge(acquired_partition, "n", 18, 19, ACCEPT)  # too late, but not an error
+    acknowledge(acquired_partition, "n", 18, 19, ACCEPT)  # the acknowledgement is too late, but not an error
     assert acquire(acquired_partition, "m", (30, 31)) == [(30, 31, 1)]
 
 
-def test_a_delivery_in_progress_is_not_stored(acquired_partition):
+def test_acquired_records_are_available_after_a_restart(acquired_partition):
     acknowledge(acquired_partition, "m", 10, 12, ACCEPT, RELEASE, ACCEPT)
     assert acquired_partition.build_batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
     acquire(acquired_partition, "n", (10, 14))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.coordination.groups.support import OF_GROUPS, Bench
-from tests.coordination.groups.task_assignments import SAVED, AssignmentCase, cases
+from tests.coordination.groups.support import GROUP_SETTINGS, GroupBench
+from tests.coordination.groups.task_assignments import SAVED_ASSIGNMENTS, AssignmentCase, random_cases
 
 from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.members import MemberState
@@ -36,27 +36,31 @@ from kafkaframes.coordination.groups.streams_protocol import (
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
-COUNTED = Topology(
+COUNTED_TOPOLOGY = Topology(
     0,
     (
         Subtopology("0", ("in",), sinks=("g-rep",)),
         Subtopology("1", repartition_topics=(InternalTopic("g-rep"),), changelog_topics=(InternalTopic("g-log"),)),
     ),
 )
-MISSING_IN = TopologyStatus(StatusCode.MISSING_SOURCE_TOPICS, "Source topics in are missing.")
-MISSING_INTERNAL = TopologyStatus(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: g-rep, g-log")
-DELAYED = TopologyStatus(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
-ALL = {"0": [0, 1], "1": [0, 1]}
+MISSING_SOURCE_STATUS = TopologyStatus(StatusCode.MISSING_SOURCE_TOPICS, "Source topics in are missing.")
+MISSING_INTERNAL_STATUS = TopologyStatus(
+    StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: g-rep, g-log"
+)
+DELAYED_STATUS = TopologyStatus(
+    StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval."
+)
+ALL_TASKS = {"0": [0, 1], "1": [0, 1]}
 
 
 @pytest.fixture
 def bench():
-    return Bench()
+    return GroupBench()
 
 
 @pytest.fixture
 def coordinator_with_topics(bench):
-    """A coordinator whose broker has all topics of COUNTED."""
+    """A coordinator whose broker has all topics of COUNTED_TOPOLOGY."""
     for name in ("in", "g-rep", "g-log"):
         bench.topics.add(name, 2)
     return bench
@@ -66,8 +70,8 @@ def tasks(role: TaskRole = TaskRole.ACTIVE, **partitions: list[int]):
     return frozenset((role, name[1:], index) for name, indexes in partitions.items() for index in indexes)
 
 
-def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> StreamsHeartbeatResult:
-    fields: dict[str, Any] = {} if epoch else joining(name)
+def send_heartbeat(bench: GroupBench, name: str = "m", epoch: int = 0, **changes: Any) -> StreamsHeartbeatResult:
+    fields: dict[str, Any] = {} if epoch else join_fields(name)
     request = StreamsHeartbeatRequest("g", name, epoch, **fields | changes)
     if request.topology is not None:
         check_topics(request.topology.topics, lambda topic: topic.startswith("__"))
@@ -77,9 +81,14 @@ def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> Strea
     return bench.coordinator.handle_streams_heartbeat(request)
 
 
-def joining(name: str = "m") -> dict[str, Any]:
+def join_fields(name: str = "m") -> dict[str, Any]:
     nothing = (NO_TASKS, NO_TASKS, NO_TASKS)
-    return {"topology": COUNTED, "rebalance_timeout_ms": 5_000, "owned_tasks": nothing, "process_id": f"p-{name}"}
+    return {
+        "topology": COUNTED_TOPOLOGY,
+        "rebalance_timeout_ms": 5_000,
+        "owned_tasks": nothing,
+        "process_id": f"p-{name}",
+    }
 
 
 def owning(active=NO_TASKS, standby=NO_TASKS) -> dict[str, Any]:
@@ -90,40 +99,40 @@ def active_of(answer: StreamsHeartbeatResult) -> dict[str, list[int]] | None:
     return None if answer.tasks is None else group_by_subtopology(answer.tasks, TaskRole.ACTIVE)
 
 
-def refusal(call: Any, *arguments: Any, **options: Any) -> RefusedError:
+def error_code_of(call: Any, *arguments: Any, **options: Any) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
         call(*arguments, **options)
     return caught.value
 
 
 def test_a_group_waits_for_its_source_topics_then_for_its_internal_topics(bench):
-    """The epochs, statuses and tasks with which Kafka 4.3.1 responded to these heartbeats."""
-    join_answer = beat(bench)
+    """The expected epochs, statuses and tasks are those with which Kafka 4.3.1 responded to these heartbeats."""
+    join_answer = send_heartbeat(bench)
     assert (join_answer.epoch, join_answer.tasks, join_answer.statuses, join_answer.missing) == (
         2,
         NO_TASKS,
-        (MISSING_IN,),
+        (MISSING_SOURCE_STATUS,),
         (),
     )
     assert bench.group().state_name == "NotReady"
     bench.topics.add("in", 2)
     bench.clock.advance(2)
-    answer = beat(bench, epoch=2)
-    assert (answer.epoch, answer.tasks, answer.statuses) == (3, None, (MISSING_INTERNAL,))
+    answer = send_heartbeat(bench, epoch=2)
+    assert (answer.epoch, answer.tasks, answer.statuses) == (3, None, (MISSING_INTERNAL_STATUS,))
     assert [(topic.name, topic.partitions) for topic in answer.missing] == [("g-rep", 2), ("g-log", 2)]
     for topic in answer.missing:
         bench.topics.add(topic.name, topic.partitions)
     bench.clock.advance(2)
-    answer = beat(bench, epoch=3)
-    assert (answer.epoch, active_of(answer), answer.statuses) == (4, ALL, ())
+    answer = send_heartbeat(bench, epoch=3)
+    assert (answer.epoch, active_of(answer), answer.statuses) == (4, ALL_TASKS, ())
     assert (bench.group().state_name, bench.group().type) == ("Stable", "streams")
-    assert beat(bench, epoch=4).tasks is None
+    assert send_heartbeat(bench, epoch=4).tasks is None
 
 
 def test_a_second_member_gets_tasks_after_the_first_has_revoked_them(coordinator_with_topics):
-    assert active_of(beat(coordinator_with_topics)) == ALL
+    assert active_of(send_heartbeat(coordinator_with_topics)) == ALL_TASKS
     coordinator_with_topics.clock.advance(2)
-    join_answer = beat(coordinator_with_topics, "n", user_endpoint=("h", 9))
+    join_answer = send_heartbeat(coordinator_with_topics, "n", user_endpoint=("h", 9))
     assert (join_answer.epoch, join_answer.tasks, join_answer.endpoint_epoch, join_answer.sends_endpoints) == (
         3,
         NO_TASKS,
@@ -131,109 +140,116 @@ def test_a_second_member_gets_tasks_after_the_first_has_revoked_them(coordinator
         True,
     )
     everything = tasks(_0=[0, 1], _1=[0, 1])
-    answer = beat(coordinator_with_topics, epoch=2, **owning(everything))
+    answer = send_heartbeat(coordinator_with_topics, epoch=2, **owning(everything))
     assert (answer.epoch, active_of(answer)) == (2, {"0": [0], "1": [0]})
     assert coordinator_with_topics.group().members["m"].state is MemberState.UNREVOKED_PARTITIONS
-    assert beat(coordinator_with_topics, "n", 3).tasks is None  # not revoked yet
-    answer = beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0], _1=[0])))
+    assert send_heartbeat(coordinator_with_topics, "n", 3).tasks is None  # not revoked yet
+    answer = send_heartbeat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0], _1=[0])))
     assert (answer.epoch, answer.tasks) == (3, None)
-    answer = beat(coordinator_with_topics, "n", 3)
+    answer = send_heartbeat(coordinator_with_topics, "n", 3)
     assert (active_of(answer), answer.endpoint_epoch) == ({"0": [1], "1": [1]}, 2)
     assert coordinator_with_topics.group().state_name == "Stable"
 
 
 def test_assignments_wait_for_the_assignment_interval(coordinator_with_topics):
-    beat(coordinator_with_topics)
-    answer = beat(coordinator_with_topics, "n")
-    assert (answer.epoch, answer.tasks, answer.statuses) == (2, NO_TASKS, (DELAYED,))
+    send_heartbeat(coordinator_with_topics)
+    answer = send_heartbeat(coordinator_with_topics, "n")
+    assert (answer.epoch, answer.tasks, answer.statuses) == (2, NO_TASKS, (DELAYED_STATUS,))
     assert coordinator_with_topics.group().state_name == "Assigning"
     coordinator_with_topics.clock.advance(1)
-    assert beat(coordinator_with_topics, "n", 2).epoch == 3
+    assert send_heartbeat(coordinator_with_topics, "n", 2).epoch == 3
 
 
 def test_the_first_assignment_waits_for_more_members(coordinator_with_topics):
     coordinator_with_topics.coordinator.streams.setting = lambda _, name: (
-        3_000 if "initial" in name else OF_GROUPS[name]
+        3_000 if "initial" in name else GROUP_SETTINGS[name]
     )
     status = TopologyStatus(
         StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."
     )
     for name in "mn":
-        assert (beat(coordinator_with_topics, name).epoch, beat(coordinator_with_topics, name, 1).statuses) == (
+        assert (
+            send_heartbeat(coordinator_with_topics, name).epoch,
+            send_heartbeat(coordinator_with_topics, name, 1).statuses,
+        ) == (
             1,
             (status,),
         )
     coordinator_with_topics.clock.advance(3)
-    shares = [active_of(beat(coordinator_with_topics, name, 1)) for name in "mn"]
+    shares = [active_of(send_heartbeat(coordinator_with_topics, name, 1)) for name in "mn"]
     assert shares == [{"0": [1], "1": [1]}, {"0": [0], "1": [0]}]
 
 
 def test_standby_tasks_are_assigned_for_stateful_subtopologies_in_other_processes(coordinator_with_topics):
     standbys = {"streams.num.standby.replicas": 1}
-    coordinator_with_topics.coordinator.streams.setting = lambda group_id, name: {**OF_GROUPS, **standbys}[name]
-    beat(coordinator_with_topics)
+    coordinator_with_topics.coordinator.streams.setting = lambda group_id, name: {**GROUP_SETTINGS, **standbys}[name]
+    send_heartbeat(coordinator_with_topics)
     coordinator_with_topics.clock.advance(2)
-    join_answer = beat(coordinator_with_topics, "n")
+    join_answer = send_heartbeat(coordinator_with_topics, "n")
     assert join_answer.tasks == tasks(TaskRole.STANDBY, _1=[0])
-    beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
-    answer = beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0], _1=[0])))
-    # its process must first revoke the task that it may keep as a standby
+    send_heartbeat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    answer = send_heartbeat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0], _1=[0])))
+    # the member's process must first revoke the task that it can keep as a standby
     assert (answer.epoch, answer.tasks) == (3, None)
-    assert beat(coordinator_with_topics, epoch=3).tasks == tasks(_0=[0], _1=[0]) | tasks(TaskRole.STANDBY, _1=[1])
+    assert send_heartbeat(coordinator_with_topics, epoch=3).tasks == tasks(_0=[0], _1=[0]) | tasks(
+        TaskRole.STANDBY, _1=[1]
+    )
     standbys["streams.num.standby.replicas"] = 0
     coordinator_with_topics.clock.advance(2)
-    assert beat(coordinator_with_topics, epoch=3, **owning(tasks(_0=[0], _1=[0]))).tasks == tasks(_0=[0], _1=[0])
+    assert send_heartbeat(coordinator_with_topics, epoch=3, **owning(tasks(_0=[0], _1=[0]))).tasks == tasks(
+        _0=[0], _1=[0]
+    )
 
 
 def test_members_leave_and_time_out(coordinator_with_topics):
-    beat(coordinator_with_topics)
-    assert beat(coordinator_with_topics, epoch=-1) == StreamsHeartbeatResult("m", -1)
+    send_heartbeat(coordinator_with_topics)
+    assert send_heartbeat(coordinator_with_topics, epoch=-1) == StreamsHeartbeatResult("m", -1)
     assert coordinator_with_topics.group().state_name == "Empty"
-    assert active_of(beat(coordinator_with_topics)) == {}  # its interval
+    assert active_of(send_heartbeat(coordinator_with_topics)) == {}  # its interval
     coordinator_with_topics.clock.advance(2)
-    assert active_of(beat(coordinator_with_topics, epoch=2)) == ALL
+    assert active_of(send_heartbeat(coordinator_with_topics, epoch=2)) == ALL_TASKS
     coordinator_with_topics.clock.advance(44)
-    assert active_of(beat(coordinator_with_topics, "n")) == {}
+    assert active_of(send_heartbeat(coordinator_with_topics, "n")) == {}
     coordinator_with_topics.clock.advance(2)
     assert list(coordinator_with_topics.group().members) == ["n"]
-    answer = beat(coordinator_with_topics, "n", coordinator_with_topics.group().members["n"].epoch)
-    assert active_of(answer) == ALL
+    answer = send_heartbeat(coordinator_with_topics, "n", coordinator_with_topics.group().members["n"].epoch)
+    assert active_of(answer) == ALL_TASKS
 
 
 def test_a_member_that_does_not_revoke_in_time_is_fenced(coordinator_with_topics):
-    beat(coordinator_with_topics)
+    send_heartbeat(coordinator_with_topics)
     coordinator_with_topics.clock.advance(2)
-    beat(coordinator_with_topics, "n")
-    beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    send_heartbeat(coordinator_with_topics, "n")
+    send_heartbeat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
     coordinator_with_topics.clock.advance(4)
-    beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    send_heartbeat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
     coordinator_with_topics.clock.advance(2)
-    assert refusal(beat, coordinator_with_topics, epoch=2).code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_code_of(send_heartbeat, coordinator_with_topics, epoch=2).code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_shutdown_request_is_sent_to_all_members(coordinator_with_topics):
-    beat(coordinator_with_topics)
-    beat(coordinator_with_topics, "n")
+    send_heartbeat(coordinator_with_topics)
+    send_heartbeat(coordinator_with_topics, "n")
     detail = "Streams group member m encountered a fatal error and requested a shutdown for the entire application."
     status = TopologyStatus(StatusCode.SHUTDOWN_APPLICATION, detail)
-    assert beat(coordinator_with_topics, epoch=2, shuts_down=True).statuses[-1] == status
-    assert beat(coordinator_with_topics, "n", 2).statuses == (DELAYED, status)
-    beat(coordinator_with_topics, epoch=-1)
-    beat(coordinator_with_topics, "n", -1)
-    assert status not in beat(coordinator_with_topics, "o").statuses
+    assert send_heartbeat(coordinator_with_topics, epoch=2, shuts_down=True).statuses[-1] == status
+    assert send_heartbeat(coordinator_with_topics, "n", 2).statuses == (DELAYED_STATUS, status)
+    send_heartbeat(coordinator_with_topics, epoch=-1)
+    send_heartbeat(coordinator_with_topics, "n", -1)
+    assert status not in send_heartbeat(coordinator_with_topics, "o").statuses
 
 
 def test_the_state_survives_a_restart(coordinator_with_topics):
-    beat(coordinator_with_topics, user_endpoint=("h", 9), client_tags=(("zone", "a"),), rack_id="r")
+    send_heartbeat(coordinator_with_topics, user_endpoint=("h", 9), client_tags=(("zone", "a"),), rack_id="r")
     coordinator_with_topics.clock.advance(2)
-    beat(coordinator_with_topics, "n")
-    beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    send_heartbeat(coordinator_with_topics, "n")
+    send_heartbeat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
     before = coordinator_with_topics.group()
     coordinator_with_topics.restart()
     for name in ("members", "targets", "topology", "epoch", "assignment_epoch", "metadata_hash", "configured_topology"):
         assert getattr(coordinator_with_topics.group(), name) == getattr(before, name), name
     assert coordinator_with_topics.group().state_name == "Reconciling"
-    assert beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0], _1=[0]))).epoch == 3
+    assert send_heartbeat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0], _1=[0]))).epoch == 3
     coordinator_with_topics.clock.advance(46)
     assert coordinator_with_topics.group().state_name == "Empty"
     coordinator_with_topics.coordinator.delete_group("g")
@@ -254,21 +270,24 @@ def test_invalid_heartbeats_are_rejected(coordinator_with_topics):
         ({"owned_tasks": (NO_TASKS, some, NO_TASKS)}, ErrorCode.INVALID_REQUEST),
         ({"owned_tasks": (NO_TASKS, NO_TASKS, some)}, ErrorCode.INVALID_REQUEST),
         ({"has_regex": True}, ErrorCode.INVALID_REQUEST),
-        ({"topology": COUNTED._replace(epoch=-1)}, ErrorCode.UNKNOWN_SERVER_ERROR),
-        ({"topology": Topology(0, COUNTED.subtopologies * 2)}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"topology": COUNTED_TOPOLOGY._replace(epoch=-1)}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"topology": Topology(0, COUNTED_TOPOLOGY.subtopologies * 2)}, ErrorCode.UNKNOWN_SERVER_ERROR),
         ({"topology": Topology(0, (Subtopology("0", ("a b",)),))}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
         ({"topology": Topology(0, (Subtopology("0", ("__consumer_offsets",)),))}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
     ):
-        assert refusal(beat, coordinator_with_topics, **changes).code == code, changes
-    assert refusal(beat, coordinator_with_topics, epoch=1).reason == "Streams group g not found."
+        assert error_code_of(send_heartbeat, coordinator_with_topics, **changes).code == code, changes
+    assert error_code_of(send_heartbeat, coordinator_with_topics, epoch=1).reason == "Streams group g not found."
     for epoch in (-2, -3):
-        assert refusal(beat, coordinator_with_topics, epoch=epoch).code == ErrorCode.INVALID_REQUEST
-    beat(coordinator_with_topics)
-    assert refusal(beat, coordinator_with_topics, epoch=1).code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert refusal(beat, coordinator_with_topics, epoch=9).code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert refusal(beat, coordinator_with_topics, "x", 2).code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert refusal(beat, coordinator_with_topics, epoch=2, topology=COUNTED).code == ErrorCode.INVALID_REQUEST
-    other = refusal(beat, coordinator_with_topics, "n", topology=COUNTED._replace(epoch=1))
+        assert error_code_of(send_heartbeat, coordinator_with_topics, epoch=epoch).code == ErrorCode.INVALID_REQUEST
+    send_heartbeat(coordinator_with_topics)
+    assert error_code_of(send_heartbeat, coordinator_with_topics, epoch=1).code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert error_code_of(send_heartbeat, coordinator_with_topics, epoch=9).code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert error_code_of(send_heartbeat, coordinator_with_topics, "x", 2).code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        error_code_of(send_heartbeat, coordinator_with_topics, epoch=2, topology=COUNTED_TOPOLOGY).code
+        == ErrorCode.INVALID_REQUEST
+    )
+    other = error_code_of(send_heartbeat, coordinator_with_topics, "n", topology=COUNTED_TOPOLOGY._replace(epoch=1))
     assert (other.code, other.reason) == (ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     assert list(coordinator_with_topics.group().members) == ["m"]
 
@@ -276,12 +295,12 @@ def test_invalid_heartbeats_are_rejected(coordinator_with_topics):
 def test_a_group_of_another_type_is_not_changed(coordinator_with_topics):
     member_id = coordinator_with_topics.new_id()
     coordinator_with_topics.join(member_id)
-    assert refusal(beat, coordinator_with_topics).code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert error_code_of(send_heartbeat, coordinator_with_topics).code == ErrorCode.GROUP_ID_NOT_FOUND
     assert coordinator_with_topics.group().type == "classic"
 
 
 def test_offsets_are_committed_with_the_member_epoch(coordinator_with_topics):
-    beat(coordinator_with_topics)
+    send_heartbeat(coordinator_with_topics)
     offsets = {TopicPartition("in", 0): OffsetToCommit(3)}
     errors = coordinator_with_topics.coordinator.commit(OffsetClient("g", "m", None, 2), offsets)
     assert errors == {TopicPartition("in", 0): ErrorCode.NONE}
@@ -291,7 +310,7 @@ def test_offsets_are_committed_with_the_member_epoch(coordinator_with_topics):
         (OffsetClient("g", "x", None, 2), ErrorCode.UNKNOWN_MEMBER_ID),
         (OffsetClient("g", "m", None, 2, supports_epoch_errors=False), ErrorCode.UNSUPPORTED_VERSION),
     ):
-        assert refusal(coordinator_with_topics.coordinator.commit, committer, offsets).code == code
+        assert error_code_of(coordinator_with_topics.coordinator.commit, committer, offsets).code == code
     assert (
         coordinator_with_topics.group().is_subscribed_to("in"),
         coordinator_with_topics.group().is_subscribed_to("g-log"),
@@ -337,7 +356,7 @@ def test_offsets_are_committed_with_the_member_epoch(coordinator_with_topics):
         ),
     ],
 )
-def test_topology_errors_have_the_texts_of_kafka(subtopologies, expected_detail):
+def test_topology_errors_have_kafkas_texts(subtopologies, expected_detail):
     counts = {"a3": 3, "b2": 2, "one": 1}
     configuration = configure_topology(Topology(0, subtopologies), counts.get)
     assert (configuration.status.detail, configuration.tasks) == (expected_detail, {})
@@ -380,7 +399,7 @@ def test_a_topology_without_a_partition_count_is_rejected():
     loop = Topology(0, (Subtopology("0", ("b2",)), Subtopology("1", (), ("r",), (InternalTopic("r"),))))
     nobody = Topology(0, (Subtopology("0", ("b2",)), Subtopology("1", (), (), (InternalTopic("r"),))))
     for topology, text in ((loop, "loops"), (nobody, "never used as a sink")):
-        error = refusal(configure_topology, topology, {"b2": 2}.get)
+        error = error_code_of(configure_topology, topology, {"b2": 2}.get)
         assert error.code == ErrorCode.STREAMS_INVALID_TOPOLOGY
         assert text in error.reason
 
@@ -389,8 +408,10 @@ def test_a_topology_without_a_partition_count_is_rejected():
 
 
 def test_tasks_are_assigned_as_in_kafka():
-    """The saved assignments of Kafka 4.3.1's StickyTaskAssignor (tests/interop/streams_assignments.py)."""
-    lines = gzip.decompress(SAVED.read_bytes()).decode().splitlines()
+    """The expected assignments are those of Kafka 4.3.1's StickyTaskAssignor, saved by
+    tests/interop/streams_assignments.py.
+    """
+    lines = gzip.decompress(SAVED_ASSIGNMENTS.read_bytes()).decode().splitlines()
     assert len(lines) == 300
     for line in lines:
         assert AssignmentCase.parse(line).answer() == line.split("\t")[3], line
@@ -398,24 +419,24 @@ def test_tasks_are_assigned_as_in_kafka():
 
 @given(st.integers(0, 2**32))
 def test_each_task_has_one_owner_and_standbys_in_other_processes(seed):
-    for case in islice(cases(seed), 5):
+    for case in islice(random_cases(seed), 5):
         assignment = case.assign_tasks()
         assert set(assignment) == set(case.members)
         everything = {(name, index) for name, (count, _) in case.subtopologies.items() for index in range(count)}
-        active = [task[1:] for mine in assignment.values() for task in mine if task[0] is TaskRole.ACTIVE]
+        active = [task[1:] for tasks in assignment.values() for task in tasks if task[0] is TaskRole.ACTIVE]
         assert sorted(active) == sorted(everything)
         processes = {process for process, _ in case.members.values()}
         for one in everything:
-            holders = [case.members[key][0] for key, mine in assignment.items() for task in mine if task[1:] == one]
+            holders = [case.members[key][0] for key, tasks in assignment.items() for task in tasks if task[1:] == one]
             copies = 1 + case.standby_count * case.subtopologies[one[0]][1]
             assert len(holders) == len(set(holders)) == min(copies, len(processes))
 
 
 @given(st.integers(0, 2**32))
 def test_active_tasks_are_sticky(seed):
-    case = next(cases(seed))
+    case = next(random_cases(seed))
     first = case.assign_tasks()
     members = {key: (process, first[key]) for key, (process, _) in case.members.items()}
     again = case._replace(members=members).assign_tasks()
-    for key, mine in first.items():
-        assert {task for task in mine if task[0] is TaskRole.ACTIVE} <= again[key]
+    for key, tasks in first.items():
+        assert {task for task in tasks if task[0] is TaskRole.ACTIVE} <= again[key]

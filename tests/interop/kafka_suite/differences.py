@@ -88,7 +88,12 @@ def difference_of(result: Result) -> KnownDifference | None:
     """Return the reason for a failure; None if it has none."""
     suite = result.suite.rpartition(".")[2]
     return next(
-        (one for one in DIFFERENCES if re.fullmatch(one.suites, suite) and re.fullmatch(one.tests, result.test)), None
+        (
+            difference
+            for difference in DIFFERENCES
+            if re.fullmatch(difference.suites, suite) and re.fullmatch(difference.tests, result.test)
+        ),
+        None,
     )
 
 

@@ -148,7 +148,9 @@ class Consumer(interface.Consumer):
         return map(_record, self._consumer)
 
     def assignment(self):
-        return sorted((one.topic, one.partition) for one in self._consumer.assignment())
+        return sorted(
+            (topic_partition.topic, topic_partition.partition) for topic_partition in self._consumer.assignment()
+        )
 
     def seek(self, partition, offset):
         """Seek; librdkafka refuses it until the partition's fetcher has started."""
@@ -271,9 +273,9 @@ class Admin(interface.Admin):
     def alter_group_offset(self, group, partition, offset):
         request = ck.ConsumerGroupTopicPartitions(group, [ck.TopicPartition(*partition, offset)])
         result = self._admin.alter_consumer_group_offsets([request])[group].result(_TIMEOUT_S)
-        for one in result.topic_partitions:
-            if one.error is not None:
-                raise ck.KafkaException(one.error)
+        for topic_partition in result.topic_partitions:
+            if topic_partition.error is not None:
+                raise ck.KafkaException(topic_partition.error)
 
     def delete_group(self, group):
         self._admin.delete_consumer_groups([group])[group].result(_TIMEOUT_S)

@@ -85,7 +85,7 @@ def _decode_batches(text: str | None) -> Any:
 
 def differences(request: Asked, ours: Any, theirs: Any) -> list[AnswerDifference]:
     """Return the unnamed differences."""
-    return [one for one in _walk(ours, theirs, "$") if _name(request, one) is None]
+    return [difference for difference in _walk(ours, theirs, "$") if _name(request, difference) is None]
 
 
 def has_parted(request: Asked, ours: Any, theirs: Any) -> bool:
@@ -125,7 +125,7 @@ def _place(row: Any) -> str:
     if not isinstance(row, dict):
         return str(row)
     rest = {key: value for key, value in row.items() if not key.lower().endswith(("errorcode", "message"))}
-    return str([row.get(one) for one in _KEYS]) + str([_stable(value) for _, value in sorted(rest.items())])
+    return str([row.get(key_field) for key_field in _KEYS]) + str([_stable(value) for _, value in sorted(rest.items())])
 
 
 def _stable(value: Any) -> Any:

@@ -88,12 +88,12 @@ def request_of(draw: Draw) -> Asked:
 
 def _struct(draw: Draw, spec: MessageSpec, struct: StructSpec) -> dict[str, Any]:
     fields = {}
-    for one in struct.fields:
-        if not one.is_present(draw.version):
+    for field in struct.fields:
+        if not field.is_present(draw.version):
             continue
-        if one.is_tagged(draw.version) and draw.random.random() < 0.5:
+        if field.is_tagged(draw.version) and draw.random.random() < 0.5:
             continue
-        fields[one.json_name] = _field(draw, spec, one)
+        fields[field.json_name] = _field(draw, spec, field)
     return fields
 
 

@@ -101,8 +101,8 @@ class Memory:
     def _records(self, fields: dict[str, Any]) -> str:
         fields = dict(self.own(fields))
         wrong = fields.pop("wrong", None)
-        fields["columns"]["value"] = [one.encode() for one in fields["columns"]["value"]]
-        fields["columns"]["key"] = [None if one is None else one.encode() for one in fields["columns"]["key"]]
+        fields["columns"]["value"] = [field.encode() for field in fields["columns"]["value"]]
+        fields["columns"]["key"] = [None if field is None else field.encode() for field in fields["columns"]["key"]]
         data = build_records(fields.pop("columns"), **fields)
         return base64.b64encode(_DAMAGE[wrong](data)).decode()
 
