@@ -263,7 +263,7 @@ def flush_waits_for_every_record(stage: Stage, client: Client) -> Any:
     with client.producer(linger_ms=3_000) as producer:
         deliveries = [producer.send(topic, b"%d" % number) for number in range(20)]
         producer.flush()
-        return [delivery.done() for delivery in deliveries]
+        return [delivery.is_done() for delivery in deliveries]
 
 
 @next_to_peers(sees="no error")
