@@ -19,15 +19,15 @@ from tests.soak import consumer_cases, consumer_schedules, producer_schedules, s
 from kafkaframes.client.batches import Batch
 from kafkaframes.client.consumer_machine import ConsumerMachine
 from kafkaframes.client.sequencing import Sequencer
-from kafkaframes.client.share_machine import ShareMachine
+from kafkaframes.client.share_machine import ShareConsumerMachine
 
 TRACED_METHODS: tuple[tuple[type, str], ...] = (
     (ConsumerMachine, "next_requests"),
     (ConsumerMachine, "next_callback"),
     (ConsumerMachine, "next_time"),
-    (ShareMachine, "next_requests"),
-    (ShareMachine, "take_results"),
-    (ShareMachine, "next_time"),
+    (ShareConsumerMachine, "next_requests"),
+    (ShareConsumerMachine, "take_results"),
+    (ShareConsumerMachine, "next_time"),
     (Sequencer, "take_batch"),
     (Sequencer, "next_time"),
 )

@@ -15,7 +15,7 @@ from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_requests import FetchMetadata
 from kafkaframes.client.metadata import Cluster, Node, TopicPartition
 from kafkaframes.client.settings import ShareConsumerSettings
-from kafkaframes.client.share_machine import ShareMachine
+from kafkaframes.client.share_machine import ShareConsumerMachine
 from kafkaframes.client.share_messages import ShareMessages
 from kafkaframes.client.share_requests import (
     AcquiredRecords,
@@ -44,12 +44,12 @@ ONE, TWO = PartitionId(TOPIC_ID, 0), PartitionId(TOPIC_ID, 1)
 LOCK_S = 30.0
 
 
-def create_machine(**options: Any) -> ShareMachine:
+def create_machine(**options: Any) -> ShareConsumerMachine:
     """Return a machine whose topic ``t`` has two partitions, led by the nodes 1 and 2."""
     settings = ShareConsumerSettings.from_options({"bootstrap_servers": "a:1", "group_id": "g", **options})
     cluster = Cluster()
     add_topic(cluster)
-    machine = ShareMachine(settings, cluster, backoff_s=lambda attempt: 0.1)
+    machine = ShareConsumerMachine(settings, cluster, backoff_s=lambda attempt: 0.1)
     machine.subscribe(("t",), 0.0)
     return machine
 
@@ -68,12 +68,12 @@ def add_topic(cluster: Cluster, *, error: int = 0) -> None:
     cluster.update(response, now=0.0, has_all_topics=True)
 
 
-def requests_of_kind(machine: ShareMachine, kind: type, now: float) -> list[Any]:
+def requests_of_kind(machine: ShareConsumerMachine, kind: type, now: float) -> list[Any]:
     """Return the requests of a class that the machine sends now."""
     return [request for request in machine.next_requests(now) if isinstance(request, kind)]
 
 
-def join(machine: ShareMachine, partitions: Iterable[PartitionId], now: float = 0.0) -> None:
+def join(machine: ShareConsumerMachine, partitions: Iterable[PartitionId], now: float = 0.0) -> None:
     """Let the coordinator assign partitions."""
     (request,) = requests_of_kind(machine, ShareHeartbeat, now)
     numbers = tuple(entry.partition for entry in partitions)
@@ -87,28 +87,28 @@ def build_row(offsets: Iterable[int], *, gaps: Iterable[int] = (), damage: Excep
     return ShareFetchRow(deliveries=deliveries, batches=[AcquiredRecords(records, None)], damage=damage)
 
 
-def fetch(machine: ShareMachine, rows: Mapping[PartitionId, ShareFetchRow], now: float) -> None:
+def fetch(machine: ShareConsumerMachine, rows: Mapping[PartitionId, ShareFetchRow], now: float) -> None:
     """Poll, and answer the only ShareFetch with rows."""
     machine.begin_poll(now)
     (request,) = requests_of_kind(machine, ShareFetch, now)
     machine.process_response(request, ShareFetchResponse(rows, LOCK_S), now)
 
 
-def deliver(machine: ShareMachine, rows: Mapping[PartitionId, ShareFetchRow], now: float) -> None:
+def deliver(machine: ShareConsumerMachine, rows: Mapping[PartitionId, ShareFetchRow], now: float) -> None:
     """Let a poll return rows."""
     fetch(machine, rows, now)
     assert machine.take_records()
     machine.end_poll(now)
 
 
-def create_reader(partitions: Iterable[PartitionId] = (ONE,), **options: Any) -> ShareMachine:
+def create_reader(partitions: Iterable[PartitionId] = (ONE,), **options: Any) -> ShareConsumerMachine:
     """Return a machine with an assignment."""
     machine = create_machine(**options)
     join(machine, partitions)
     return machine
 
 
-def answer_acknowledge(machine: ShareMachine, error: BrokerError | None, now: float) -> Any:
+def answer_acknowledge(machine: ShareConsumerMachine, error: BrokerError | None, now: float) -> Any:
     """Answer the only ShareAcknowledge with an error for each of its partitions, or None."""
     (request,) = requests_of_kind(machine, ShareAcknowledge, now)
     machine.process_response(request, ShareAcknowledgeResponse(dict.fromkeys(request.acknowledgements, error)), now)
@@ -223,7 +223,7 @@ def check_that_record_limit_asks_one_node_at_a_time() -> None:
     assert len(requests_of_kind(create_polling_reader((ONE, TWO)), ShareFetch, 1.0)) == 2
 
 
-def create_polling_reader(partitions: Iterable[PartitionId]) -> ShareMachine:
+def create_polling_reader(partitions: Iterable[PartitionId]) -> ShareConsumerMachine:
     machine = create_reader(partitions)
     machine.begin_poll(1.0)
     return machine

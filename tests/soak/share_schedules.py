@@ -2,13 +2,13 @@
 
     python -m tests.soak.share_schedules [--schedules 50000] [--seed 1] [--processes 2]
 
-Each ``SimulatedMember`` has the real ``ShareMachine`` and ``ShareMessages``. The other side is the embedded broker with
-two nodes, a clock that the schedule moves, and a disk in memory: each request is encoded, dispatched to the broker's
-handlers and answered in bytes. Faults: requests that are lost, or handled after their connection has ended, responses
-that are lost or late, rejected requests, sessions that the broker forgets, responses that lack rows, damaged batches,
-leaders and coordinators that move, nodes that are down, restarts, topics that are deleted, recreated and grown, members
-that the coordinator removes, callers that are slow, renew locks, poll too late, close in the middle or end without
-leaving the group.
+Each ``SimulatedMember`` has the real ``ShareConsumerMachine`` and ``ShareMessages``. The other side is the embedded
+broker with two nodes, a clock that the schedule moves, and a disk in memory: each request is encoded, dispatched to the
+broker's handlers and answered in bytes. Faults: requests that are lost, or handled after their connection has ended,
+responses that are lost or late, rejected requests, sessions that the broker forgets, responses that lack rows, damaged
+batches, leaders and coordinators that move, nodes that are down, restarts, topics that are deleted, recreated and
+grown, members that the coordinator removes, callers that are slow, renew locks, poll too late, close in the middle or
+end without leaving the group.
 
 Invariants. A record is (topic id, partition, offset).
 
@@ -59,7 +59,7 @@ from kafkaframes.client.group_requests import FetchMetadata
 from kafkaframes.client.metadata import Cluster
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_consumer import get_record_keys, to_table
-from kafkaframes.client.share_machine import AcquiredBatch, PendingResults, RecordKey, ShareMachine
+from kafkaframes.client.share_machine import AcquiredBatch, PendingResults, RecordKey, ShareConsumerMachine
 from kafkaframes.client.share_messages import ShareMessages
 from kafkaframes.client.share_requests import (
     ShareAcknowledge,
@@ -361,7 +361,9 @@ class SimulatedMember:
         self.settings = member_settings(simulation.mode, simulation.acquire_mode, simulation.max_records)
         self.member_id = f"member{number}"
         self.cluster = Cluster()
-        self.machine = ShareMachine(self.settings, self.cluster, backoff_s=lambda attempt: 0.1 * 2 ** min(attempt, 3))
+        self.machine = ShareConsumerMachine(
+            self.settings, self.cluster, backoff_s=lambda attempt: 0.1 * 2 ** min(attempt, 3)
+        )
         self.messages = ShareMessages(self.settings, self.member_id, self.machine.get_partition)
         self.connections: dict[tuple[str, int], ShareConnection] = {}
         self.coordinator = 1

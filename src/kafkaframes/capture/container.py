@@ -301,7 +301,7 @@ class ConversationWriter:
         self.next[side] = (self.next[side] + size) & 0xFFFFFFFF
 
     def build_close_packet(self, side: int, time_ns: int, *, reset: bool = False) -> bytes:
-        """Return the FIN or RST packet of a side."""
+        """Return a FIN or RST packet from one side."""
         return _encode_record(
             time_ns, self._build_packet(side, self.next[side], self.next[1 - side], RST if reset else FIN | ACK, b"")
         )

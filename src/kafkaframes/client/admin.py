@@ -197,7 +197,9 @@ class DelegationToken:
 class AsyncAdmin(
     AclMethods, UserMethods, ReplicaMethods, ClusterMethods, TransactionMethods, GroupMethods, TelemetryMethods
 ):
-    """Administers a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``
+    """Administers a cluster.
+
+    ``async with AsyncAdmin("localhost:9092") as admin: ...``
 
     If some of a method's items fail, the other items take effect, and the method raises ``PartialFailureError`` with
     the result of each item. All methods raise ``NetworkError`` if no broker responds within ``default_api_timeout_ms``.

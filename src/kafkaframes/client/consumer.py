@@ -78,7 +78,9 @@ _SENSOR_BY_CALLBACK: Final = {
 
 
 class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
-    """Reads records of topics. ``async with AsyncConsumer("localhost:9092") as consumer: ...``
+    """Reads records of topics.
+
+    ``async with AsyncConsumer("localhost:9092") as consumer: ...``
 
     A background task sends heartbeats, joins the group, fetches and refreshes metadata (``ConsumerTask``). Callbacks,
     and the removal of partitions, happen in ``poll``, ``fetch``, ``fetch_arrow``, iteration, ``unsubscribe`` and

@@ -90,7 +90,9 @@ class PartitionRefusedError(Exception):
 
 
 class AsyncProducer(TelemetryMethods):
-    """Writes records to topics. ``async with AsyncProducer("localhost:9092") as producer: ...``
+    """Writes records to topics.
+
+    ``async with AsyncProducer("localhost:9092") as producer: ...``
 
     Records are collected in batches for ``linger_ms``, and retriable errors are retried for ``delivery_timeout_ms``.
     """

@@ -234,7 +234,7 @@ class RowPartitioner(NamedTuple):
                 raise error.within(row) from error.__cause__
 
     def _distribute_rows(self, topic: str, partitions: Int64s, max_runs: int) -> None:
-        """Distribute the rows without a partition in runs, at most ``max_runs`` and as many as the topic allows."""
+        """Distribute the rows without a partition in up to ``max_runs`` contiguous runs, each to another partition."""
         free = np.flatnonzero(partitions < 0)
         if len(free):
             runs = max(min(max_runs, len(self.cluster.partitions_of(topic))), 1)

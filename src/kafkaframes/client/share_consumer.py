@@ -25,7 +25,7 @@ from kafkaframes.client.share_machine import (
     AcquiredBatch,
     PendingResults,
     RecordKey,
-    ShareMachine,
+    ShareConsumerMachine,
 )
 from kafkaframes.client.share_session import ACKNOWLEDGEMENT_TYPES
 from kafkaframes.client.share_task import ShareTask
@@ -93,7 +93,7 @@ class AsyncShareConsumer(TelemetryMethods):
         self._cluster = ClusterClient(self.settings)
         self._member_id = str(uuid.uuid4())
         self._telemetry = TelemetryReporter(self._cluster, self._get_telemetry_labels)
-        self._machine = ShareMachine(self.settings, self._cluster.cluster, backoff_s=self._cluster.backoff_s)
+        self._machine = ShareConsumerMachine(self.settings, self._cluster.cluster, backoff_s=self._cluster.backoff_s)
         self._fetching = self._cluster.metrics.get_sensors("fetch-manager-metrics")
         self._polls = PollMetrics(self._cluster.metrics)
         self._task = ShareTask(

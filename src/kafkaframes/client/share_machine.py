@@ -190,7 +190,7 @@ class _ShareNode:
         return is_in_flight or (self.must_send and bool(self.session.pending))
 
 
-class ShareMachine:
+class ShareConsumerMachine:
     """The protocol state of one share consumer: its membership, fetch sessions, record locks and acknowledgements.
 
     Attributes:

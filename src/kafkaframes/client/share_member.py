@@ -62,7 +62,7 @@ class ShareMember:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a heartbeat is in flight, or the one that leaves the group must be sent."""
+        """Whether a heartbeat is in flight, or the heartbeat that leaves the group has to be sent."""
         return self._in_flight is not None or self._must_leave
 
     def subscribe(self, topics: tuple[str, ...], now: float) -> None:

@@ -17,7 +17,7 @@ from kafkaframes.client.group_requests import FetchMetadata
 from kafkaframes.client.loop import cancel_tasks, start_background_task, wait_for_event
 from kafkaframes.client.metrics import seconds_since
 from kafkaframes.client.settings import ShareConsumerSettings
-from kafkaframes.client.share_machine import ShareMachine
+from kafkaframes.client.share_machine import ShareConsumerMachine
 from kafkaframes.client.share_messages import ShareMessages
 from kafkaframes.client.share_requests import ShareAcknowledge, ShareFetch, ShareHeartbeat, ShareRequest
 from kafkaframes.client.share_session import INITIAL_EPOCH
@@ -37,7 +37,7 @@ class ShareTask:
 
     def __init__(
         self,
-        machine: ShareMachine,
+        machine: ShareConsumerMachine,
         cluster: ClusterClient,
         settings: ShareConsumerSettings,
         member_id: str,

@@ -68,7 +68,9 @@ def _exclusive_method(
 
 
 class Producer(SyncClient):
-    """Writes records to topics. ``with Producer("localhost:9092") as producer: ...``
+    """Writes records to topics.
+
+    ``with Producer("localhost:9092") as producer: ...``
 
     Any thread may use the producer. ``AsyncProducer`` does the same with asyncio.
     """
@@ -300,7 +302,9 @@ async def _call_listener(listener: Listener, partitions: Collection[TopicPartiti
 
 
 class Consumer(SyncClient):
-    """Reads records of topics. ``with Consumer("localhost:9092") as consumer: ...``
+    """Reads records of topics.
+
+    ``with Consumer("localhost:9092") as consumer: ...``
 
     Only one thread at a time may read. ``AsyncConsumer`` does the same with asyncio.
     """
@@ -402,7 +406,9 @@ class Consumer(SyncClient):
 
 
 class Admin(SyncClient):
-    """Administers a cluster. ``with Admin("localhost:9092") as admin: ...``
+    """Administers a cluster.
+
+    ``with Admin("localhost:9092") as admin: ...``
 
     Any thread may use the client. ``AsyncAdmin`` does the same with asyncio. If some of a method's items fail, the
     other items take effect, and the method raises ``PartialFailureError`` with the result of each item.

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class ShareConsumer(SyncClient):
-    """Reads records of a share group. ``with ShareConsumer("localhost:9092", group_id="g") as consumer: ...``
+    """Reads records of a share group.
+
+    ``with ShareConsumer("localhost:9092", group_id="g") as consumer: ...``
 
     ``AsyncShareConsumer`` does the same with asyncio.
     """

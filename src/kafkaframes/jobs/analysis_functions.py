@@ -115,7 +115,7 @@ def measure_proposal(
         values: values of new fields, ``PATH=VALUE`` (docs/proposals.md). Other new fields have their default.
         by: additional attributes to group the sizes by: ``client``, ``connection``, ``second``.
         mix: a CSV file (api, version, calls_per_second), or traffic with the mix of calls to scale the sizes to.
-        ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by the traffic.
+        ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by their traffic.
         to: HTML page to write. Default: None, which writes no file.
 
     Returns: A result whose ``report`` has the changes to the specs, the measured sizes, and those scaled to the mix.

@@ -50,7 +50,7 @@ def audit_upgrade(
         paths: captures (pcap, pcapng), request logs of brokers, directories of these, or log directories. Several paths
             are audited together.
         target: Kafka release to upgrade to. Default: the newest.
-        ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by the traffic.
+        ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by their traffic.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
         verbose: whether the text and the text file also list compatible clients, and the reason for each finding.
         strict: whether ``report.exit_status`` is 5 if a part of the input could not be read.
@@ -161,7 +161,7 @@ def redact_capture(
         to: the pcapng file to write, which must not exist. The file gets this name only when it is complete.
         keep_addresses: whether IP addresses are kept.
         keep_client_ids: whether client ids are kept, for an audit by name.
-        ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by the traffic.
+        ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by their traffic.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
 
     Returns:

@@ -1,8 +1,8 @@
 """Write records as bytes of a segment or request: formats 0, 1 and 2, all codecs.
 
 ``build_records`` splits rows into batches and writes them. ``build_batch`` writes one batch with the header fields that
-the caller sets (the append path, the cleaner, conversions). Both functions use the same kernels, with one call for all
-batches. Python code runs per batch only for compression.
+the caller sets (the append path, the cleaner, conversions). ``build_records`` and ``build_batch`` use the same kernels,
+with one call for all batches. Python code runs per batch only for compression.
 
 As in Kafka:
 

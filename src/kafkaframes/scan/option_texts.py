@@ -214,7 +214,7 @@ def parse_start(text: str) -> int | PartitionOffsets:
 
 
 def parse_start_or_group(text: str) -> int | PartitionOffsets | GroupBound:
-    """Parse the start of a query of live topics: as ``parse_start``, or the committed offsets of a group."""
+    """Parse the start of a query of live topics, as ``parse_start`` does, or ``group:NAME`` for committed offsets."""
     if text.strip().lower().startswith(GROUP_PREFIX):
         name = text.strip()[len(GROUP_PREFIX) :].strip()
         if not name:

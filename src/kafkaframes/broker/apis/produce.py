@@ -408,14 +408,12 @@ class AppendScheduler:
 
 
 def append_when_decompressed(
-    broker: BrokerState, content: ContentBudget, call: Callable[[], AppendOutcome]
+    broker: BrokerState, content: ContentBudget, append: Callable[[], AppendOutcome]
 ) -> Waiting[AppendOutcome]:
-    """Append with ``call``. If a batch is slow to decompress, decompress it in a thread, and then call ``call``
-    again.
-    """
+    """Call ``append``. If a batch is slow to decompress, decompress it in a thread, and repeat the call."""
     while True:
         try:
-            outcome = call()
+            outcome = append()
         except ContentNotReadyError as needed_content:
             content.open_contents[needed_content.name] = yield from broker.changes.run_in_thread(needed_content.work)
         else:

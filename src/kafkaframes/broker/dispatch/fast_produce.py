@@ -182,7 +182,7 @@ def split_response(topic: CompletedTopic, version: int) -> tuple[bytes, bytes, b
 
 
 def encode_partition_row(index: int, outcome: AppendOutcome, version: int) -> bytes:
-    """Return the row of a partition after its records were appended."""
+    """Return the response row for a partition after its records were appended."""
     code, offset, time_ms, start = outcome[:4]
     if version >= FIRST_FLEXIBLE_VERSION:
         return _ROW_5.pack(index, code, offset, time_ms, start) + _NO_ERRORS_AND_TAGS

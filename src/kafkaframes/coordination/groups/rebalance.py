@@ -221,8 +221,9 @@ class RebalanceProtocol:
             self._wait_for_joins(group)
 
     def _extend_initial_delay(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        """Wait ``delay_ms`` for more members of a new group. New members extend the wait up to ``remaining_ms``
-        (KIP-134).
+        """Wait ``delay_ms`` for more members of a new group.
+
+        New members extend the wait up to ``remaining_ms`` (KIP-134).
         """
 
         def end_initial_delay() -> None:

@@ -241,8 +241,9 @@ _PORT_IN_USE_TEXT: Final = b"address already in use"
 
 
 def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
-    """Start the process, and return its first output line or an error. A process whose first line is not ``READY_LINE``
-    is killed.
+    """Start the process, and return its first output line or an error.
+
+    A process whose first line is not ``READY_LINE`` is killed.
     """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(

@@ -67,7 +67,7 @@ class OffsetTranslator:
         self._new_offsets.update(zip(passed_offsets.tolist(), new_offsets.tolist(), strict=True))
 
     def finish(self, end_offset: int) -> dict[int, int]:
-        """Return the new offset of each committed offset. Offsets after the last record become the log end offset."""
+        """Return new committed offsets by old ones. Offsets after the last record become the log end offset."""
         return self._new_offsets | dict.fromkeys(self._waiting.tolist(), end_offset)
 
 

@@ -157,7 +157,7 @@ class DirectoryCompleter:
         return configs
 
     def _build_topic_configs(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
-        """Return the settings of a restored topic. ``source`` has the topic's settings in the source."""
+        """Return the settings of a restored topic. ``source`` contains the settings that it had in the old cluster."""
         configs = dict(source.configs) if source is not None else {}
         configs |= {
             name: str(minimum) for name, minimum in _MIN_CONFIG_VALUES.items() if _is_below(configs.get(name), minimum)

@@ -59,7 +59,7 @@ class TransactionTimeouts:
 
     @classmethod
     def from_options(cls, options: TopicWriteOptions) -> TransactionTimeouts:
-        """Return time-outs with the options' time-out and the limit of the cluster.
+        """Create time-outs from the options and from the largest time-out that the cluster allows.
 
         Raises:
             OptionError: the options' time-out exceeds the limit.

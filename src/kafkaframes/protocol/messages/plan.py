@@ -232,7 +232,7 @@ class _Planner:
         )
 
     def plan_absent_parts(self, field: FieldSpec, depth: int) -> tuple[AbsentField, ...]:
-        """Return the fields of an absent struct, whose defaults are its default; empty for an array."""
+        """Return the fields of a struct that the version lacks; the struct's default consists of their defaults."""
         if not field.type.is_struct or field.type.is_array:
             return ()
         struct = self.spec.struct_of(field)

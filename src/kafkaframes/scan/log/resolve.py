@@ -240,7 +240,7 @@ def _report_tiered_problems(discovery: DiscoveredLogs, segments: Iterable[Segmen
 def plan_part(
     part: DistinctSegments, options: ReadOptions, *, whole_segments: bool = False, omit_unreadable: bool = False
 ) -> tuple[list[tuple[SegmentSlice, Log]], LogNotes]:
-    """Return the slices of a group of segments without duplicates, each with its log, and notes.
+    """Plan the slices to read from distinct segments; return each slice with its log, and the notes.
 
     Args:
         part: Segments.

@@ -220,7 +220,7 @@ def _find_driver_address(spark: Any) -> tuple[str, str]:
 
 @contextmanager
 def _limit_arrow_batches(frame: DataFrame) -> Iterator[None]:
-    """Keep Arrow batches for tasks small. Spark before 4.1 has no limit for their bytes, so their rows are limited."""
+    """Keep Arrow batches for tasks small: Spark before 4.1 can only limit the number of rows of a batch."""
     conf = frame.sparkSession.conf
     try:
         conf.get("spark.sql.execution.arrow.maxBytesPerBatch")

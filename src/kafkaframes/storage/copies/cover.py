@@ -326,7 +326,7 @@ def is_compacted(
 
 
 def find_holes(blocks: BlockTable, *, within_segments: bool) -> Rows:
-    """Return the blocks after a hole in the offsets; with ``within_segments``, not the holes between segments."""
+    """Return the blocks after a hole in the offsets; ``within_segments`` excludes holes between segments."""
     is_hole = blocks.reach[1:] > blocks.last[:-1] + 1
     if within_segments:
         is_hole &= blocks.segment[1:] == blocks.segment[:-1]

@@ -2,8 +2,9 @@
 
 A new log directory is written under another name and renamed (``storage/files/atomic.py``). If a directory is
 overwritten, the old one is kept under another name until the new one has been renamed. To append, new segments are
-prepared in a subdirectory, which is renamed when it is complete. From then on the append is committed, and the next run
-moves files that a killed commit left there. A broker does not start on a directory with an incomplete append.
+prepared in a subdirectory, which is renamed when it is complete. After this rename the append is committed, and the
+next run moves files that a killed commit left in the subdirectory. A broker does not start on a directory with an
+incomplete append.
 """
 
 from __future__ import annotations
