@@ -12,13 +12,14 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaframes.client.batches import PartResult, RecordMetadata
 from kafkaframes.client.interceptors import AcknowledgementCallback
 from kafkaframes.client.loop import CallbackThread
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors.missing_names import reject_attributes
 
 OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
 _LOG: Final = logging.getLogger("kafkaframes.client")
@@ -31,6 +32,14 @@ class FutureOwner(Protocol):
 
     def check_wait(self, method: str) -> None:
         """Raise OptionError if waiting would never end."""
+
+
+# Methods of kafka-python's futures.
+_FUTURE_HINTS: Final = {
+    "get": "result(SECONDS) waits for the result",
+    "add_callback add_errback": "pass on_delivery to send(), or use add_done_callback()",
+    "is_done succeeded failed": "done() and exception() return the state",
+}
 
 
 class RecordFuture(concurrent.futures.Future[RecordMetadata]):
@@ -46,6 +55,9 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
         self._results = results
         self._row = row
         self._owner = owner  # keeps the producer alive until its records have results
+
+    if not TYPE_CHECKING:  # type checkers would accept every attribute
+        __getattr__ = reject_attributes(_FUTURE_HINTS)
 
     def cancel(self) -> bool:
         """Return False: a sent record cannot be cancelled."""

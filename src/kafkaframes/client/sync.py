@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from concurrent.futures import CancelledError, Future
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Self, Unpack
 
 import pyarrow as pa
 
@@ -47,6 +47,7 @@ from kafkaframes.client.sync_methods import (
     sync_method_on_loop,
 )
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.missing_names import reject_attributes
 
 if TYPE_CHECKING:
     from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
@@ -67,6 +68,22 @@ def _exclusive_method(
     return call_exclusively
 
 
+# Methods of confluent-kafka's and kafka-python's producers and consumers.
+_PRODUCER_HINTS: Final = {
+    "produce": "send(TOPIC, VALUE, key=KEY) sends a record",
+    "poll": "records and callbacks need no poll(); flush() waits for all records",
+    "init_transactions": "begin_transaction() initializes the producer",
+    "list_topics": "Admin.list_topics() lists topics",
+    "bootstrap_connected": "`with` connects the producer",
+}
+_CONSUMER_HINTS: Final = {
+    "consume getmany getone": "poll(MILLISECONDS) returns a list of records",
+    "list_topics": "topics() lists topics",
+    "get_watermark_offsets highwater": "beginning_offsets() and end_offsets() return the offsets",
+    "store_offsets": "commit() commits the position of records that poll() has returned",
+}
+
+
 class Producer(SyncClient):
     """Writes records to topics.
 
@@ -74,6 +91,9 @@ class Producer(SyncClient):
 
     Any thread may use the producer. ``AsyncProducer`` does the same with asyncio.
     """
+
+    if not TYPE_CHECKING:  # type checkers would accept every attribute
+        __getattr__ = reject_attributes(_PRODUCER_HINTS)
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
         """Create a producer. The producer connects when the first record is sent, or in ``with``.
@@ -308,6 +328,9 @@ class Consumer(SyncClient):
 
     Only one thread at a time may read. ``AsyncConsumer`` does the same with asyncio.
     """
+
+    if not TYPE_CHECKING:  # type checkers would accept every attribute
+        __getattr__ = reject_attributes(_CONSUMER_HINTS)
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
         """Create a consumer. The consumer connects in ``assign`` or ``subscribe``.

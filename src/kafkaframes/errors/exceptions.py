@@ -110,6 +110,22 @@ NO_SUCH_PATH_TEXT: Final = "no such file or directory"  # the text of all errors
 NOT_SEEKABLE_TEXT: Final = "is a pipe or a device, which cannot be read at several positions; write the data to a file"
 
 
+_ADDRESS: Final = re.compile(r"[\w.-]+:\d{1,5}(,[\w.-]+:\d{1,5})*", re.ASCII)  # addresses of brokers
+
+
+def describe_missing_path(path: str) -> str:
+    """Return the reason for a missing path of a log. It has a hint for a broker's address and for ``~``.
+
+    >>> describe_missing_path("kafka-logs"), describe_missing_path("~/kafka-logs")
+    ('no such file or directory', 'no such file or directory; `~` is not expanded, use os.path.expanduser')
+    """
+    if path.startswith("~"):
+        return f"{NO_SUCH_PATH_TEXT}; `~` is not expanded, use os.path.expanduser"
+    if _ADDRESS.fullmatch(path):
+        return f"{NO_SUCH_PATH_TEXT}; scan_topic and `kafkaframes consume` read topics of a broker"
+    return NO_SUCH_PATH_TEXT
+
+
 def format_path_error(error: OSError, path: str) -> str:
     """Return an operating system's error about a path as text.
 

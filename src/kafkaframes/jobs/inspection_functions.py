@@ -253,8 +253,6 @@ def prove_key_gone(
     if not isinstance(key, bytes):
         raise OptionError(f"`key` is {key!r}; expected bytes")
     path_list = to_path_list(paths)
-    if not path_list:
-        raise OptionError("`paths` is empty; expected logs")
     source = path_list[0] if len(path_list) == 1 else path_list
     report = search_for_key(source, key, storage=storage_options(key_files, follow_links=follow_links))
     return JobResult(report, report.to_dict(), tuple(map(escape_unprintable, report.lines)))

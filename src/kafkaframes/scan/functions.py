@@ -6,10 +6,12 @@ that it imports neither numba, pyarrow nor pyspark.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.paths import to_path_list
 
 if TYPE_CHECKING:
@@ -149,6 +151,8 @@ def scan_topic(
     from kafkaframes.scan.topic.source import TopicSource
 
     check_choice("isolation", isolation, ISOLATIONS)
+    if isinstance(servers, str | PathLike) and os.path.isdir(servers):
+        raise OptionError(f"{os.fspath(servers)} is a directory; expected HOST:PORT (scan_log reads log directories)")
     selection = Selection(
         topics=topics,
         partitions=partitions,

@@ -82,7 +82,10 @@ def to_bound(setting: str, value: Limit, *, unset: int) -> Bound | GroupBound:
         return EARLIEST if value == _EARLIEST else LATEST
     if isinstance(value, str) and value.startswith(_GROUP):
         return GroupBound(value.removeprefix(_GROUP))
-    return TimeBound(to_milliseconds(value))
+    try:
+        return TimeBound(to_milliseconds(value))
+    except OptionError as error:
+        raise OptionError(f"`{setting}`: {error}, or earliest, latest or an offset") from None
 
 
 def to_log_bound(setting: str, value: Limit, *, unset: int) -> Bound:

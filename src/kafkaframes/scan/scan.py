@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.missing_names import reject_attributes
 from kafkaframes.errors.words import count_text
 from kafkaframes.scan import frames
 from kafkaframes.scan.decoded import ERROR_COLUMN, Schema, SchemaArguments, ValueDecoding
@@ -43,6 +44,21 @@ if TYPE_CHECKING:
 _SAMPLE_ROWS: Final = 1_000  # sample size for the inference of a schema
 
 
+# Attributes of pandas, Polars, DuckDB and Spark DataFrames.
+_HINTS: Final = {
+    "head take first show": "limit(5).to_pandas() reads the first rows",
+    "tail": "a scan reads from its start; set start=, or where(offset=(FROM, None))",
+    "filter query loc iloc": "where(offset=, timestamp=, partition=, topic=) selects rows",
+    "collect df pl to_df toPandas": "to_pandas(), to_polars() or to_arrow() reads the rows",
+    "fetchall fetchone to_list tolist to_pylist to_dicts toLocalIterator": "to_arrow().to_pylist() returns the rows",
+    "fetch_arrow_table arrow": "to_arrow() returns a table",
+    "dtypes": "schema has the columns with their types",
+    "shape": "count() returns the number of rows, and columns the names",
+    "to_parquet to_csv to_json write_parquet write_csv sink_parquet write save": "export(DIR, format=) writes files",
+    "iterrows itertuples rows": "iterate over the scan for Arrow batches",
+}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Scan:
     """A read of a log, topics or captures, created by ``scan_log``, ``scan_topic`` and ``scan_capture``.
@@ -69,6 +85,10 @@ class Scan:
         Raises:
             OptionError: A column does not exist, or is selected twice.
         """
+        if columns and not isinstance(columns[0], str):
+            raise OptionError(
+                f"{columns[0]!r} is not a column name; expected names as arguments: select('key', 'value')"
+            )
         self.source.check_columns([name for name in columns if not self._is_reason(name)], self.conditions)
         return replace(self, selected_columns=columns)
 
@@ -111,10 +131,10 @@ class Scan:
         Conditions are applied before the limit, even if they are added after it.
 
         Raises:
-            OptionError: ``rows`` is negative.
+            OptionError: ``rows`` is negative or not an integer.
         """
-        if rows < 0:
-            raise OptionError(f"`limit` is {rows}; expected a number of rows, at least 0")
+        if not isinstance(rows, int) or rows < 0:
+            raise OptionError(f"`limit` is {rows!r}; expected a number of rows, at least 0")
         return replace(self, row_limit=rows if self.row_limit is None else min(rows, self.row_limit))
 
     def decode(
@@ -442,6 +462,20 @@ class Scan:
             "overwrite": overwrite,
         }
         return load_writer().write_table(self, fspath(to), options)
+
+    if not TYPE_CHECKING:  # type checkers would accept every attribute
+        __getattr__ = reject_attributes(_HINTS)
+
+    def __getitem__(self, item: object) -> NoReturn:
+        """Raise an error with the methods that select columns and rows. A scan has no rows before it is read."""
+        raise TypeError(
+            f"'Scan' object is not subscriptable: {item!r}; select() selects columns, limit() and where() select rows, "
+            "and to_pandas(), to_polars() or to_arrow() read them"
+        )
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """Raise an error with the methods that read the rows. NumPy and pandas would else return Arrow batches."""
+        raise TypeError("a scan is not an array; to_pandas(), to_polars() or to_arrow() read it")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export all rows as an Arrow stream (Arrow PyCapsule interface) for Polars, DuckDB, pandas or pyarrow."""

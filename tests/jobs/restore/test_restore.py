@@ -489,7 +489,7 @@ def test_committed_offsets_are_kept_translated_and_dropped(tmp_path):
         ({"topic_map": (("orders", "a/b"),)}, "not a valid topic name"),
         ({"topic_ids": (("orders", "short"),)}, "is not a topic id"),
         ({"topic_ids": (("no", "A" * 22),)}, "not restored"),
-        ({"topics": ("no",)}, "no topic no: there are"),
+        ({"topics": ("no",)}, "no topic no: the logs contain"),
         ({"segment_bytes": 0}, "segment_bytes"),
         ({"offsets_partitions": 0}, "offsets_partitions"),
         ({"node_id": -1}, "node_id"),

@@ -36,7 +36,7 @@ def test_what_is_not_there_is_named():
         select_partitions([LOG], ("order",))
     with pytest.raises(OptionError, match="no partition 7, 9"):
         select_partitions([LOG], (), (9, 7))
-    with pytest.raises(OptionError, match="no topic zzz: there are orders, orders-eu, users"):
+    with pytest.raises(OptionError, match="no topic zzz: the logs contain orders, orders-eu, users"):
         select_partitions([LOG], ("zzz",))
     with pytest.raises(OptionError, match="no topic x: the logs contain no topic"):
         check_topics(["x"], [])

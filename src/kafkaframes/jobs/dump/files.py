@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError
+from kafkaframes.errors import LogDirError, describe_missing_path
 from kafkaframes.jobs.dump.names import FILE_KINDS, RECORD_FILES
 from kafkaframes.storage.files.directory import UnreadablePartition
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, plain_path, split_path
@@ -132,7 +132,7 @@ def _list_files_at(
     """Return the files at a path; None for a directory without partitions."""
     info = filesystem.stat(path)
     if info is None:
-        raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
+        raise LogDirError(describe_missing_path(path), file=path)
     if not info.is_directory:
         return [_open_single_file(filesystem, path, info, options)]
     unreadable_here: list[UnreadablePartition] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError
+from kafkaframes.errors import LogDirError, describe_missing_path
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.scan import DAMAGED_END_REASONS, FILE, Chunks
 from kafkaframes.scan.arrow import MAX_INSTANT_MS
@@ -118,7 +118,7 @@ class LogSource(ScanSource):
         path = to_view_path(path, options=self.options.storage)
         info = find_filesystem(path, options=self.options.storage).stat(path)
         if info is None:
-            raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
+            raise LogDirError(describe_missing_path(path), file=path)
         self._check_file(path, info.size_bytes)
         directory = split_path(path)[0]
         name = DirectoryName.parse(split_path(directory)[1])

@@ -34,8 +34,11 @@ def to_path_list(paths: object) -> list[str]:
     (['a.log'], ['a.log', 'b.log'])
 
     Raises:
-        OptionError: The value is neither.
+        OptionError: The value is neither, or is an empty sequence, such as a ``glob`` without matches.
     """
     if isinstance(paths, str | bytes | bytearray | memoryview | PathLike) or not isinstance(paths, Iterable):
         return [to_path(paths)]
-    return [to_path(path) for path in paths]
+    path_list = [to_path(path) for path in paths]
+    if not path_list:
+        raise OptionError("`paths` is empty; expected files, directories, patterns or URLs")
+    return path_list

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
+from kafkaframes.errors import LogDirError, OptionError, describe_missing_path
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown
 from kafkaframes.storage.files.contents import HEAD_BYTES, describe_content
@@ -224,7 +224,7 @@ def _find_existing(filesystem: FileSystem, path: str) -> FileInfo:
     """Return the entry of a path; raise an error if it does not exist."""
     info = filesystem.stat(path)
     if info is None:
-        raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
+        raise LogDirError(describe_missing_path(path), file=path)
     return info
 
 
@@ -502,7 +502,7 @@ def check_topics(patterns: Iterable[str], existing_topics: Iterable[str]) -> Non
                 if _REGEX_SIGNS.search(name)
                 else f"did you mean {near[0]}?"
                 if near
-                else f"there are {topic_list}"
+                else f"the logs contain {topic_list}"
                 if topics
                 else "the logs contain no topic"
             )
