@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -192,3 +194,13 @@ def test_a_refused_connection_to_the_default_address_names_the_flag(monkeypatch)
     monkeypatch.setattr("kafkaframes.cli.connecting._DEFAULT_SERVERS", "localhost:1")
     message = str(ask("topics", "list", "--timeout", "0.1").exception)
     assert message.endswith("; -b HOST:PORT or $KAFKA_BOOTSTRAP_SERVERS specifies the cluster")
+
+
+def test_symbols_are_ascii_in_a_locale_that_does_not_have_them():
+    """A container without a locale: ``doctor`` printed ``\\u2713``. Other characters of names are still escaped."""
+    run = "from kafkaframes.cli.main import main; main()"
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
+    command = [sys.executable, "-c", run, "doctor", "--only", "Python"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("ok  Python")
+    assert "\xf6\u2713\udc80".encode("ascii", "kafkaframes.replace") == rb"\xf6ok\udc80"

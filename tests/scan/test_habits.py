@@ -105,6 +105,12 @@ def test_no_path_is_an_error(read, tmp_path):
         read(glob.glob(f"{tmp_path}/*"))
 
 
+def test_a_partition_without_batches_is_described(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").touch()
+    assert str(kafkaframes.describe_log(tmp_path)) == "t-0: offsets 0 to 0, 1 segment, 0 bytes, no batches"
+
+
 def test_methods_of_other_clients_are_explained(kafka_broker):
     with Producer(kafka_broker.bootstrap_servers) as producer:
         with pytest.raises(AttributeError, match=r"'Producer' object has no attribute 'produce'; send\(TOPIC"):
@@ -113,6 +119,7 @@ def test_methods_of_other_clients_are_explained(kafka_broker):
         with pytest.raises(AttributeError, match=r"'RecordFuture' object has no attribute 'get'; result\(SECONDS\)"):
             future.get(10)
         assert future.result(30).offset == 0
+        assert repr(producer) == f"<kafkaframes Producer 'kafkaframes' of {kafka_broker.bootstrap_servers}>"
     with (
         Consumer(kafka_broker.bootstrap_servers) as consumer,
         pytest.raises(AttributeError, match=r"'Consumer' object has no attribute 'consume'; poll\(MILLISECONDS\)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import codecs
 import difflib
 import importlib
 import os
@@ -316,6 +317,23 @@ def cli() -> None:
 cli.params.append(quiet_option)
 
 
+_ENCODING_ERRORS = "kafkaframes.replace"  # name of `_replace_symbols` as an error handler of codecs
+_ASCII_BY_SYMBOL = {"✓": "ok", "✗": "no", "·": "-", "×": "x", "–": "-", "≈": "about ", "…": "..."}
+
+
+def _replace_symbols(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Replace symbols that the locale's encoding does not have (LC_ALL=C) by ASCII, and other characters by escapes."""
+    if isinstance(error, UnicodeEncodeError):
+        symbol = error.object[error.start]
+        if symbol in _ASCII_BY_SYMBOL:
+            return _ASCII_BY_SYMBOL[symbol], error.start + 1
+        error.end = error.start + 1  # a symbol may follow
+    return codecs.backslashreplace_errors(error)
+
+
+codecs.register_error(_ENCODING_ERRORS, _replace_symbols)
+
+
 def _open_closed_streams() -> None:
     """Open standard error on the null device if it is closed (``2>&-``), and reject a closed standard output.
 
@@ -340,7 +358,7 @@ def main() -> None:
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # print names that are not UTF-8 with escapes
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=_ENCODING_ERRORS)
     try:
         cli()
     except KafkaframesError as error:

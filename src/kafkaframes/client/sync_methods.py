@@ -22,6 +22,9 @@ class SyncClient:
     def __enter__(self) -> Self:
         return self
 
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
+
     def __del__(self) -> None:
         """Close a client that was not closed. A client with invalid settings has no loop."""
         loop: LoopThread | None = getattr(self, "_loop", None)

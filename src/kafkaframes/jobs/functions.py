@@ -182,7 +182,7 @@ def describe_log(
     lines = [
         f"{summary.topic}-{summary.partition}: offsets {summary.log_start_offset:,} to {summary.log_end_offset:,}, "
         f"{count_text(len(summary.segments), 'segment')}, {count_text(summary.size_bytes, 'byte')}, "
-        f"{' '.join(summary.sum_by_name('codecs'))}"
+        f"{' '.join(summary.sum_by_name('codecs')) or 'no batches'}"
         for summary in summaries
     ]
     notes = [*_limit_lines(unreadable), *_limit_lines(decisions)]
