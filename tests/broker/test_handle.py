@@ -116,7 +116,7 @@ def test_another_brokers_directory_is_adopted_only_on_request(tmp_path):
         broker.create_topic("orders")
         produce(broker.port, b"1")
     (tmp_path / "kafkaframes.broker.json").unlink()
-    with pytest.raises(LogDirError, match="pass adopt or serve"):
+    with pytest.raises(LogDirError, match="`serve` reads a log directory, and `adopt` writes to it"):
         Broker(data_dir=tmp_path).start()
     with Broker(data_dir=tmp_path, adopt=True) as adopting_broker:
         assert produce(adopting_broker.port, b"2").base_offset == 1

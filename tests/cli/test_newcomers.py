@@ -204,3 +204,11 @@ def test_symbols_are_ascii_in_a_locale_that_does_not_have_them():
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert result.stdout.startswith("ok  Python")
     assert "\xf6\u2713\udc80".encode("ascii", "kafkaframes.replace") == rb"\xf6ok\udc80"
+
+
+def test_a_directory_of_another_broker_names_the_flags(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    error = str(ask("broker", "--data-dir", tmp_path, "--port", "0").exception)
+    assert (
+        "was not created by this broker (notes.txt); --serve reads a log directory, and --adopt writes to it" in error
+    )

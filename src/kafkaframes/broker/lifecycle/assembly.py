@@ -204,7 +204,8 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
         unknown_entries = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]
         if unknown_entries:
             reason = (
-                f"is not empty and belongs to another broker ({', '.join(unknown_entries[:3])}); pass adopt or serve"
+                f"is not empty, and was not created by this broker ({', '.join(unknown_entries[:3])}); `serve` reads a log "
+                "directory, and `adopt` writes to it"
             )
             raise LogDirError(reason, file=path)
 
