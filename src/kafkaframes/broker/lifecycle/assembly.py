@@ -203,9 +203,10 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
     elif data_dir is not None and not adopt and disk.stat(join(path, METADATA_FILE_NAME)) is None:
         unknown_entries = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]
         if unknown_entries:
+            entry_list = ", ".join(unknown_entries[:3])
             reason = (
-                f"is not empty, and was not created by this broker ({', '.join(unknown_entries[:3])}); `serve` reads a log "
-                "directory, and `adopt` writes to it"
+                f"is not empty, and was not created by this broker ({entry_list}); `serve` reads a log directory, and "
+                "`adopt` writes to it"
             )
             raise LogDirError(reason, file=path)
 
