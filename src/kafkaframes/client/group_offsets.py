@@ -10,11 +10,14 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition, group_by_topic
 from kafkaframes.client.response_rows import require_one_row, require_rows
 from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, to_broker_error
+from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.primitives import NIL_UUID
 
 _GROUP_LIST_VERSION: Final = 8  # first version of OffsetFetch with several groups
 # Last version of OffsetFetch and OffsetCommit with topic names; later ones have topic ids.
 _MAX_VERSION_WITH_TOPIC_NAMES: Final = 9
+_OFFSET_FETCH: Final = 9  # API key
+_STABLE_VERSION: Final = 7  # first version of OffsetFetch that can wait for open transactions
 _ALL_TOPICS_VERSION: Final = 2  # first version of OffsetFetch in which null topics mean all topics
 
 
@@ -94,15 +97,20 @@ async def fetch_offset_rows(
     """
     partition_list = None if partitions is None else list(partitions)
     cls = cluster.settings.message_class("OffsetFetchRequest")
-    body = cls(require_stable=stable)
-    names = None if partition_list is None else group_by_topic(partition_list)
-    ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
-    # The response for all topics needs names.
-    max_version = _MAX_VERSION_WITH_TOPIC_NAMES if names is None or NIL_UUID in ids.values() else None
+    body = cls()
     async with cluster.connect_to_coordinator(group_id) as connection:
+        if partition_list is None and connection.ranges.get(_OFFSET_FETCH, Versions.NONE).highest < _ALL_TOPICS_VERSION:
+            await cluster.refresh_metadata()
+            partition_list = cluster.cluster.list_partitions()
+        names = None if partition_list is None else group_by_topic(partition_list)
+        ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
+        # The response for all topics needs names.
+        max_version = _MAX_VERSION_WITH_TOPIC_NAMES if names is None or NIL_UUID in ids.values() else None
         version = connection.select_version(
             body, max_version=max_version, min_version=_ALL_TOPICS_VERSION if partition_list is None else 0
         )
+        # Brokers before 2.5 return offsets of open transactions as they were before, as for older consumers (KIP-447).
+        body.require_stable = stable and version >= _STABLE_VERSION
         if version > _MAX_VERSION_WITH_TOPIC_NAMES:
             topics = [
                 cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)

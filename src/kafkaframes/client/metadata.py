@@ -107,6 +107,9 @@ class PartitionMetadata:
     error: ErrorCode
 
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
     """The metadata of a topic.
@@ -160,6 +163,10 @@ class Cluster:
     updated_at: float | None = None  # seconds of the caller's clock
     expired_topics: set[str] = field(default_factory=set)
     refreshed_at: dict[str, float] = field(default_factory=dict)
+
+    def list_partitions(self) -> list[TopicPartition]:
+        """Return the partitions of all known topics."""
+        return [TopicPartition(topic.name, number) for topic in self.topics.values() for number in topic.partitions]
 
     def read_topics(
         self, response: kafka.MetadataResponse, requested_topics: Collection[str] | None = None
@@ -321,4 +328,5 @@ def _to_topic_metadata(topic: Any) -> TopicMetadata:
         )
         for entry in topic.partitions
     }
-    return TopicMetadata(topic.name, topic.topic_id, topic.is_internal, partitions, ErrorCode(topic.error_code))
+    is_internal = topic.is_internal or topic.name == OFFSETS_TOPIC  # Metadata 0 (Kafka 0.9) lacks the flag
+    return TopicMetadata(topic.name, topic.topic_id, is_internal, partitions, ErrorCode(topic.error_code))

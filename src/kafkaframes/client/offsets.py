@@ -34,6 +34,7 @@ MAX_TIMESTAMP: Final = -3
 """Timestamp that ``list_offsets`` resolves to the offset of the record with the largest timestamp."""
 EARLIEST_LOCAL: Final = -4
 """Timestamp that ``list_offsets`` resolves to the first offset on the leader's own disk (KIP-405)."""
+_LIST_OFFSETS_ISOLATION_VERSION, _FETCH_ISOLATION_VERSION = 2, 4  # first versions with transactions (KIP-98)
 _OFFSET_LIST_VERSION: Final = 0  # version of ListOffsets with a list of offsets in its response
 # First version of ListOffsets with EARLIEST_LOCAL; older brokers have no tiered storage.
 _LOCAL_OFFSET_VERSION: Final = 8
@@ -177,9 +178,11 @@ async def _send_list_offsets(
     """Send one request to a leader. An int in the result is an error code."""
     connection = await cluster.get_connection(leader)
     cls = cluster.settings.message_class("ListOffsetsRequest")
-    body = cls(replica_id=-1, isolation_level=int(read_committed))
+    body = cls(replica_id=-1)
     min_version = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(timestamps.values()), 0)
     version = connection.select_version(body, min_version=min_version)
+    # Brokers before 0.11 have no transactions, so all their records are committed.
+    body.isolation_level = int(read_committed and version >= _LIST_OFFSETS_ISOLATION_VERSION)
     old_fields = {"max_num_offsets": 1} if version == _OFFSET_LIST_VERSION else {}
     topics = group_by_topic(
         timestamps,
@@ -246,5 +249,6 @@ async def is_range_empty(
         raise to_broker_error(number, f"fetch of {partition}")
     if len(answers) != 1 or answers[0].records:  # the response of a throttling broker has no partition
         return False
-    log_end: int = answers[0].last_stable_offset if read_committed else answers[0].high_watermark
+    has_stable_offset = read_committed and version >= _FETCH_ISOLATION_VERSION
+    log_end: int = answers[0].last_stable_offset if has_stable_offset else answers[0].high_watermark
     return log_end >= end

@@ -20,7 +20,7 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import Cluster
 from kafkaframes.client.reachability import wait_until_reachable
 from kafkaframes.client.settings import ClientSettings, select_client_options
-from kafkaframes.errors import LogDirError, NetworkError, OptionError
+from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, NetworkError, OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.comparison import (
     MAX_FETCH_BYTES,
@@ -137,6 +137,7 @@ class _MirrorRun:
     configs: dict[str, dict[str, str]] = field(default_factory=dict)  # topic settings from the source directory
     readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # consumers of source and copy for comparisons
     source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics with compared copies
+    has_reported_old_groups: bool = False  # whether a source without ListGroups (before 0.9) was reported
     # Offsets to copy; partitions without an entry are copied whole.
     ranges: dict[TopicPartition, OffsetRange] = field(default_factory=dict)
 
@@ -599,7 +600,15 @@ class _MirrorRun:
         self.source_ids[topic.name] = topic_id
 
     async def _copy_groups(self, admin: AsyncAdmin, target_admin: AsyncAdmin, writer: Writer) -> None:
-        commits = await read_source_commits(admin, self.reports.keys())
+        try:
+            commits = await read_source_commits(admin, self.reports.keys())
+        except BrokerError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            if not self.has_reported_old_groups:
+                self.say(f"committed offsets are not copied, because the source is too old: {error}")
+            self.has_reported_old_groups = True
+            return
         await copy_groups(target_admin, commits, writer.translate_offset, self.report)
 
     # --------------------------------------------------------------------------------------------------- finishing
