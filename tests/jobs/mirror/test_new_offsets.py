@@ -1,5 +1,7 @@
 """Copies in brokers that assign new offsets: which batches are copied, which are decoded, and the offset mapping."""
 
+import os
+
 import numpy as np
 import pytest
 from tests.jobs.mirror.worlds import TIMES, fill, rows_of, run_mirror, table
@@ -11,6 +13,7 @@ from kafkaframes.jobs.mirror.mapping import (
     OffsetMapping,
     begin_writing,
     clear_transaction,
+    lock_topic,
     read_mapping,
     renumber_fetched_batches,
 )
@@ -328,3 +331,50 @@ def test_a_record_above_the_limit_of_the_target_is_named_and_copied_after_the_li
         b.configure_topic("t", **{"max.message.bytes": 1_000_000})
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
         assert rows_of(b.bootstrap_servers, "t", offsets=False) == rows_of(a.bootstrap_servers, "t", offsets=False)
+
+
+def test_a_second_mirror_of_a_topic_with_the_same_state_is_rejected(tmp_path):
+    """Both mirrors would append the same records before one of them notices the other."""
+    with Broker() as a, Broker() as b:
+        for topic in ("t", "other"):
+            a.append(topic, [{"value": b"v"}])
+        options = {"offsets": "reassign", "state_dir": str(tmp_path)}
+        descriptor = lock_topic(str(tmp_path), "t")
+        with pytest.raises(LogDirError, match="another mirror of topic t uses this `state_dir`"):
+            run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("other",), **options)
+        os.close(descriptor)
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
+        assert [record.value for record in b.records("t")] == [b"v"]
+
+
+def test_the_longest_topic_names_have_mappings(tmp_path):
+    """A topic name has up to 249 characters, and a file name up to 255."""
+    names = ["x" * 249, "x" * 248 + "y"]
+    with Broker() as a, Broker() as b:
+        for name in names:
+            a.append(name, [{"value": name[-1:].encode()}])
+        for written in (2, 0):
+            report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, offsets="reassign", state_dir=str(tmp_path))
+            assert sum(partition.records_written for partition in report.partitions) == written
+        assert [b.records(name)[0].value for name in names] == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0\1"])
+def test_a_lost_mapping_is_named(tmp_path, content):
+    with Broker() as a, Broker() as b:
+        a.append("t", [{"value": b"v"}])
+        options = {"offsets": "reassign", "state_dir": str(tmp_path)}
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
+        mapping = tmp_path / "t-0.offsets"
+        mapping.unlink() if content is None else mapping.write_bytes(content)
+        with pytest.raises(LogDirError, match="ends at 0: the mapping is missing or empty, so `state_dir` may be that"):
+            run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
+
+
+def test_a_state_directory_that_is_a_file_is_an_error_with_the_path(tmp_path):
+    (tmp_path / "state").touch()
+    with Broker() as a, Broker() as b:
+        a.append("t", [{"value": b"v"}])
+        with pytest.raises(LogDirError, match=r"cannot be written: .*state"):
+            run_mirror(a.bootstrap_servers, b.bootstrap_servers, offsets="reassign", state_dir=str(tmp_path / "state"))

@@ -8,10 +8,13 @@ with count 0 means that the source has nothing to copy below its offset.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
@@ -24,11 +27,14 @@ from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kafkaframes.records.scan import BatchHeaders, as_array, check_crcs, scan_all
+from kafkaframes.storage.files.atomic import name_path_in_errors
 from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
 
 Runs = npt.NDArray[np.int64]  # rows of source offset, target offset, count
 _MAPPING_FORMAT_LINE: Final = "kafkaframes mirror 1"
+_TEMPORARY_SUFFIX: Final = ".new"
+_MAX_FILE_NAME_LENGTH: Final = 255  # on Linux and macOS
 _NO_RUNS: Final[Runs] = np.empty((0, 3), np.int64)
 
 
@@ -154,7 +160,7 @@ def read_mapping(path: str, identity: str, *, target_end: int) -> OffsetMapping:
     """
     runs, first = _NO_RUNS, _format_first_line(identity)
     if os.path.exists(path):
-        with open(path, "rb") as file:
+        with name_path_in_errors(Path(path)), open(path, "rb") as file:
             raw = file.read()
         complete_size = raw[: raw.rfind(b"\n") + 1]
         if complete_size and not complete_size.startswith(first):
@@ -164,10 +170,14 @@ def read_mapping(path: str, identity: str, *, target_end: int) -> OffsetMapping:
     mapped_end = int(runs[-1, 1] + runs[-1, 2]) if len(runs) else 0
     if target_end > mapped_end:
         reason = (
-            f"the copy ends at {target_end:,}, but the mapping ends at {mapped_end:,}: another program has "
-            "written to the copy"
+            "another program has written to the copy"
+            if len(runs)
+            else "the mapping is missing or empty, so `state_dir` may be that of another copy, or the topic has other "
+            "records"
         )
-        raise LogDirError(reason, file=path)
+        raise LogDirError(
+            f"the copy ends at {target_end:,}, but the mapping ends at {mapped_end:,}: {reason}", file=path
+        )
     return OffsetMapping(truncate_mapping(runs, target_end))
 
 
@@ -175,16 +185,49 @@ def begin_writing(mapping: OffsetMapping, path: str, identity: str) -> OffsetMap
     """Write a mapping to its file, and keep the file open for new runs.
 
     Raises:
-        OSError: the file cannot be written.
+        LogDirError: the file cannot be written.
     """
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    temporary = path + ".new"
-    with open(temporary, "wb") as file:
-        file.write(_format_first_line(identity) + _format_runs(mapping.runs))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    return OffsetMapping(mapping.runs, open(path, "ab"))
+    temporary = path + _TEMPORARY_SUFFIX
+    with name_path_in_errors(Path(path)):
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(_format_first_line(identity) + _format_runs(mapping.runs))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        return OffsetMapping(mapping.runs, open(path, "ab"))
+
+
+def lock_topic(state_dir: str, topic: str) -> int:
+    """Lock the mappings of a topic, and return the descriptor that holds the lock. The directory is created.
+
+    Two mirrors of a topic would each send the same records, because a batch is appended before its offset is checked.
+
+    Raises:
+        LogDirError: another mirror holds the lock, or the directory cannot be written.
+    """
+    path = Path(state_dir, f"{topic}.lock")
+    with name_path_in_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise LogDirError(f"another mirror of topic {topic} uses this `state_dir`", file=state_dir) from None
+    return descriptor
+
+
+def name_mapping_file(topic: str, partition: int) -> str:
+    """Return the name of a mapping file. A topic name of nearly 249 characters is shortened, with its digest.
+
+    >>> name_mapping_file("orders", 7)
+    'orders-7.offsets'
+    """
+    name = f"{topic}-{partition}.offsets"
+    if len(name + _TEMPORARY_SUFFIX) <= _MAX_FILE_NAME_LENGTH:
+        return name
+    return f"{topic[:200]}~{sha256(topic.encode()).hexdigest()[:16]}-{partition}.offsets"
 
 
 def _format_first_line(identity: str) -> bytes:

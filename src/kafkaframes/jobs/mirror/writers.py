@@ -31,6 +31,8 @@ from kafkaframes.jobs.mirror.mapping import (
     OffsetMapping,
     begin_writing,
     find_damaged_batches,
+    lock_topic,
+    name_mapping_file,
     read_mapping,
     renumber_fetched_batches,
 )
@@ -324,12 +326,15 @@ class OffsetMappingWriter:
     transactions: dict[TopicPartition, TransactionState] = field(default_factory=dict)
     _mappings: dict[TopicPartition, OffsetMapping] = field(default_factory=dict)
     _identities: dict[TopicPartition, str] = field(default_factory=dict)
+    _locks: dict[str, int] = field(default_factory=dict)  # descriptors of locks, by topic
 
     async def open_copy(self, report: MirroredPartition, identity: str) -> int:
         """Return the source offset at which the mirror resumes, from the copy's mapping; -1 if it is empty."""
         partition = TopicPartition(report.topic, report.partition)
         report.target_end = await read_end_offset(self.cluster, partition)
-        path = os.path.join(self.state_dir, f"{partition}.offsets")
+        if not self.is_dry_run and partition.topic not in self._locks:
+            self._locks[partition.topic] = lock_topic(self.state_dir, partition.topic)
+        path = os.path.join(self.state_dir, name_mapping_file(partition.topic, partition.partition))
         stored_mapping = read_mapping(path, identity, target_end=report.target_end)
         mapping = stored_mapping if self.is_dry_run else begin_writing(stored_mapping, path, identity)
         self._mappings[partition], self._identities[partition] = mapping, identity
@@ -400,9 +405,12 @@ class OffsetMappingWriter:
         return self._mappings[partition].translate_offset(offset)
 
     def close(self) -> None:
-        """Close the mapping files."""
+        """Close the mapping files, and release the locks."""
         for mapping in self._mappings.values():
             mapping.close()
+        for descriptor in self._locks.values():
+            os.close(descriptor)
+        self._locks.clear()
 
 
 Writer = OffsetKeepingWriter | OffsetMappingWriter
