@@ -212,3 +212,19 @@ def test_a_directory_of_another_broker_names_the_flags(tmp_path):
     assert (
         "was not created by this broker (notes.txt); --serve reads a log directory, and --adopt writes to it" in error
     )
+
+
+def test_an_audit_of_a_log_counts_its_topics():
+    """A stranger passed a log directory. The only line was that it has 0 clients."""
+    logs = LOG.parent
+    assert ask("audit", LOG, "--target", "4.0.1").stdout == "Upgrade to 4.0.1: 7 topics on disk: 7 fine\n"
+    first_line = ask("audit", logs / "kafka-2.8-format-1", "--target", "4.0.1").stdout.splitlines()[0]
+    assert first_line.startswith("Upgrade to 4.0.1: ")
+    assert "in deprecated formats" in first_line
+    assert "client" not in first_line
+
+
+def test_an_option_without_its_values_shows_their_form():
+    result = CliRunner().invoke(cli, ["table", str(LOG), "--to", "lake"], prog_name="kafkaframes")
+    assert result.exit_code == 2
+    assert "Option '--to' requires 2 arguments. Expected --to FORMAT DIR." in result.output

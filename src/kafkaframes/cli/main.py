@@ -107,6 +107,8 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except click.NoSuchOption as error:
             raise _add_option_hint(error) from None
+        except click.BadOptionUsage as error:
+            raise _add_metavar(error, ctx.meta.get(_COMMAND_KEY)) from None
         except KafkaframesError as error:
             rename_settings(error, list_flags_by_setting(ctx.meta.get(_COMMAND_KEY)))
             if ctx.parent is None and _MISSING_DASH_TEXT in str(error):
@@ -174,6 +176,13 @@ def _add_option_hint(error: click.NoSuchOption) -> click.UsageError:
     else:
         hint = _OPTION_HINTS.get(command.name or "", {}).get(option, "")
     return click.UsageError(f"No such option {option!r}: {hint}", context) if hint else error
+
+
+def _add_metavar(error: click.BadOptionUsage, command: click.Command | None) -> click.UsageError:
+    """Return the error for an option with a missing value, with the form of its values."""
+    options = command.params if command else []
+    metavar = next((option.metavar for option in options if error.option_name in option.opts), None)
+    return click.UsageError(f"{error.message} Expected {error.option_name} {metavar}.") if metavar else error
 
 
 def _discard_output_to_closed_pipes() -> None:

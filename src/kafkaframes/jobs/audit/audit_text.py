@@ -4,7 +4,8 @@ the texts contain parts of the input.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,11 +18,13 @@ from kafkaframes.jobs.audit.audit import (
     NOTHING,
     REMOVED,
     UNKNOWN,
+    VERDICTS,
     Audit,
     AuditVerdict,
     ClientAudit,
     ClientIdentity,
     find_required_upgrade,
+    find_worst_verdict,
 )
 from kafkaframes.protocol.spec.releases import Release
 
@@ -196,18 +199,36 @@ def _format_details(client_audit: ClientAudit) -> Iterator[str]:
 
 
 def _format_verdict_counts(audit: Audit) -> str:
-    """Return the number of clients with each verdict as text."""
+    """Return the number of clients, and of topics in log directories, with each verdict as text."""
     if audit.judged == NOTHING:
         return "the input had nothing to check"
-    counts = {
-        verdict: sum(client_audit.verdict == verdict for client_audit in audit.clients)
-        for verdict in (REMOVED, DEPRECATED, UNKNOWN, FINE)
-    }
-    texts = [f"{count} {_TEXT_BY_VERDICT[verdict]}" for verdict, count in counts.items() if count]
-    clients = count_text(len(audit.clients), "client")
-    return clients + (f": {', '.join(texts)}" if texts else "")
+    parts = []
+    if audit.clients or not audit.disk:
+        counts = Counter(client_audit.verdict for client_audit in audit.clients)
+        parts.append(_join_counts(count_text(len(audit.clients), "client"), counts, _TEXT_BY_VERDICT))
+    if audit.disk:
+        verdicts: dict[str, str] = {}  # the worst verdict of each topic
+        for finding in audit.disk:
+            topic = finding.format_use.topic if finding.format_use else None
+            name = topic or finding.subject
+            verdicts[name] = find_worst_verdict((finding.verdict, verdicts.get(name, FINE)))
+        title = count_text(len(verdicts), "topic on disk", "topics on disk")
+        parts.append(_join_counts(title, Counter(verdicts.values()), _TEXT_BY_DISK_VERDICT))
+    return "; ".join(parts)
 
 
+def _join_counts(title: str, counts: Mapping[str, int], text_by_verdict: Mapping[str, str]) -> str:
+    """Return a title with the number of its clients or topics with each verdict."""
+    texts = [f"{counts[verdict]} {text_by_verdict[verdict]}" for verdict in reversed(VERDICTS) if counts.get(verdict)]
+    return title + (f": {', '.join(texts)}" if texts else "")
+
+
+_TEXT_BY_DISK_VERDICT: Final = {
+    REMOVED: "in removed formats",
+    DEPRECATED: "in deprecated formats",
+    UNKNOWN: "could not be checked",
+    FINE: "fine",
+}
 _TEXT_BY_VERDICT: Final = {
     REMOVED: "would break",
     DEPRECATED: "use deprecated versions",
