@@ -35,7 +35,7 @@ def store(database: sqlite3.Connection, table: pa.Table) -> None:
     """Insert rows and advance the stored offsets, in one transaction.
 
     Raises:
-        RuntimeError: another member of the group has stored these offsets: nothing is inserted.
+        RuntimeError: another member of the group has stored these offsets, so nothing is inserted.
     """
     with database:  # commits at the end, rolls back on an exception
         for number in pc.unique(table["partition"]).to_pylist():
@@ -60,12 +60,12 @@ async def copy(servers: str, database: sqlite3.Connection, count: int, *, fails:
 
         await consumer.subscribe(TOPIC, on_assign=begin)
         while database.execute("SELECT count(*) FROM orders").fetchone()[0] < count:
-            table = await consumer.fetch_arrow(max_bytes=1)  # one fetch response at a time
+            table = await consumer.fetch_arrow(max_bytes=1)  # returns one fetch response
             if table.num_rows:
                 store(database, table)
                 if fails:
                     raise ConnectionError("the program stops here, before it commits these rows' offsets to the group")
-        await consumer.commit()  # only for monitoring the group's lag; the copy does not depend on it
+        await consumer.commit()  # only shows the group's lag; the copy does not need it
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ SDIST_FILES: Final = (
     "tests/conftest.py",
     "uv.lock",
 )
-_C_FUNCTIONS: Final = frozenset(["memcmp", "memcpy", "memmove", "memset"])  # those that LLVM calls by itself
+_C_FUNCTIONS: Final = frozenset(["memcmp", "memcpy", "memmove", "memset"])  # functions that LLVM calls by itself
 _MACOS_FUNCTIONS: Final = _C_FUNCTIONS | {"__bzero", "bzero", "dyld_stub_binder", "memset_pattern16"}
 _PYTHON_SYMBOL: Final = re.compile(r"Py[A-Z]\w*|Py_\w+|_Py_NoneStruct|_Py_TrueStruct|_Py_FalseStruct")
 _MACOS_LIBRARIES: Final = {"/usr/lib/libSystem.B.dylib"}
@@ -63,7 +63,7 @@ def check_directory(directory: Path, version: str = __version__) -> Iterator[str
             target = wheels.get(name)
             problems = check_wheel(directory / name, version, target)
             if target is not None:
-                units[name] = wheel_units(directory / name)
+                units[name] = find_wheel_modules(directory / name)
         yield from (f"{name}: {problem}" for problem in problems)
     if len(set(units.values())) > 1:
         counts = ", ".join(f"{name}: {len(modules)}" for name, modules in units.items())
@@ -120,7 +120,7 @@ def check_record(contents: dict[str, bytes], record: str) -> Iterator[str]:
 
 
 def check_library(data: bytes, target: Target) -> Iterator[str]:
-    """Yield each reason why a target's loader may reject a library."""
+    """Yield each reason for which a target's loader can reject a library."""
     try:
         library = read_library(data)
     except ValueError as error:
@@ -146,7 +146,7 @@ def check_library(data: bytes, target: Target) -> Iterator[str]:
     yield from library.problems
 
 
-def wheel_units(path: Path) -> frozenset[str]:
+def find_wheel_modules(path: Path) -> frozenset[str]:
     """Return the module of each library in a wheel."""
     with zipfile.ZipFile(path) as wheel:
         names = [Path(name).name for name in wheel.namelist() if name.startswith(f"{LIBRARIES_FOLDER}/")]

@@ -222,7 +222,7 @@ def split_sentences(paragraph: str) -> Iterator[str]:
 
 
 def find_habit(sentence: str) -> str | None:
-    """Return the first habit in a sentence; None if there is none.
+    """Return the first habit in a sentence, or None.
 
     >>> find_habit("Refuse what no source allows.")
     'a clause as a noun (name the thing)'
@@ -246,7 +246,7 @@ def _add_prose(
                 package.lines.append(CountedLine(file, start + line, "long", sentence))
 
 
-def _text_of(node: ast.JoinedStr | ast.Constant) -> str:
+def _get_text(node: ast.JoinedStr | ast.Constant) -> str:
     """Return the text of a string constant, with {} for each formatted value of an f-string."""
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
@@ -266,10 +266,10 @@ def _add_strings(package: PackageCounts, file: Path, tree: ast.Module) -> set[in
             continue
         if node.end_lineno is not None and node.end_lineno > node.lineno:
             inner_lines |= set(range(node.lineno, node.end_lineno + 1))
-        text, is_message = _text_of(node), id(node) not in docstrings
+        text, is_message = _get_text(node), id(node) not in docstrings
         is_command = file.is_relative_to(SOURCES / "cli")
         if is_message and not is_command and text.count("\n") > _MAX_MESSAGE_LINES:
-            continue  # a script, or a list of settings
+            continue  # the string is a script or a list of settings
         if " " in text:
             indent = 1 if is_message else 80  # indented lines of help are examples, those of docstrings are not
             limits_length = is_message or is_command
@@ -307,7 +307,7 @@ def add_source(package: PackageCounts, file: Path, text: str) -> None:
 # ---- packages -------------------------------------------------------------------------------------------------------
 
 
-def _package_of(file: Path) -> str:
+def _get_package(file: Path) -> str:
     """Return the package to which a file belongs; "pages" for Markdown."""
     if file.suffix == ".md":
         return "pages"
@@ -317,7 +317,7 @@ def _package_of(file: Path) -> str:
     return file.relative_to(TOP).parts[0]
 
 
-def _files() -> Iterator[Path]:
+def _yield_files() -> Iterator[Path]:
     """Yield all Python and Markdown files of the project."""
     for folder in (SOURCES, *(TOP / name for name in FOLDERS)):
         yield from sorted(folder.rglob("*.py"))
@@ -327,8 +327,8 @@ def _files() -> Iterator[Path]:
 def measure_packages() -> dict[str, PackageCounts]:
     """Return the counts of every package, and of ``src``."""
     packages: dict[str, PackageCounts] = defaultdict(PackageCounts)
-    for file in _files():
-        package, text = packages[_package_of(file)], file.read_text(encoding="utf-8")
+    for file in _yield_files():
+        package, text = packages[_get_package(file)], file.read_text(encoding="utf-8")
         if file.suffix == ".md":
             _add_prose(package, file, 1, text, limits_length=True, code_indent=4)
         else:
@@ -344,7 +344,7 @@ def measure_packages() -> dict[str, PackageCounts]:
     return dict(packages)
 
 
-def _added_lines() -> set[tuple[Path, int]]:
+def _find_added_lines() -> set[tuple[Path, int]]:
     """Return the lines that were added since the rates were stored last; empty without Git."""
     git = ["git", "-C", str(TOP)]
     try:
@@ -376,7 +376,7 @@ def find_problems(
             count, limit = package.count(key), package.limit(key, rate)
             if count <= limit:
                 continue
-            new_lines = _added_lines() if new_lines is None else new_lines
+            new_lines = _find_added_lines() if new_lines is None else new_lines
             per = f" in {_RATE_UNITS[key]:,}" if _RATE_UNITS[key] else ""
             yield f"{name}: {key} {package.rate(key):g}{per}, stored {rate:g} ({count} counted, limit {limit})"
             lines = [line for line in package.lines if line.measure == key]

@@ -30,7 +30,7 @@ _FUZZ_SCRIPT: Final = re.compile(r"^== tests/fuzz/")
 
 
 def summarize_output(lines: Iterable[str]) -> str:
-    """Return the result that a command printed: pytest's counts, the judges' counts, scripts, or its last line."""
+    """Return a summary of a command's output: counts of pytest, comparisons or scripts, or its last line."""
     summaries: list[str] = []
     judges = ""
     script_count = 0
@@ -74,7 +74,7 @@ def describe_machine() -> str:
 
 
 def store_result(results: Path, command: str, row: dict[str, Any]) -> None:
-    """Write the row of a command in place of that of its last run."""
+    """Store the result of a command, in place of its last result."""
     rows = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
     rows[command] = row
     results.write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -22,7 +22,7 @@ _DT_TEXTREL: Final = 22
 _MACHO_MAGIC: Final = 0xFEEDFACF
 _MH_LIBRARIES: Final = (6, 8)  # MH_DYLIB, MH_BUNDLE
 _LC_SYMTAB: Final = 2
-_LC_LOAD_DYLIBS: Final = (0xC, 0x80000018, 0x8000001F)  # also weak and re-exported
+_LC_LOAD_DYLIB_COMMANDS: Final = (0xC, 0x80000018, 0x8000001F)  # also weak and re-exported
 _LC_CODE_SIGNATURE: Final = 0x1D
 _LC_VERSION_MIN_MACOSX: Final = 0x24
 _LC_BUILD_VERSION: Final = 0x32
@@ -42,10 +42,10 @@ class NativeLibrary:
         system: ``linux`` or ``macos``.
         processor: name of the processor in platform tags.
         required_libraries: libraries that the loader opens with it.
-        imported_symbols: symbols that it takes from the process or from other libraries.
+        imported_symbols: symbols that it imports from the process or from other libraries.
         exported_symbols: symbols that it defines for others.
         macos_version: oldest macOS that loads it, or None.
-        is_signed: whether it has a code signature; macOS on Apple silicon loads no other.
+        is_signed: whether it has a code signature, which macOS on Apple silicon requires.
         problems: properties that a loader may reject, as text.
     """
 
@@ -97,7 +97,7 @@ def _read_elf(data: bytes) -> NativeLibrary:
         problems.append("it has no PT_GNU_STACK header, so its stack may be executable")
     if any(tag == _DT_TEXTREL for tag, _ in tags):
         problems.append("it has relocations in its code (DT_TEXTREL)")
-    imports, exports, names_at = _elf_symbols(data, sections_at, section_size, section_count)
+    imports, exports, names_at = _read_elf_symbols(data, sections_at, section_size, section_count)
     dependencies = tuple(_string(data, names_at + value) for tag, value in tags if tag == _DT_NEEDED)
     return NativeLibrary(
         "linux",
@@ -109,7 +109,7 @@ def _read_elf(data: bytes) -> NativeLibrary:
     )
 
 
-def _elf_symbols(data: bytes, at: int, size: int, count: int) -> tuple[set[str], set[str], int]:
+def _read_elf_symbols(data: bytes, at: int, size: int, count: int) -> tuple[set[str], set[str], int]:
     """Return the imported and the exported symbols, and the position of the table of dynamic names."""
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, at + index * size) for index in range(count)]
     imports, exports, names_at = set[str](), set[str](), 0
@@ -133,22 +133,22 @@ def _read_macho(data: bytes) -> NativeLibrary:
     imports, exports = set[str](), set[str]()
     macos_version: tuple[int, int] | None = None
     is_signed = False
-    bindings = dict(_macho_bindings(data, count))
-    for command, at in _macho_commands(data, count):
-        if command in _LC_LOAD_DYLIBS:
+    bindings = dict(_yield_macho_bindings(data, count))
+    for command, at in _yield_macho_commands(data, count):
+        if command in _LC_LOAD_DYLIB_COMMANDS:
             dependencies.append(_string(data, at + struct.unpack_from("<I", data, at + 8)[0]))
         elif command == _LC_CODE_SIGNATURE:
             is_signed = True
         elif command in (_LC_VERSION_MIN_MACOSX, _LC_BUILD_VERSION):
-            platform, macos_version = _macos_version(data, command, at)
+            platform, macos_version = _read_macos_version(data, command, at)
             if platform != _PLATFORM_MACOS:
                 problems.append(f"it is built for platform {platform}; expected {_PLATFORM_MACOS} (macOS)")
         elif command == _LC_SYMTAB:
-            for name, is_imported, ordinal in _macho_symbols(data, *struct.unpack_from("<IIII", data, at + 8)):
+            for name, is_imported, ordinal in _yield_macho_symbols(data, *struct.unpack_from("<IIII", data, at + 8)):
                 (imports if is_imported else exports).add(name)
                 ordinal = bindings.get(name, ordinal)
                 if is_imported and name.lstrip("_").startswith("Py") and ordinal != _DYNAMIC_LOOKUP:
-                    problems.append(f"it takes {name} from library {ordinal}; expected the running process")
+                    problems.append(f"it imports {name} from library {ordinal}; expected the running process")
     return NativeLibrary(
         "macos",
         MACHO_PROCESSORS[processor],
@@ -161,7 +161,7 @@ def _read_macho(data: bytes) -> NativeLibrary:
     )
 
 
-def _macho_commands(data: bytes, count: int) -> Iterator[tuple[int, int]]:
+def _yield_macho_commands(data: bytes, count: int) -> Iterator[tuple[int, int]]:
     """Yield each load command with its position."""
     at = 32
     for _ in range(count):
@@ -172,7 +172,7 @@ def _macho_commands(data: bytes, count: int) -> Iterator[tuple[int, int]]:
         at += size
 
 
-def _macho_symbols(
+def _yield_macho_symbols(
     data: bytes, symbols_at: int, count: int, names_at: int, names_size: int
 ) -> Iterator[tuple[str, bool, int]]:
     """Yield name, whether it is imported, and library ordinal of each external symbol."""
@@ -182,16 +182,16 @@ def _macho_symbols(
             yield _string(data, names_at + name), not kind & _N_TYPE, description >> 8
 
 
-def _macho_bindings(data: bytes, count: int) -> Iterator[tuple[str, int]]:
+def _yield_macho_bindings(data: bytes, count: int) -> Iterator[tuple[str, int]]:
     """Yield each symbol that the loader's opcodes bind, with its library ordinal."""
-    for command, at in _macho_commands(data, count):
+    for command, at in _yield_macho_commands(data, count):
         if command in _LC_DYLD_INFO:
             _, _, start, size, _, _, lazy_start, lazy_size = struct.unpack_from("<8I", data, at + 8)
-            yield from _bound_symbols(data[start : start + size])
-            yield from _bound_symbols(data[lazy_start : lazy_start + lazy_size])
+            yield from _yield_bound_symbols(data[start : start + size])
+            yield from _yield_bound_symbols(data[lazy_start : lazy_start + lazy_size])
 
 
-def _bound_symbols(opcodes: bytes) -> Iterator[tuple[str, int]]:
+def _yield_bound_symbols(opcodes: bytes) -> Iterator[tuple[str, int]]:
     """Yield each symbol that binding opcodes import, with the number of its library."""
     name, ordinal, at = "", 0, 0
     while at < len(opcodes):
@@ -212,7 +212,7 @@ def _bound_symbols(opcodes: bytes) -> Iterator[tuple[str, int]]:
             at += 1
 
 
-def _macos_version(data: bytes, command: int, at: int) -> tuple[int, tuple[int, int]]:
+def _read_macos_version(data: bytes, command: int, at: int) -> tuple[int, tuple[int, int]]:
     """Return the platform of a load command, and the oldest version of it."""
     platform = _PLATFORM_MACOS
     if command == _LC_BUILD_VERSION:

@@ -30,7 +30,7 @@ PACKAGES = (
 TARGET = Path(__file__).parents[1] / "tests" / "public_api.txt"
 
 
-def api_lines() -> Iterator[str]:
+def yield_api_lines() -> Iterator[str]:
     """Yield a line for each public function, class, method, property and constant."""
     for package in PACKAGES:
         module = import_module(package)
@@ -41,16 +41,16 @@ def api_lines() -> Iterator[str]:
             elif inspect.isclass(value) and package == PACKAGES[0]:
                 yield f"{package}.{name}: class, see below"
             elif inspect.isclass(value):
-                yield from _class_lines(f"{package}.{name}", value)
+                yield from _yield_class_lines(f"{package}.{name}", value)
             elif callable(value):
-                yield f"{package}.{name}{_signature_text(value)}"
+                yield f"{package}.{name}{_format_signature(value)}"
             elif name != "__version__":
                 yield f"{package}.{name}: {type(value).__name__}"
 
 
-def _class_lines(name: str, kind: type) -> Iterator[str]:
+def _yield_class_lines(name: str, kind: type) -> Iterator[str]:
     """Yield a line for a class and for each of its public members."""
-    yield f"{name}{_signature_text(kind)}"
+    yield f"{name}{_format_signature(kind)}"
     is_exception = issubclass(kind, BaseException)
     for member in sorted(dir(kind)):
         if member.startswith("_") or (is_exception and hasattr(BaseException, member)):
@@ -61,7 +61,7 @@ def _class_lines(name: str, kind: type) -> Iterator[str]:
         if isinstance(value, property):
             yield f"{name}.{member}: property -> {_return_of(value)}"
         elif isinstance(value, staticmethod | classmethod) or callable(value):
-            yield f"{name}.{member}{_signature_text(getattr(kind, member))}"
+            yield f"{name}.{member}{_format_signature(getattr(kind, member))}"
         else:
             yield f"{name}.{member}"
 
@@ -76,22 +76,24 @@ def _return_of(value: property) -> str:
     return "?" if value.fget is None else str(value.fget.__annotations__.get("return", "?"))
 
 
-def _signature_text(value: Any) -> str:
+def _format_signature(value: Any) -> str:
     """Return the signature of a function as text."""
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return "(...)"
     parameters = [
-        parameter.replace(annotation=_annotation_text(parameter.annotation), default=_default_text(parameter.default))
+        parameter.replace(
+            annotation=_shorten_annotation(parameter.annotation), default=_shorten_default(parameter.default)
+        )
         for parameter in signature.parameters.values()
     ]
     return str(
-        signature.replace(parameters=parameters, return_annotation=_annotation_text(signature.return_annotation))
+        signature.replace(parameters=parameters, return_annotation=_shorten_annotation(signature.return_annotation))
     )
 
 
-class _Text:
+class _UnquotedText:
     """An annotation or a default that is shown as this text, without quotes and addresses in memory."""
 
     def __init__(self, text: str) -> None:
@@ -101,25 +103,25 @@ class _Text:
         return self._text
 
 
-def _annotation_text(value: Any) -> Any:
+def _shorten_annotation(value: Any) -> Any:
     """Return an annotation in the form in which a signature shows it."""
     if value is inspect.Parameter.empty:
         return value
-    return _Text(value if isinstance(value, str) else inspect.formatannotation(value))
+    return _UnquotedText(value if isinstance(value, str) else inspect.formatannotation(value))
 
 
-def _default_text(value: Any) -> Any:
+def _shorten_default(value: Any) -> Any:
     """Return a default value in the form in which a signature shows it."""
     if value is inspect.Parameter.empty or isinstance(value, bool | int | float | str | bytes | tuple | None):
         return value
     if " at 0x" in repr(value) or "factory" in repr(value):
-        return _Text(f"<{type(value).__name__}>")
+        return _UnquotedText(f"<{type(value).__name__}>")
     return value
 
 
 def main() -> None:
     """Rewrite the snapshot."""
-    TARGET.write_text("".join(f"{line}\n" for line in api_lines()))
+    TARGET.write_text("".join(f"{line}\n" for line in yield_api_lines()))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ _LAST_FAILED: Final = Path(".pytest_cache/v/cache/lastfailed")
 
 
 def main() -> int:
-    """Return the exit status: 0 if all of them pass now, or another one if a test fails or too many failed."""
+    """Return the exit status: 0 if all tests pass now, otherwise that of pytest, or 1 if too many tests failed."""
     # xdist names the group of a test after "@".
     if not _LAST_FAILED.exists():
         return 1  # the run ended before its first test

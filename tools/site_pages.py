@@ -35,20 +35,20 @@ SEARCH_WEIGHTS = {
     r"(glossary|appending|checkpoints|exactly-once|message-columns|spec-.*|broker-.*)\.md|reference/|kips/": 0.4,
 }
 RESULTS_FOLDER = TOP / "benchmarks" / "results"
-# In a file copied from the checkout's top, a link such as SECURITY.md has no folder.
+# In a file copied from the top directory of the checkout, a link such as SECURITY.md has no folder.
 _LINK_PATTERN = re.compile(r"\]\(((?:\.\./)+|docs/|(?=[A-Z]+\.md))([^)#]*)(#[^)]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the pages of classes and of benchmark results to the navigation, in place of these sections' entries."""
     assert config.nav is not None
-    results = [{_title(page): f"benchmarks/{page.name}"} for page in sorted(RESULTS_FOLDER.glob("*.md"))]
+    results = [{_read_title(page): f"benchmarks/{page.name}"} for page in sorted(RESULTS_FOLDER.glob("*.md"))]
     _replace_sections(
         config.nav,
         {
             "Benchmarks": ["benchmarks/index.md", *results],
-            "Python": [f"reference/python/{name}" for name in python_pages()],
-            "Client": [f"reference/client/{name}" for name in client_pages()],
+            "Python": [f"reference/python/{name}" for name in build_python_pages()],
+            "Client": [f"reference/client/{name}" for name in build_client_pages()],
         },
     )
     return config
@@ -69,10 +69,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {target: (TOP / source).read_text(encoding="utf-8") for source, target in COPIED_PAGES.items()}
     results = sorted(RESULTS_FOLDER.glob("*.md"))
     pages |= {f"benchmarks/{result.name}": result.read_text(encoding="utf-8") for result in results}
-    pages["benchmarks/index.md"] = benchmarks_page(results)
-    pages["reference/commands.md"] = "".join(commands_page())
-    pages |= {f"reference/python/{name}": text for name, text in python_pages().items()}
-    pages |= {f"reference/client/{name}": text for name, text in client_pages().items()}
+    pages["benchmarks/index.md"] = build_benchmarks_page(results)
+    pages["reference/commands.md"] = "".join(build_commands_page())
+    pages |= {f"reference/python/{name}": text for name, text in build_python_pages().items()}
+    pages |= {f"reference/client/{name}": text for name, text in build_client_pages().items()}
     for target, text in pages.items():
         files.append(File.generated(config, target, content=text))
     return files
@@ -85,7 +85,7 @@ def on_page_markdown(text: str, *, page: Page, config: MkDocsConfig, files: File
     page.meta.setdefault("search", {"boost": min(weights, default=1.0)})
     up = "../" * uri.count("/")
 
-    def target_of(link: re.Match[str]) -> str:
+    def replace_target(link: re.Match[str]) -> str:
         """Return a Markdown link that leads to the page's place on the site, or to the repository."""
         before, path, anchor = link[1], link[2], link[3] or ""
         if page.file.src_uri not in COPIED_PAGES.values() and len(before) // 3 <= len(up) // 3:
@@ -97,7 +97,7 @@ def on_page_markdown(text: str, *, page: Page, config: MkDocsConfig, files: File
         )
         return f"]({up}{page_uri}{anchor})" if page_uri else f"]({config.repo_url}/blob/main/{path}{anchor})"
 
-    return _LINK_PATTERN.sub(target_of, text)
+    return _LINK_PATTERN.sub(replace_target, text)
 
 
 def on_page_content(text: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -105,15 +105,15 @@ def on_page_content(text: str, *, page: Page, config: MkDocsConfig, files: Files
     return text.replace("<th></th>", "<td></td>")
 
 
-def benchmarks_page(results: list[Path]) -> str:
+def build_benchmarks_page(results: list[Path]) -> str:
     """List the benchmark results by title."""
     head = (
         "# Benchmarks\n\nEach script in `benchmarks/` runs both sides in one run; each page has machine and date.\n\n"
     )
-    return head + "".join(f"- [{_title(result)}]({result.name})\n" for result in results)
+    return head + "".join(f"- [{_read_title(result)}]({result.name})\n" for result in results)
 
 
-def _title(page: Path) -> str:
+def _read_title(page: Path) -> str:
     """Return the first heading of a Markdown page."""
     lines = page.read_text(encoding="utf-8").splitlines()
     return next((line[2:] for line in lines if line.startswith("# ")), page.stem)
@@ -127,7 +127,7 @@ FUNCTION_PAGES = {
 }
 
 
-def python_pages() -> dict[str, str]:
+def build_python_pages() -> dict[str, str]:
     """Return the pages about `import kafkaframes`: an overview, three pages of functions, one page for each class."""
     names = [name for name in kafkaframes.__all__ if not isinstance(getattr(kafkaframes, name), ModuleType)]
     classes = [name for name in sorted(names) if inspect.isclass(getattr(kafkaframes, name))]
@@ -151,13 +151,13 @@ def python_pages() -> dict[str, str]:
     for name in set(classes) - set(in_client):
         pages[f"{name}.md"] = _class_page(f"kafkaframes.{name}")
     for module, title in {"testing": "Tests", "errors": "Errors"}.items():
-        summary = _summary(importlib.import_module(f"kafkaframes.{module}"))
+        summary = _summarize(importlib.import_module(f"kafkaframes.{module}"))
         overview += [f"- [`kafkaframes.{module}`]({module}.md): {summary}"]
         pages[f"{module}.md"] = f"# {title}\n\n::: kafkaframes.{module}\n    options: {{show_root_heading: false}}\n"
     return {"index.md": "\n".join(overview) + "\n", **pages}
 
 
-def client_pages() -> dict[str, str]:
+def build_client_pages() -> dict[str, str]:
     """Return the pages about `kafkaframes.client`: an overview, and one page for each class."""
     classes = [name for name in client.__all__ if inspect.isclass(getattr(client, name))]
     clients = [
@@ -182,16 +182,16 @@ def _class_page(path: str) -> str:
 
 
 def _entries(module: ModuleType, names: list[str], link: Callable[[str], str]) -> list[str]:
-    return [f"- [`{name}`]({link(name)}): {_summary(getattr(module, name))}" for name in names]
+    return [f"- [`{name}`]({link(name)}): {_summarize(getattr(module, name))}" for name in names]
 
 
-def _summary(documented_object: object) -> str:
+def _summarize(documented_object: object) -> str:
     """Return the first sentence of a docstring as Markdown."""
     paragraph = " ".join((inspect.getdoc(documented_object) or "").partition("\n\n")[0].split())
     return re.sub(r"(?<=[.!?]) (?=[A-Z`]).*", "", paragraph).replace("``", "`")
 
 
-def commands_page() -> Iterator[str]:
+def build_commands_page() -> Iterator[str]:
     """Document each command by its help and its options."""
     yield "# Commands\n\n`kafkaframes COMMAND --help` prints what stands here.\n\n"
     for heading, rows in COMMAND_SECTIONS.items():
@@ -199,16 +199,16 @@ def commands_page() -> Iterator[str]:
     for name in cli.list_commands(click.Context(cli)):
         command = cli.get_command(click.Context(cli), name)
         assert command is not None, name
-        yield from _command(command, ["kafkaframes", name])
+        yield from _describe_command(command, ["kafkaframes", name])
 
 
-def _command(command: click.Command, words: list[str]) -> Iterator[str]:
+def _describe_command(command: click.Command, words: list[str]) -> Iterator[str]:
     """Yield the Markdown for a command, its options and its subcommands."""
     context = click.Context(command, info_name=" ".join(words))
     usage = command.get_usage(context).removeprefix("Usage: ")
     yield f"{'#' * len(words)} {' '.join(words[1:])}\n\n```text\n{' '.join(usage.split())}\n```\n\n"
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
-        yield f"{_paragraph(paragraph)}\n\n"
+        yield f"{_format_paragraph(paragraph)}\n\n"
     options = [record for option in command.params if (record := option.get_help_record(context)) and record[1]]
     if options:
         yield "| option | meaning |\n| --- | --- |\n"
@@ -218,10 +218,10 @@ def _command(command: click.Command, words: list[str]) -> Iterator[str]:
         children = ((name, command.get_command(context, name)) for name in command.list_commands(context))
         for name, child in children:
             if child is not None and not child.hidden:
-                yield from _command(child, [*words, name])
+                yield from _describe_command(child, [*words, name])
 
 
-def _paragraph(text: str) -> str:
+def _format_paragraph(text: str) -> str:
     """Format text that must not be wrapped as code, and all other text as prose."""
     if text.startswith("\b"):
         return f"```text\n{text[1:].strip(chr(10))}\n```"

@@ -53,7 +53,7 @@ class SmokeTest:
         """Run each check; yield its name when it has passed.
 
         Raises:
-            AssertionError: a check failed.
+            AssertionError: if a check failed.
         """
         output = self.call("--version")
         assert version is None or output.split()[-1] == version, f"--version printed {output!r}; expected {version}"

@@ -45,7 +45,7 @@ def get_build_hook() -> type[Any]:
 
 
 def plugin(version: str) -> type[Any]:
-    """Return mypy's plugin (``tool.mypy.plugins``): loading it is its only effect."""
+    """Return a mypy plugin without hooks (``tool.mypy.plugins``), because the stub is written when mypy loads it."""
     from mypy.plugin import Plugin
 
     is_new = not STUB_FILE.exists()

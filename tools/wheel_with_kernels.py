@@ -46,12 +46,12 @@ def write_wheel(pure: Path, libraries: Iterable[Path]) -> Path:
         for inside in names:
             content = source.read(inside)
             if inside.endswith(".dist-info/WHEEL"):
-                content = _write_tags(content.decode(), tags).encode()
+                content = _replace_tags(content.decode(), tags).encode()
             _add_file(target, inside, content, record)
         for library in libraries:
             _add_file(target, f"{LIBRARIES_FOLDER}/{library.name}", library.read_bytes(), record, mode=0o755)
         own = f"{name}-{version}.dist-info/RECORD"
-        target.writestr(_file_information(own, 0o644), "\n".join([*record, f"{own},,", ""]))
+        target.writestr(_build_zip_entry(own, 0o644), "\n".join([*record, f"{own},,", ""]))
     return wheel_path
 
 
@@ -75,7 +75,7 @@ def _find_target(libraries: Iterable[Path]) -> Target:
     return targets.pop()
 
 
-def _write_tags(text: str, platforms: Iterable[str]) -> str:
+def _replace_tags(text: str, platforms: Iterable[str]) -> str:
     """Return the wheel's WHEEL file with the tags of the platforms."""
     text = re.sub(r"^Root-Is-Purelib: .*$", "Root-Is-Purelib: false", text, flags=re.MULTILINE)
     tags = "\n".join(f"Tag: {PYTHON}-{platform}" for platform in platforms)
@@ -84,11 +84,11 @@ def _write_tags(text: str, platforms: Iterable[str]) -> str:
 
 def _add_file(target: zipfile.ZipFile, path: str, content: bytes, record: list[str], mode: int = 0o644) -> None:
     """Add a file to the wheel and to its RECORD."""
-    target.writestr(_file_information(path, mode), content)
+    target.writestr(_build_zip_entry(path, mode), content)
     record.append(f"{path},{record_digest(content)},{len(content)}")
 
 
-def _file_information(path: str, mode: int) -> zipfile.ZipInfo:
+def _build_zip_entry(path: str, mode: int) -> zipfile.ZipInfo:
     """Return the zip entry of a file with a fixed time."""
     information = zipfile.ZipInfo(path, _FILE_TIME)
     information.compress_type = zipfile.ZIP_DEFLATED

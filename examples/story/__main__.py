@@ -1,4 +1,4 @@
-"""The whole story, on the flights that departed from New York City in 2013: ``make run``.
+"""``make run``: a demonstration of the package on the flights that departed from New York City in 2013.
 
 A real producer fills topics, a streaming query counts exactly once while the broker is killed, and old clients join.
 Then the recorded traffic and the log directory are examined, and a page reports the results. Without
@@ -29,11 +29,11 @@ import page
 from telling import EVENTS, check, note, seconds, step, tell
 from totals import Totals
 
-OLD_CLIENT_RECORDS = 20_000
-PARTITIONS = 3
+OLD_CLIENT_RECORD_COUNT = 20_000
+PARTITION_COUNT = 3
 Reports = dict[str, tuple[Path, str]]  # report title -> page, and a description of it
 # A compacted topic that the broker does not compact during the story: kafkaframes compact does it afterwards.
-PLANES = {"cleanup.policy": "compact", "segment.bytes": "2097152", "min.compaction.lag.ms": "86400000"}
+PLANES_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": "2097152", "min.compaction.lag.ms": "86400000"}
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--no-page", action="store_true", help="do not open the page in a browser")
     options = parser.parse_args()
     flights.place()  # report a missing package before the slow steps
-    _empty(options.to)
+    _empty_directory(options.to)
     with ExitStack() as stack:
         lines, page_path = tell_story(options.to, options.flights, stack)
     print()
@@ -55,7 +55,7 @@ def main() -> None:
         webbrowser.open(page_path.absolute().as_uri())
 
 
-def _empty(out: Path) -> None:
+def _empty_directory(out: Path) -> None:
     """Create or empty the output directory. Reject one with other files."""
     if out.exists() and any(out.iterdir()) and not (out / ".story").exists():
         raise SystemExit(f"{out}: contains other files")
@@ -70,7 +70,7 @@ def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str
     with step("starting Spark and reading the flights of 2013; kernels are compiled at the same time, once"):
         warm = [sys.executable, "-m", "kafkaframes", "kernels", "warm"]
         compiling = subprocess.Popen(warm, stdout=subprocess.DEVNULL)
-        starting = pool.submit(_spark, out / "spark.log")
+        starting = pool.submit(_start_spark, out / "spark.log")
         data = pool.submit(flights.load, limit).result()
         if compiling.wait():
             raise SystemExit("the kernels could not be compiled: run kafkaframes kernels warm for the reason")
@@ -82,13 +82,15 @@ def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str
         servers = broker.servers
         tell(f"an embedded broker listens on {servers}, its data in {broker.data_dir}")
     else:
-        tell(f"the cluster is {servers} (${cluster.SERVERS}). Steps that need the embedded broker are omitted:")
+        tell(
+            f"the cluster is {servers} (${cluster.SERVERS_VARIABLE}). Steps that need the embedded broker are omitted:"
+        )
         tell("  kill -9 in the middle, old clients (KIP-31), the log directory; the rest is the same")
-    return _chapters(out, data, servers, broker, starting, stack)
+    return _run_chapters(out, data, servers, broker, starting, stack)
 
 
-def _spark(log: Path) -> Any:
-    """Start Spark for a minute's work: the JVM logs to a file, and compiles with the fast compiler only."""
+def _start_spark(log: Path) -> Any:
+    """Start Spark for a short run: the JVM logs to a file, and uses only its fast compiler."""
     import kafkaframes
 
     config = {
@@ -116,7 +118,7 @@ def _record_traffic(servers: str, capture: Path) -> Iterator[str]:
         yield f"{local[0]}:{local[1]}"
 
 
-def _chapters(
+def _run_chapters(
     out: Path, data: flights.Flights, servers: str, broker: cluster.EmbeddedBroker | None, starting: Future[Any],
     stack: ExitStack,
 ) -> tuple[list[str], Path]:  # fmt: skip
@@ -128,13 +130,13 @@ def _chapters(
     with Admin(servers) as admin:
         admin.create_topics(
             [
-                NewTopic(name=topic, num_partitions=PARTITIONS),
-                NewTopic(name=planes, num_partitions=1, configs=PLANES),
+                NewTopic(name=topic, num_partitions=PARTITION_COUNT),
+                NewTopic(name=planes, num_partitions=1, configs=PLANES_TOPIC_CONFIG),
             ]
         )
     capture = out / "traffic.pcapng"
     with _record_traffic(servers, capture) as proxy:
-        totals = _count(out, data, servers, proxy, broker, starting, topic, planes)
+        totals = _count_flights(out, data, servers, proxy, broker, starting, topic, planes)
         old = _run_old_clients(data, proxy, broker, topic) if broker is not None else None
     spark = starting.result()
     totals.stop()
@@ -148,10 +150,10 @@ def _chapters(
         else "The cluster is yours, so no broker was killed.",
         "No flight was lost and none was counted twice: "
         f"the counts of all {len(data.totals)} airlines are those of the file.",
-        f"{_latest_line(data)}.",
+        f"{_describe_latest_airline(data)}.",
     ]
     if old is not None:
-        lines.append(_savings_line(old))
+        lines.append(_describe_savings(old))
     with step(f"looking at the recorded traffic ({capture.stat().st_size / 1e6:.0f} MB)"):
         broken_clients = looking.audit(capture, "4.0")
         saved_bytes, responses = looking.kip_636(capture)
@@ -174,7 +176,7 @@ def _chapters(
         )
     with step("writing the page"):
         looking.command("report", capture, "-o", out / "traffic.html")
-        lines.append(f"All of it took {seconds():.0f} seconds.")
+        lines.append(f"The story took {seconds():.0f} seconds.")
         counts_by_name = totals.read()
         missing = [count - counts_by_name.get(name, (0, 0))[0] for name, (count, _) in data.totals.items()]
         tiles = {
@@ -196,7 +198,7 @@ def _chapters(
     return lines, page_path
 
 
-def _count(
+def _count_flights(
     out: Path, data: flights.Flights, servers: str, proxy: str, broker: cluster.EmbeddedBroker | None,
     starting: Future[Any], topic: str, planes: str,
 ) -> Totals:  # fmt: skip
@@ -216,7 +218,7 @@ def _count(
             broker.kill()
             sender.send(data.rows[more:])
             broker.start()
-        tell("the broker runs again with the same data; librdkafka and Spark go on by themselves")
+        tell("the broker runs again with the same data; librdkafka and Spark continue by themselves")
         note("the broker runs again with the same data")
     else:
         sender.send(data.rows[more:])
@@ -227,7 +229,7 @@ def _count(
     return totals
 
 
-def _latest_line(data: flights.Flights) -> str:
+def _describe_latest_airline(data: flights.Flights) -> str:
     """Return the sentence about the airline with the largest mean delay."""
     name, (count, minutes) = max(data.totals.items(), key=lambda item: item[1][1] / item[1][0])
     return f"{data.airlines.get(name, name)} was latest: {minutes / count:.0f} minutes a flight"
@@ -235,14 +237,14 @@ def _latest_line(data: flights.Flights) -> str:
 
 def _run_old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBroker, topic: str) -> migration.Costs:
     """Send flights with old clients, and return what the broker recompressed."""
-    rows = data.rows[:OLD_CLIENT_RECORDS]
+    rows = data.rows[:OLD_CLIENT_RECORD_COUNT]
     with step(f"old clients join: {len(rows):,} flights in record format 0 (Kafka 0.9), then in format 1 (0.10)"):
         costs = migration.play(proxy, topic, rows, lambda: broker.counter("kafkaframes_bytes_recompressed_total"))
     check(costs.read == len(rows), f"the old consumer read {costs.read:,} of {len(rows):,} flights")
     return costs
 
 
-def _savings_line(costs: migration.Costs) -> str:
+def _describe_savings(costs: migration.Costs) -> str:
     """Return the sentence about recompression for old clients."""
     after = f"{costs.after / 1e6:.1f} MB" if costs.after else "nothing"
     return (

@@ -1,4 +1,4 @@
-"""The cluster: an embedded broker in a process of its own, which may be killed, or a real one, which is not killed."""
+"""The cluster: an embedded broker in a separate process, which the story kills, or a real cluster, which it keeps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import time
 import urllib.request
 from pathlib import Path
 
-SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
-_READY_SECONDS = 60.0
+SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+_MAX_START_SECONDS = 60.0
 
 
 class EmbeddedBroker:
@@ -35,7 +35,7 @@ class EmbeddedBroker:
         command = [sys.executable, "-m", "kafkaframes", "broker", "--port", str(self._port), "--metrics-port", "0"]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen([*command, "--data-dir", str(self.data_dir)], stderr=log)
-        deadline = time.monotonic() + _READY_SECONDS
+        deadline = time.monotonic() + _MAX_START_SECONDS
         while (match := re.search(r"metrics on (\S+)", self._log.read_text())) is None:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the broker did not start:\n{self._log.read_text()}")
@@ -68,7 +68,7 @@ class EmbeddedBroker:
 
 def find_given_servers() -> str | None:
     """Return the bootstrap servers of the given cluster, or None."""
-    return os.environ.get(SERVERS) or None
+    return os.environ.get(SERVERS_VARIABLE) or None
 
 
 def _free_port() -> int:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_NUMBERS = ("month", "day", "dep_delay", "arr_delay", "flight", "distance")
-_TEXTS = ("carrier", "tailnum", "origin", "dest")
-_POLL_EVERY = 2_000
+_NUMBER_COLUMNS = ("month", "day", "dep_delay", "arr_delay", "flight", "distance")
+_TEXT_COLUMNS = ("carrier", "tailnum", "origin", "dest")
+_RECORDS_PER_POLL = 2_000
 
 
 @dataclass
@@ -45,10 +45,10 @@ def load(limit: int | None = None) -> Flights:
     flights = Flights([])
     counts: Counter[str] = Counter()
     minutes: Counter[str] = Counter()
-    for number, row in enumerate(_csv()):
+    for number, row in enumerate(_read_csv()):
         if number == limit:
             break
-        flight = {name: row[name] for name in _TEXTS} | {name: _number(row[name]) for name in _NUMBERS}
+        flight = {name: row[name] for name in _TEXT_COLUMNS} | {name: _number(row[name]) for name in _NUMBER_COLUMNS}
         text = json.dumps(flight, separators=(",", ":")).encode()
         counts[row["carrier"]] += 1
         minutes[row["carrier"]] += max(flight["dep_delay"] or 0, 0)
@@ -80,7 +80,7 @@ def place() -> Path:
     return Path(package.origin).parent / "data"
 
 
-def _csv() -> Iterator[dict[str, str]]:
+def _read_csv() -> Iterator[dict[str, str]]:
     """Yield the rows of the flights' CSV file."""
     with (
         zipfile.ZipFile(place() / "flights.csv.zip") as archive,
@@ -125,7 +125,7 @@ class Sender:
             produce(flights, text, carrier)
             if plane:
                 produce(planes, text, plane)
-            if number % _POLL_EVERY == 0:
+            if number % _RECORDS_PER_POLL == 0:
                 poll(0)
 
     def finish(self, timeout: float = 60.0) -> None:

@@ -1,8 +1,8 @@
 """Old clients join: a measurement of what KIP-31 saves brokers.
 
 Before Kafka 0.10, the records inside a compressed message set had absolute offsets. Brokers assign offsets, so they had
-to decompress and recompress every set. KIP-31 made the inner offsets relative: since then a broker writes one number,
-in the outer message. The same flights are sent twice, by an old and a newer client.
+to decompress and recompress every set. KIP-31 made the inner offsets relative: since then, a broker only writes the
+offset of the outer message. The same flights are sent twice, by an old and a newer client.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer
 
 # A topic's message format, and the record format and release of the client that writes to it.
-STEPS = {"before": ("0.9.0", 0, "0.9"), "after": ("0.10.0", 1, "0.10")}
+CLIENT_STEPS = {"before": ("0.9.0", 0, "0.9"), "after": ("0.10.0", 1, "0.10")}
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Bytes that the broker recompressed, per client generation. ``read``: the number of records that an old
+    """Bytes that the broker recompressed, by client generation. ``read``: the number of records that an old
     consumer read.
     """
 
@@ -37,7 +37,7 @@ def play(
     """
     costs = {}
     with Admin(servers) as admin:
-        for name, (topic_format, record_format, release) in STEPS.items():
+        for name, (topic_format, record_format, release) in CLIENT_STEPS.items():
             own = f"{topic}-{name}"
             configs = {"message.format.version": topic_format, "compression.type": "producer"}
             admin.create_topics([NewTopic(name=own, num_partitions=1, replication_factor=1, configs=configs)])
@@ -56,10 +56,10 @@ def play(
                     producer.send(own, text, key=carrier)
                 producer.flush()
             costs[name] = count_recompressed() - start_bytes
-    return Costs(costs["before"], costs["after"], _read(servers, f"{topic}-before", len(rows)))
+    return Costs(costs["before"], costs["after"], _read_format_0(servers, f"{topic}-before", len(rows)))
 
 
-def _read(servers: str, topic: str, wanted_count: int) -> int:
+def _read_format_0(servers: str, topic: str, wanted_count: int) -> int:
     """Read with a client that supports record format 0 only."""
     count = 0
     with Consumer(

@@ -69,10 +69,10 @@ def write(
     body = [
         "<h1>Flights through Kafka</h1>",
         "<p>A year of flights from New York City. The broker was killed in the middle; nothing was lost.</p>",
-        f'<div class="tiles">{"".join(_tile(name, number) for name, number in tiles.items())}</div>',
+        f'<div class="tiles">{"".join(_format_tile(name, number) for name, number in tiles.items())}</div>',
         _section("What happened", f"<ol>{''.join(f'<li>{_text(line)}</li>' for line in lines)}</ol>"),
         _section("When", f'<dl class="time">{"".join(_event(*event) for event in events)}</dl>'),
-        _section("Flights by airline, and minutes late on average", _bars(airlines)),
+        _section("Flights by airline, and minutes late on average", _format_bars(airlines)),
         _section("The reports", f"<ul>{links}</ul>"),
     ]
     page = out / "report.html"
@@ -89,7 +89,7 @@ def _text(text: str) -> str:
     return html.escape(text)
 
 
-def _tile(name: str, number: str) -> str:
+def _format_tile(name: str, number: str) -> str:
     """Return the HTML of a box with a number and its name."""
     state = " good" if number == "0" else ""
     return f'<div class="tile{state}"><b>{_text(number)}</b><span>{_text(name)}</span></div>'
@@ -103,7 +103,7 @@ def _event(seconds: float, sort: str, words: str) -> str:
     return f'<dt>{seconds:.1f} s</dt><dd class="{sort}">{_text(words)}</dd>'
 
 
-def _bars(airlines: Mapping[str, tuple[int, int]]) -> str:
+def _format_bars(airlines: Mapping[str, tuple[int, int]]) -> str:
     """Return the HTML of a bar for each airline."""
     most = max((count for count, _ in airlines.values()), default=1)
     rows = sorted(airlines.items(), key=lambda item: -item[1][0])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 _STARTED = time.monotonic()
 _LOCK = threading.Lock()
-_BEAT_SECONDS = 5.0
+_PROGRESS_SECONDS = 5.0
 # (seconds since the start, kind, text) for the page; the kind is step, batch or kill.
 EVENTS: list[tuple[float, str, str]] = []
 
@@ -41,7 +41,7 @@ def step(title: str, sort: str = "step") -> Iterator[None]:
 
     def beat() -> None:
         """Print a line every few seconds until the step is done."""
-        while not is_done.wait(_BEAT_SECONDS):
+        while not is_done.wait(_PROGRESS_SECONDS):
             tell("  ...")
 
     thread = threading.Thread(target=beat, daemon=True)
@@ -57,10 +57,10 @@ def step(title: str, sort: str = "step") -> Iterator[None]:
 
 
 def check(is_so: bool, what: str) -> None:
-    """End the story if an expectation does not hold: the page shows measured results only.
+    """End the story if an expectation is not met, because the page must only show measured results.
 
     Raises:
-        SystemExit: the expectation does not hold.
+        SystemExit: the expectation is not met.
     """
     if not is_so:
         raise SystemExit(f"expectation of the story failed: {what}")

@@ -1,8 +1,8 @@
 """A streaming query: flights and minutes late by airline, into a Delta table, exactly once.
 
-Spark keeps the running totals in its state and passes each micro-batch's result to ``_write``. The Delta commit records
-the query and the batch number (a ``txn`` action), so that a batch that Spark repeats after a failure is not written
-again. No jar: ``kafka-topic`` and ``deltalake`` are Python packages.
+Spark keeps the running totals in its state and passes each micro-batch's result to ``_write_batch``. The Delta commit
+records the query and the batch number (a ``txn`` action), so that a batch that Spark repeats after a failure is not
+written again. No jar is needed, because ``kafka-topic`` and ``deltalake`` are Python packages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-_APP = "flights-by-airline"
+_DELTA_APP_ID = "flights-by-airline"
 _SCHEMA = "carrier STRING, dep_delay INT"
 
 
@@ -51,20 +51,20 @@ class Totals:
         return (
             totals.writeStream.outputMode("complete")
             .option("checkpointLocation", str(self._out / "checkpoint"))
-            .foreachBatch(self._write)
+            .foreachBatch(self._write_batch)
             .start()
         )
 
-    def _write(self, batch: DataFrame, number: int) -> None:
+    def _write_batch(self, batch: DataFrame, number: int) -> None:
         """Write the totals of a micro-batch to the Delta table, once."""
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
         table = str(self.path)
         if DeltaTable.is_deltatable(table):
-            written_version = DeltaTable(table).transaction_version(_APP)
+            written_version = DeltaTable(table).transaction_version(_DELTA_APP_ID)
             if written_version is not None and written_version >= number:
                 return  # Spark repeats a batch if its commit was not recorded
-        once = CommitProperties(app_transactions=[Transaction(_APP, number)])
+        once = CommitProperties(app_transactions=[Transaction(_DELTA_APP_ID, number)])
         totals = batch.toArrow()
         write_deltalake(table, totals, mode="overwrite", commit_properties=once)
         flight_count = sum(totals.column("flights").to_pylist())

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.agreement.kind import Case, Kind, judge
+from tests.agreement.kind import Case, Kind, compare_case
 from tests.agreement.kinds import (
     append,
     captures,
@@ -36,8 +36,8 @@ from tests.agreement.kinds import (
 
 # One line per kind: import its KIND here and add it. The order is that of the summary.
 KINDS: tuple[Kind, ...] = (
-    record_sets.RECORDS,
-    record_sets.BATCHES,
+    record_sets.RECORDS_KIND,
+    record_sets.BATCHES_KIND,
     logs.KIND,
     dumplog.KIND,
     codec.KIND,
@@ -56,25 +56,25 @@ _BY_NAME = {kind.name: kind for kind in KINDS}
 MAX_LINES = 10  # printed for one case
 
 
-def _places(root: Path, folder: str) -> Iterator[Path]:
+def _find_kind_folders(root: Path, folder: str) -> Iterator[Path]:
     """Return a kind's folder in DIR, which is the shared folder or its ``vectors`` or ``corpus``."""
     for base in (root, root / "vectors", root / "corpus"):
         if (base / folder).is_dir():
             yield base / folder
 
 
-def _tasks(root: Path, kind_names: list[str] | None) -> tuple[list[tuple[Kind, Case]], list[str]]:
+def _list_tasks(root: Path, kind_names: list[str] | None) -> tuple[list[tuple[Kind, Case]], list[str]]:
     """Return every case of the selected kinds, and a line for each existing folder without cases."""
     tasks: list[tuple[Kind, Case]] = []
     empty: list[str] = []
     for kind in KINDS:
         if kind_names and kind.name not in kind_names:
             continue
-        for place in (place for folder in kind.folders for place in _places(root, folder)):
+        for place in (place for folder in kind.folders for place in _find_kind_folders(root, folder)):
             kind_cases = [(kind, case) for case in kind.cases(place)]
             tasks += kind_cases
             if not kind_cases:
-                empty.append(f"{kind.name}: {place} is there and holds no case")
+                empty.append(f"{kind.name}: {place} exists, but contains no case")
     return tasks, empty
 
 
@@ -95,11 +95,11 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.folder.is_dir():
         parser.error(f"{options.folder} is no folder")
     start_s = time.monotonic()
-    tasks, empty = _tasks(options.folder, options.kind)
+    tasks, empty = _list_tasks(options.folder, options.kind)
     agree: Counter[str] = Counter()
     disagree: Counter[str] = Counter()
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        for name, case, lines in pool.imap_unordered(judge, tasks, chunksize=1):
+        for name, case, lines in pool.imap_unordered(compare_case, tasks, chunksize=1):
             (disagree if lines else agree)[name] += 1
             _print_lines(name, case, lines)
     for line in empty:

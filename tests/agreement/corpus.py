@@ -25,7 +25,7 @@ class LogCase:
     manifest: Path
 
     def problem(self) -> str | None:
-        """Return what is missing, if anything is."""
+        """Return a description of a missing file or directory, or None."""
         if not self.truth.is_file():
             return f"no truth: {self.truth.name} is missing"
         if not self.directory.is_dir() or not any(self.directory.iterdir()):

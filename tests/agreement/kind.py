@@ -23,13 +23,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of truth.
+    """One kind of reference data, with its cases and its comparison.
 
     Attributes:
         name: name in the summary line.
-        folders: the folders under DIR that this kind reads; an existing one without cases is a failure.
+        folders: the folders under DIR that this kind reads. An existing folder without cases is a failure.
         cases: lists the cases of one existing folder.
-        disagreements: yields one line for each difference (expected, actual); none means agreement.
+        disagreements: yields one line for each difference (expected, actual). Without differences, the case agrees.
     """
 
     name: str
@@ -38,8 +38,11 @@ class Kind:
     disagreements: Callable[[Case], Iterable[str]]
 
 
-def judge(task: tuple[Kind, Case]) -> tuple[str, str, list[str]]:
-    """Return the names of the kind and the case, and the lines. (Not in ``__main__``, which workers do not have.)"""
+def compare_case(task: tuple[Kind, Case]) -> tuple[str, str, list[str]]:
+    """Return the names of the kind and the case, and the lines.
+
+    It is not in ``__main__``, because worker processes cannot import from there.
+    """
     kind, case = task
     try:
         return kind.name, case.name, list(kind.disagreements(case))
@@ -53,9 +56,9 @@ def differences(expected_value: Any, actual_value: Any, where: str = "") -> Iter
         for key in expected_value.keys() | actual_value.keys():
             place = f"{where}.{key}" if where else str(key)
             if key not in actual_value:
-                yield f"{place}: expected {_short(expected_value[key])}, found nothing"
+                yield f"{place}: expected {_shorten(expected_value[key])}, found nothing"
             elif key not in expected_value:
-                yield f"{place}: expected nothing, found {_short(actual_value[key])}"
+                yield f"{place}: expected nothing, found {_shorten(actual_value[key])}"
             else:
                 yield from differences(expected_value[key], actual_value[key], place)
     elif isinstance(expected_value, list) and isinstance(actual_value, list):
@@ -64,9 +67,9 @@ def differences(expected_value: Any, actual_value: Any, where: str = "") -> Iter
         for index, (one, other) in enumerate(zip(expected_value, actual_value, strict=False)):
             yield from differences(one, other, f"{where}[{index}]")
     elif type(expected_value) is not type(actual_value) or expected_value != actual_value:
-        yield f"{where}: expected {_short(expected_value)}, found {_short(actual_value)}"
+        yield f"{where}: expected {_shorten(expected_value)}, found {_shorten(actual_value)}"
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 160 else f"{text[:150]}... ({len(text)} characters)"

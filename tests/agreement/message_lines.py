@@ -15,14 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 from tests.agreement.kind import differences
-from tests.protocol.messages.rows import row_of
+from tests.protocol.messages.rows import to_row
 
 from kafkaframes.errors import DecodeError, EncodeError
 from kafkaframes.protocol.messages import Message
 
 Find = Callable[[str], type[Message]]
 Line = dict[str, Any]
-KEYS = frozenset(
+COMPARED_KEYS = frozenset(
     {"message", "type", "version", "api_key", "json", "json_out", "unknown_tags", "bytes", "size", "error"}
     | {"remaining", "again", "again_error", "name", "class"}
 )
@@ -47,14 +47,15 @@ def disagreements(line: Line, find: Find, *, encoding: bool, canonical: bool) ->
         line: the reference; ``find`` returns the class of a message.
         encoding: whether Kafka received the value.
         canonical: whether the value has the form that Kafka prints (``json_out`` has the exceptions), so that decoding
-            must return it. Unusual values have not: a field of another version is ignored, a default is written.
+            must return it. Unusual values do not have this form: a field of another version is ignored, and a default
+            is written.
     """
-    surplus = line.keys() - KEYS
+    surplus = line.keys() - COMPARED_KEYS
     if surplus:
-        yield f"the truth has keys that nothing compares: {', '.join(sorted(surplus))}"
+        yield f"the reference has keys that are not compared: {', '.join(sorted(surplus))}"
     where = f"{line['message']} v{line['version']}"
     cls = find(line["message"])
-    for one in _encoding(line, cls, canonical) if encoding else _decoding(line, cls):
+    for one in _compare_encoding(line, cls, canonical) if encoding else _compare_decoding(line, cls):
         yield f"{where}: {one}"
 
 
@@ -62,9 +63,9 @@ def _tags(line: Line) -> list[tuple[int, bytes]]:
     return [(tag, base64.b64decode(data)) for tag, data in line.get("unknown_tags", ())]
 
 
-def _encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
+def _compare_encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
     version = line["version"]
-    yield from _facts(line, cls)
+    yield from _compare_spec(line, cls)
     value = None
     try:
         value = cls.from_json(line["json"], version)
@@ -74,7 +75,7 @@ def _encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
         if "error" not in line:
             yield f"expected bytes, found the error {error}"
         elif value is not None:
-            yield from _check_refused_columns(value, version)
+            yield from _check_rejected_columns(value, version)
         return
     if "error" in line:
         yield f"expected the error {line['error']}, found {data.hex()}"
@@ -86,17 +87,17 @@ def _encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
     if cls.decode(data, version, mode="strict") != back or (canonical and back != value):
         yield f"expected the value again, found {back!r}"
     if back.encode(version) != data:
-        yield "encoding again gives other bytes"
-    yield from _json(line, back, canonical)
+        yield "encoding the decoded value gives other bytes"
+    yield from _compare_json(line, back, canonical)
     for mode in ("reference", "strict"):
-        yield from _columns(back, data, version, mode)
+        yield from _compare_columns(back, data, version, mode)
 
 
-def _columns(value: Message, data: bytes, version: int, mode: str) -> Iterator[str]:
+def _compare_columns(value: Message, data: bytes, version: int, mode: str) -> Iterator[str]:
     """Check that columns have the object's values and encode to its bytes, or that both are rejected."""
     cls = type(value)
     columns = cls.decode_columns([data], version, mode=mode)
-    actual_row, expected_row = columns[0].as_py(), row_of(value, cls.codec(version).plan.root)
+    actual_row, expected_row = columns[0].as_py(), to_row(value, cls.codec(version).plan.root)
     if repr(actual_row) != repr(expected_row):  # repr: NaN is not equal to NaN
         yield f"columns ({mode}): expected {expected_row}, found {actual_row}"
         return
@@ -112,16 +113,16 @@ def _columns(value: Message, data: bytes, version: int, mode: str) -> Iterator[s
         yield f"columns ({mode}): expected the bytes {again!r}, found {bytes_found!r}"
 
 
-def _check_refused_columns(value: Message, version: int) -> Iterator[str]:
+def _check_rejected_columns(value: Message, version: int) -> Iterator[str]:
     try:
-        row = pa.array([row_of(value, type(value).codec(version).plan.root, absent=True)])
+        row = pa.array([to_row(value, type(value).codec(version).plan.root, absent=True)])
         data = type(value).encode_columns(row, version)
     except EncodeError:
         return
     yield f"columns: expected an error, found {data[0].as_py()!r}"
 
 
-def _json(line: Line, back: Message, canonical: bool) -> Iterator[str]:
+def _compare_json(line: Line, back: Message, canonical: bool) -> Iterator[str]:
     version = line["version"]
     whole = back.to_json(version, records="base64", unknown_tags=False)
     if "json_out" in line:
@@ -130,10 +131,10 @@ def _json(line: Line, back: Message, canonical: bool) -> Iterator[str]:
         yield from differences(line["json"], whole, "json")
     again = type(back).from_json(whole, version)
     if again.replace(unknown_tags=back.unknown_tags) != back:
-        yield "the JSON form with its records does not lead back to the value"
+        yield "the JSON form with its records is not converted back to the value"
 
 
-def _facts(line: Line, cls: type[Message]) -> Iterator[str]:
+def _compare_spec(line: Line, cls: type[Message]) -> Iterator[str]:
     if "type" in line and _kind(line["type"]) != _kind(cls.spec.type):
         yield f"expected type {line['type']}, found {cls.spec.type}"
     if "api_key" in line and line["api_key"] != cls.spec.api_key:
@@ -141,12 +142,12 @@ def _facts(line: Line, cls: type[Message]) -> Iterator[str]:
 
 
 def _kind(kind: str) -> str:
-    return "data" if kind.startswith("coordinator-") else kind  # Kafka called these data before 4.0
+    return "data" if kind.startswith("coordinator-") else kind  # Kafka's type of these records was "data" before 4.0
 
 
-def _decoding(line: Line, cls: type[Message]) -> Iterator[str]:
+def _compare_decoding(line: Line, cls: type[Message]) -> Iterator[str]:
     version, data = line["version"], bytes.fromhex(line["bytes"])
-    yield from _facts(line, cls)
+    yield from _compare_spec(line, cls)
     try:
         value, position = cls.decode_prefix(data, version)
     except DecodeError as error:
@@ -165,7 +166,7 @@ def _decoding(line: Line, cls: type[Message]) -> Iterator[str]:
         "remaining": len(data) - position,
     }
     yield from differences({key: line[key] for key in actual_values}, actual_values)
-    yield from _columns(value, data[:position], version, "reference")
+    yield from _compare_columns(value, data[:position], version, "reference")
     if position < len(data) and not cls.decode_columns([data], version)[0]["_error"].is_valid:
         yield f"columns: expected an error for {len(data) - position} bytes left over"
     try:

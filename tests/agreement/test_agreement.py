@@ -1,4 +1,4 @@
-"""The reference data in the tests agrees, and every kind of change to it is noticed."""
+"""The reference data in the tests agrees, and every kind of change to it is detected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def judge_folder(folder: Path, kind=logs.KIND) -> dict[str, list[str]]:
     return {case.name: list(kind.disagreements(case)) for case in kind.cases(folder)}
 
 
-def poison(path: Path, change: Callable[[Lines], Lines]) -> None:
+def change_lines(path: Path, change: Callable[[Lines], Lines]) -> None:
     lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
     path.write_bytes(gzip.compress(b"".join(change(lines)), 1))
 
@@ -55,18 +55,18 @@ def test_an_untouched_copy_agrees(corpus):
     assert judge_folder(corpus, dumplog.KIND) == {f"{CASE}.before": [], f"{CASE}.after": []}
 
 
-def fields_of(kind: str) -> list[str]:
+def list_fields(kind: str) -> list[str]:
     text = gzip.decompress((DATA / "logs" / f"{CASE}.before.records.jsonl.gz").read_bytes())
     lines = (json.loads(line) for line in text.splitlines())
     matching_line = next(line for line in lines if line["type"] == kind)
-    return [name for name in matching_line if name not in logs.WORDS]
+    return [name for name in matching_line if name not in logs.TEXT_FIELDS]
 
 
 @pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
 def test_every_field_of_every_type_of_line_is_compared(corpus, kind):
     truth = corpus / f"{CASE}.before.records.jsonl.gz"
     original_truth = truth.read_bytes()
-    for name in fields_of(kind):
+    for name in list_fields(kind):
         for change in ("another", "missing"):
 
             def change_line(lines: Lines, name=name, change=change) -> Lines:
@@ -77,7 +77,7 @@ def test_every_field_of_every_type_of_line_is_compared(corpus, kind):
                     line[name] = value + 1 if type(value) is int else "poison" if name != "type" else "btach"
                 return [*lines[:at], json.dumps(line).encode() + b"\n", *lines[at + 1 :]]
 
-            poison(truth, change_line)
+            change_lines(truth, change_line)
             try:
                 assert next(
                     iter(logs.KIND.disagreements(next(c for c in logs.KIND.cases(corpus) if "before" in c.name)))
@@ -89,7 +89,7 @@ def test_every_field_of_every_type_of_line_is_compared(corpus, kind):
 
 @pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
 @pytest.mark.parametrize("change", ["removed", "doubled", "surplus key"])
-def test_a_missing_or_additional_line_is_noticed(corpus, kind, change):
+def test_a_missing_or_additional_line_is_detected(corpus, kind, change):
     def change_line(lines: Lines) -> Lines:
         at = first_of(lines, b'"type":"%s"' % kind.encode())
         instead = {
@@ -99,7 +99,7 @@ def test_a_missing_or_additional_line_is_noticed(corpus, kind, change):
         }[change]
         return [*lines[:at], *instead, *lines[at + 1 :]]
 
-    poison(corpus / f"{CASE}.before.records.jsonl.gz", change_line)
+    change_lines(corpus / f"{CASE}.before.records.jsonl.gz", change_line)
     differences = judge_folder(corpus)
     assert differences[f"{CASE}.before"]
     assert not differences[f"{CASE}.after"]
@@ -124,37 +124,37 @@ def test_a_missing_or_additional_line_is_noticed(corpus, kind, change):
     ],
     ids=lambda value: value.decode() if isinstance(value, bytes) else "",
 )
-def test_a_changed_text_is_noticed(corpus, what, change):
+def test_a_changed_text_is_detected(corpus, what, change):
     def change_line(lines: Lines) -> Lines:
         at = first_of(lines, what)
         return [*lines[:at], change(lines[at]), *lines[at + 1 :]]
 
-    poison(corpus / f"{CASE}.before.dumplog.txt.gz", change_line)
+    change_lines(corpus / f"{CASE}.before.dumplog.txt.gz", change_line)
     assert judge_folder(corpus, dumplog.KIND)[f"{CASE}.before"]
 
 
 @pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
-def test_a_missing_file_is_noticed(corpus, kind):
+def test_a_missing_file_is_detected(corpus, kind):
     (corpus / CASE / "before" / "idem-0" / "00000000000000000170.log").unlink()
     assert judge_folder(corpus, kind)[f"{CASE}.before"]
 
 
 @pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
-def test_an_additional_segment_is_noticed(corpus, kind):
+def test_an_additional_segment_is_detected(corpus, kind):
     partition = corpus / CASE / "before" / "idem-0"
     shutil.copy(partition / "00000000000000000170.log", partition / "00000000000000000999.log")
     assert judge_folder(corpus, kind)[f"{CASE}.before"]
 
 
 @pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
-def test_a_case_without_reference_and_a_reference_without_case_are_noticed(corpus, kind):
+def test_a_case_without_reference_and_the_reverse_are_detected(corpus, kind):
     for path in corpus.glob(f"{CASE}.before.*"):
         path.unlink()
     shutil.rmtree(corpus / CASE / "after")
     assert all(judge_folder(corpus, kind).values())
 
 
-def test_an_emptied_folder_is_a_failure(corpus, capsys):
+def test_an_empty_folder_is_a_failure(corpus, capsys):
     shutil.rmtree(corpus)
     corpus.mkdir()
     assert main([str(corpus.parent), "--kind", "logs", "--workers", "1"]) == 1
@@ -162,7 +162,7 @@ def test_an_emptied_folder_is_a_failure(corpus, capsys):
 
 
 def test_a_changed_reference_makes_the_command_fail(corpus, capsys):
-    poison(corpus / f"{CASE}.before.records.jsonl.gz", lambda lines: lines[:-1])
+    change_lines(corpus / f"{CASE}.before.records.jsonl.gz", lambda lines: lines[:-1])
     assert main([str(corpus.parent), "--kind", "logs", "--workers", "1"]) == 1
     output = capsys.readouterr().out
     assert "logs: 1 agree, 1 disagree" in output

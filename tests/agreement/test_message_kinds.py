@@ -1,4 +1,4 @@
-"""Every kind of change to a reference of messages is noticed."""
+"""Every kind of change to reference data about messages is detected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.agreement.kinds import codec, messages
 DATA = Path(__file__).parent.parent / "data"
 
 
-def _poison_file(tmp_path: Path, file: str, wanted_key: str, change) -> Path:
+def _copy_with_changed_line(tmp_path: Path, file: str, wanted_key: str, change) -> Path:
     """Copy a folder with one file of one changed line: the first line with the key ``wanted_key``."""
     folder = tmp_path / Path(file).parent.name
     folder.mkdir()
@@ -38,7 +38,7 @@ def _accept_line(line):
     line.update(json={}, unknown_tags=[], remaining=0, again="")
 
 
-POISONS = {
+CHANGES = {
     "bytes": ("messages/4.4.0.jsonl.gz", "bytes", lambda line: line.update(bytes=line["bytes"] + "00")),
     "size": ("messages/4.4.0.jsonl.gz", "size", lambda line: line.update(size=line["size"] + 1)),
     "a value": ("messages/4.4.0.jsonl.gz", "json", _first_value),
@@ -70,14 +70,14 @@ POISONS = {
 }
 
 
-@pytest.mark.parametrize("poison", POISONS)
-def test_a_changed_line_is_noticed(poison, tmp_path):
-    file, wanted_key, change = POISONS[poison]
+@pytest.mark.parametrize("poison", CHANGES)
+def test_a_changed_line_is_detected(poison, tmp_path):
+    file, wanted_key, change = CHANGES[poison]
     kind = codec.KIND if file.startswith("codec") else messages.KIND
     (tmp_path / "whole").mkdir()
-    whole = _poison_file(tmp_path / "whole", file, wanted_key, lambda line: None)
+    whole = _copy_with_changed_line(tmp_path / "whole", file, wanted_key, lambda line: None)
     assert [line for case in kind.cases(whole) for line in kind.disagreements(case)] == []
-    folder = _poison_file(tmp_path, file, wanted_key, change)
+    folder = _copy_with_changed_line(tmp_path, file, wanted_key, change)
     cases = list(kind.cases(folder))
     assert cases
     assert [line for case in cases for line in kind.disagreements(case)]

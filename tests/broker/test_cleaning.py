@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import confluent_kafka as confluent
 import pytest
-from tests.storage.partition.memory_disk import MemoryDisk, after
+from tests.storage.partition.memory_disk import MemoryDisk, apply_effect
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.lifecycle.maintenance import LogCleaner
@@ -263,7 +263,7 @@ def test_a_crash_at_any_step_of_compaction_loses_no_record(make_cleaner, make_as
     for number, (name, arguments) in enumerate(effects):
         if number % 3 == 0 or name == "do_rename":
             for crashed_disk in (
-                after(replayed_disk, (name, arguments), part=0.5).crash(),
+                apply_effect(replayed_disk, (name, arguments), part=0.5).crash(),
                 replayed_disk.crash(lambda pending: 0),
             ):
                 again = make_asker(disk=crashed_disk, data_dir="/data")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.records.append.append_sets import hole_at_end
+from tests.records.append.append_sets import end_after_last_record
 
 from kafkaframes import verify_log
 from kafkaframes.broker.apis.produce import append_to_partition, read_sent_records
@@ -369,7 +369,7 @@ def test_batches_that_end_with_an_offset_gap_lose_no_record(make_asker, tmp_path
     records = build_records({"value": [b"a", b"b", b"c"], "offset": [0, 1, 2]}, codec=codec)
     asker = make_asker(data_dir=str(tmp_path))
     asker.create(kafkaframes_on_noncontiguous=setting)
-    errors = [asker.produce(hole_at_end(records, 3)).error_code, asker.produce(records).error_code]
+    errors = [asker.produce(end_after_last_record(records, 3)).error_code, asker.produce(records).error_code]
     assert errors == {"reject": [87, 0], "keep": [0, 87], "reassign": [0, 0]}[setting]
     assert offsets_of(asker.fetch(0, version=11).records) == list(range(3 * errors.count(0)))
     asker.state.logs.close(now_ms=asker.state.clock.now_ms)

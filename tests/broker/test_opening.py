@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.test_handle import ask
-from tests.storage.copies.cluster import Batch, write_partition
+from tests.storage.copies.cluster import NamedBatch, write_partition
 
 import kafkaframes
 from kafkaframes.broker import Broker, ServedLogs
@@ -173,7 +173,7 @@ def test_an_invalid_batch_size_is_answered_as_in_kafka(tmp_path):
     """A size below the minimum is CORRUPT_MESSAGE. A size beyond the end of the file ends the segment, and the read
     continues in the next one (FileLogInputStream, LocalLog.read).
     """
-    log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(4)]
+    log = [bytearray(NamedBatch(f"b{base}", base, 1, 0).raw()) for base in range(4)]
     for size, expected_answer in ((5, (ErrorCode.CORRUPT_MESSAGE, None)), (10_000, (0, 2))):
         log[1][8:12] = size.to_bytes(4, "big")
         directory = tmp_path / str(size)
@@ -192,7 +192,7 @@ def test_an_invalid_batch_size_is_answered_as_in_kafka(tmp_path):
 
 
 def test_a_consumer_gets_an_error_for_unreadable_bytes_instead_of_retrying_forever(tmp_path):
-    log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(2)]
+    log = [bytearray(NamedBatch(f"b{base}", base, 1, 0).raw()) for base in range(2)]
     log[0][8:12] = (5).to_bytes(4, "big")
     write_partition(tmp_path, {0: b"".join(log[:1]), 1: b"".join(log[1:])}, epochs=[(0, 0)], high_watermark=2)
     for base in (0, 1):
@@ -206,7 +206,7 @@ def test_a_consumer_gets_an_error_for_unreadable_bytes_instead_of_retrying_forev
 
 
 def test_dropped_bytes_of_a_recovery_are_reported(tmp_path):
-    log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(3)]
+    log = [bytearray(NamedBatch(f"b{base}", base, 1, 0).raw()) for base in range(3)]
     log[1][8:12] = b"\xff" * 4
     write_partition(tmp_path, {0: b"".join(log)}, epochs=[(0, 0)], high_watermark=3)
     with Broker(serve=tmp_path) as served_broker:
@@ -218,9 +218,9 @@ def test_dropped_bytes_of_a_recovery_are_reported(tmp_path):
 
 def test_a_log_that_ends_with_the_largest_offset_is_reported_and_not_served(tmp_path):
     """Its end offset would be 2^63, which is not an offset."""
-    last = (2**63 - 1).to_bytes(8, "big") + Batch("last", 0, 1, 0).raw()[8:]
+    last = (2**63 - 1).to_bytes(8, "big") + NamedBatch("last", 0, 1, 0).raw()[8:]
     write_partition(tmp_path, {0: last}, epochs=[(0, 0)], high_watermark=1)
-    write_partition(tmp_path, {0: Batch("b", 0, 1, 0).raw()}, epochs=[(0, 0)], high_watermark=1, name="other-0")
+    write_partition(tmp_path, {0: NamedBatch("b", 0, 1, 0).raw()}, epochs=[(0, 0)], high_watermark=1, name="other-0")
     with Broker(serve=tmp_path) as served_broker:
         assert "the largest possible offset" in served_broker.remarks[0]
         assert [row[0] for row in stored_rows(served_broker, "other")[0]] == [0]
@@ -268,7 +268,7 @@ def two_copies(tmp_path):
 
     One broker has another topic.
     """
-    log = [Batch(f"b{base}", base, 20, 0) for base in range(0, 200, 20)]
+    log = [NamedBatch(f"b{base}", base, 20, 0) for base in range(0, 200, 20)]
     raw = [one.raw() for one in log]
     damaged_copy = bytearray(b"".join(raw))
     damaged_copy[len(raw[0]) + 200] ^= 0xFF
@@ -405,7 +405,7 @@ def test_a_served_broker_rejects_new_transactions(two_copies):
 def test_an_uncleanly_stopped_directory_is_recovered_next_to_others(two_copies, tmp_path):
     torn = tmp_path / "three" / "torn-0"
     torn.mkdir(parents=True)
-    whole = Batch("t", 0, 5, 0).raw()
+    whole = NamedBatch("t", 0, 5, 0).raw()
     (torn / name_segment_file(0, "log")).write_bytes(whole + whole[:40])
     before = read_tree(*two_copies, torn)
     with Broker(serve=[*two_copies, tmp_path / "three"]) as served_broker:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.broker.test_handle import ask
-from tests.storage.copies.cluster import Batch, write_partition
+from tests.storage.copies.cluster import NamedBatch, write_partition
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.lifecycle import opening
@@ -60,7 +60,7 @@ def store():
 @pytest.fixture
 def served_broker(tmp_path, monkeypatch, store):
     """A broker that serves ``orders-0`` (200 records) and ``orders-1`` from the blocking store."""
-    raws = [Batch(f"b{base}", base, 20, 0).raw() for base in range(0, 200, 20)]
+    raws = [NamedBatch(f"b{base}", base, 20, 0).raw() for base in range(0, 200, 20)]
     write_partition(tmp_path, {0: b"".join(raws[:5]), 100: b"".join(raws[5:])}, epochs=[(0, 0)], high_watermark=200)
     write_partition(tmp_path, {0: raws[0]}, epochs=[(0, 0)], high_watermark=20, name="orders-1")
     monkeypatch.setattr(opening, "serve_paths", lambda *_, **__: ServedDirectory(str(tmp_path), store))
@@ -205,7 +205,7 @@ def test_a_share_group_reads_a_store_without_blocking_others_and_gets_each_recor
 
 
 def test_opening_a_store_does_not_block_the_event_loop(tmp_path, monkeypatch, store):
-    write_partition(tmp_path, {0: Batch("b", 0, 20, 0).raw()}, epochs=[(0, 0)], high_watermark=20)
+    write_partition(tmp_path, {0: NamedBatch("b", 0, 20, 0).raw()}, epochs=[(0, 0)], high_watermark=20)
     store.is_open.clear()
     monkeypatch.setattr(opening, "serve_paths", lambda *_, **__: ServedDirectory(str(tmp_path), store))
 

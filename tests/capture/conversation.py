@@ -12,14 +12,14 @@ from kafkaframes.protocol.messages.headers import encode_request, encode_respons
 from kafkaframes.records.build import build_records
 
 CLIENT, SERVER = 0, 1
-START = 1_700_000_000_000_000_000
+START_NS = 1_700_000_000_000_000_000
 
 
 def frame_of(data):
     return struct.pack(">i", len(data)) + data
 
 
-def produce(acks):
+def build_produce_request(acks):
     records = build_records([{"key": b"k", "value": b"v" * 20}] * 2)
     data = [{"name": "orders", "partitionData": [{"index": 0, "records": ""}]}]
     body = message("ProduceRequest").from_json(
@@ -29,7 +29,7 @@ def produce(acks):
     return body
 
 
-def calls():
+def yield_calls():
     """Yield (API key, version, request body, response body or None)."""
     yield (
         18,
@@ -43,8 +43,8 @@ def calls():
         message("MetadataRequest")(topics=[]),
         message("MetadataResponse")(controller_id=1),
     )
-    yield 0, 7, produce(1), message("ProduceResponse")()
-    yield 0, 7, produce(0), None
+    yield 0, 7, build_produce_request(1), message("ProduceResponse")()
+    yield 0, 7, build_produce_request(0), None
     yield (
         12,
         4,
@@ -59,11 +59,11 @@ def calls():
     )
 
 
-def streams(client_id="tester", *, rounds=1):
+def build_streams(client_id="tester", *, rounds=1):
     """Return the bytes of both sides, and of each call (key, version, correlation id, request size, response size)."""
     requests, answers, known_calls = b"", b"", []
     for number, (key, version, request, response) in enumerate(
-        chain.from_iterable(calls() for _ in range(rounds)), 100
+        chain.from_iterable(yield_calls() for _ in range(rounds)), 100
     ):
         one = frame_of(encode_request(request, version, correlation_id=number, client_id=client_id))
         other = b"" if response is None else frame_of(encode_response(response, version, correlation_id=number))
@@ -79,7 +79,7 @@ class Tape:
 
     def __init__(self, *, initial=0, opening=True):
         self.talk = ConversationWriter(("10.0.0.1", 50000), ("10.0.0.2", 9092), initial=initial)
-        self.time = START
+        self.time = START_NS
         self.parts = [build_file_header("test")]
         if opening:
             self.parts.append(self.talk.build_handshake(self.time))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 
-def lines_of(run: Callable[[], Any]) -> int:
+def count_executed_lines(run: Callable[[], Any]) -> int:
     """Return how many lines of the package ``run`` executes."""
     count = 0
 
@@ -29,7 +29,7 @@ def lines_of(run: Callable[[], Any]) -> int:
     return count
 
 
-def copies_of(monkeypatch: Any, run: Callable[[], Any]) -> int:
+def count_copied_bytes(monkeypatch: Any, run: Callable[[], Any]) -> int:
     """Return how many bytes ``run`` copies by joining arrays."""
     concatenate, copied_bytes = np.concatenate, 0
 

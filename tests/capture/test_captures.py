@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.agreement.kind import judge
+from tests.agreement.kind import compare_case
 from tests.agreement.kinds import captures
 
 from kafkaframes.capture.columns import CALLS_TABLE_COLUMNS, TABLE_COLUMNS
@@ -16,7 +16,7 @@ from kafkaframes.errors import DecodeError, OptionError
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
 # these columns need names_of
-ALL = tuple(column.name for column in CALLS_TABLE_COLUMNS if not column.name.endswith("Named"))
+ALL_COLUMNS = tuple(column.name for column in CALLS_TABLE_COLUMNS if not column.name.endswith("Named"))
 CASES = {case.name: case for case in captures.cases(DATA)}
 
 
@@ -34,7 +34,7 @@ def of(case):
 
 @pytest.mark.parametrize("name", CASES)
 def test_calls_equal_those_of_the_brokers_request_log(name):
-    assert judge((captures.KIND, CASES[name]))[2] == []
+    assert compare_case((captures.KIND, CASES[name]))[2] == []
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_calls_equal_those_of_the_brokers_request_log(name):
     [*((name, 20_000) for name in CASES), ("share-groups-broker43", 700), ("mangled-loss", 700)],
 )
 def test_a_small_window_gives_the_same_calls(name, window_bytes):
-    whole = table(of(name), columns=ALL, secrets=True).to_pylist()
-    window_rows = table(of(name), columns=ALL, secrets=True, window_bytes=window_bytes).to_pylist()
+    whole = table(of(name), columns=ALL_COLUMNS, secrets=True).to_pylist()
+    window_rows = table(of(name), columns=ALL_COLUMNS, secrets=True, window_bytes=window_bytes).to_pylist()
     assert sorted(map(str, window_rows)) == sorted(map(str, whole))
 
 
@@ -62,7 +62,7 @@ def test_every_table_can_be_read_with_one_column(name):
 
 @pytest.mark.parametrize("name", sorted(path.name for path in DATA.iterdir() if ".pcap" in path.name))
 def test_the_gap_count_of_a_connection_is_its_number_of_gap_rows(name):
-    """Including those at the end of a capture: partial frames, and bytes without a recognisable frame."""
+    """The count includes gaps at the end of a capture: partial frames, and bytes without a recognisable frame."""
     connections = read_capture(str(DATA / name), CaptureOptions(table="connections")).read_all()
     gaps = read_capture(str(DATA / name), CaptureOptions(table="gaps")).read_all()
     assert sum(connections["gaps"].to_pylist()) == len(gaps) - gaps.column("connection").null_count
@@ -90,15 +90,15 @@ def test_a_changed_reference_is_detected(tmp_path):
         change(poisoned_lines[4])
         truth.write_bytes(gzip.compress(b"\n".join(json.dumps(line).encode() for line in poisoned_lines)))
         (case,) = captures.cases(tmp_path)
-        assert judge((captures.KIND, case))[2], change
+        assert compare_case((captures.KIND, case))[2], change
     truth.write_bytes(gzip.compress(b"\n".join(json.dumps(line).encode() for line in lines[1:])))
-    assert any("not in the truth" in line for line in judge((captures.KIND, case))[2])
+    assert any("not in the reference" in line for line in compare_case((captures.KIND, case))[2])
 
 
 def test_secrets_are_shown_only_on_request():
     token = "alice-secret"
     path = of("sasl-raw-tokens-broker39")
-    assert token not in str(table(path, columns=ALL).to_pylist())
+    assert token not in str(table(path, columns=ALL_COLUMNS).to_pylist())
     assert "User:alice" in {row["principal"] for row in table(path).to_pylist()}
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_is_not_a_capture_is_rejected_by_name(tmp_path):
         assert str(path) in str(caught.value)
 
 
-def test_unknown_paths_tables_and_columns():
+def test_unknown_paths_tables_and_columns_are_rejected():
     with pytest.raises(OptionError, match="no such file or directory"):
         table("/nowhere/at.pcap")
     with pytest.raises(OptionError, match="unknown table"):

@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.capture.conversation import CLIENT, Tape, streams
+from tests.capture.conversation import CLIENT, Tape, build_streams
 from tests.fuzz.captures import CAPTURES, check, damage, read_unpacked
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture
@@ -55,7 +55,7 @@ def test_damage_in_the_middle_is_reported_and_later_data_are_read(tmp_path):
 
 @pytest.mark.parametrize("size", [2**31 - 1, -1, 0, 3, 104857600, 104857601])
 def test_false_lengths_have_no_cost(size, tmp_path):
-    requests, _, calls = streams()
+    requests, _, calls = build_streams()
     tape = (
         Tape()
         .segment(CLIENT, 0, requests)

@@ -5,7 +5,7 @@ import json
 import pickle
 
 import pytest
-from tests.capture.own_specs import GREET, SPECS, write_specs, write_traffic
+from tests.capture.own_specs import GREET_API_KEY, SPECS, write_specs, write_traffic
 
 import kafkaframes
 from kafkaframes.capture.reader import CaptureOptions, read_capture
@@ -118,8 +118,8 @@ def test_the_catalog_supplies_versions_that_the_specs_lack(folder):
     assert str(apis.apis_by_key[12].versions) == "0-5"
     assert apis.find_spec(12, "request", 4) is CATALOG.find_spec(12, "request", 4)
     assert apis.find_spec(12, "request", 5) is not CATALOG.find_spec(12, "request", 5)
-    assert apis.name_of(GREET) == "Greet"
-    assert CATALOG.name_of(GREET) is None
+    assert apis.name_of(GREET_API_KEY) == "Greet"
+    assert CATALOG.name_of(GREET_API_KEY) is None
 
 
 def test_header_tags_are_read_in_both_directions(tmp_path, folder):

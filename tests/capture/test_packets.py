@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.capture.conversation import CLIENT, Tape, streams
-from tests.capture.steps import copies_of, lines_of
+from tests.capture.conversation import CLIENT, Tape, build_streams
+from tests.capture.steps import count_copied_bytes, count_executed_lines
 
 from kafkaframes.capture import container, packets
 from kafkaframes.capture.container import build_file_header
@@ -20,7 +20,7 @@ OTHER_LINK = struct.pack("<IIHHII", 1, 20, 105, 0, 0, 20)
 NO_PACKET = struct.pack("<III", 6, 12, 12)  # too short for its kind
 
 
-def windows(path, window=packets.WINDOW_BYTES):
+def read_windows(path, window=packets.WINDOW_BYTES):
     reader = PacketReader([str(path)], window_bytes=window)
     for _ in reader:
         pass
@@ -51,16 +51,16 @@ def test_the_work_is_linear_in_the_number_of_blocks(blocks, tmp_path, monkeypatc
     lines = []
     for count in (500, 8000):
         path = write_capture_file(tmp_path, SECTION, INTERFACE, *(blocks * count))
-        bytes_joined = copies_of(monkeypatch, lambda path=path: windows(path))
-        lines.append(lines_of(lambda path=path: windows(path)) / count)
+        bytes_joined = count_copied_bytes(monkeypatch, lambda path=path: read_windows(path))
+        lines.append(count_executed_lines(lambda path=path: read_windows(path)) / count)
         assert bytes_joined < 8 * path.stat().st_size + 10_000
     assert lines[1] < 1.1 * lines[0]
     assert sum(copied_sizes) == 0
 
 
 def test_packets_of_the_last_interface_are_read(tmp_path):
-    """As many interfaces as a section can have, with proportional memory."""
-    requests, _, calls = streams()
+    """The section has the maximum number of interfaces, and the memory is proportional."""
+    requests, _, calls = build_streams()
     tape = Tape().segment(CLIENT, 0, requests)
     interfaces = 70_000
     blocks = b"".join(tape.parts)[len(build_file_header("test")) :]
@@ -78,8 +78,8 @@ def test_packets_of_the_last_interface_are_read(tmp_path):
 @pytest.mark.parametrize("window", [300, 4096, 1 << 20])
 @pytest.mark.parametrize("option_bytes", [100, 5000, 3 << 20])
 def test_a_block_larger_than_a_window_is_read(window, option_bytes, tmp_path):
-    """Comments of sections and interfaces may be long."""
-    requests, _, calls = streams()
+    """Comments of sections and interfaces can be long."""
+    requests, _, calls = build_streams()
     comment = struct.pack("<HH", 2, 0) * (option_bytes // 4)
     size = len(comment) + 28
     section = struct.pack("<IIIHHq", 0x0A0D0D0A, size, 0x1A2B3C4D, 1, 0, -1) + comment + struct.pack("<I", size)
@@ -97,8 +97,8 @@ def _section_bytes():
 @pytest.mark.parametrize("kind", [0x0A0D0D0A, 1, 6, 77])
 @pytest.mark.parametrize("size", [0, 8, 13, 1 << 20, 1 << 24, (1 << 24) + 8192, 0x7FFFFFFC, 0xFFFFFFFC])
 def test_a_false_length_ends_the_file_and_is_reported(kind, size, tmp_path):
-    """For any end of the window, and any stated length."""
-    requests, _, calls = streams()
+    """The test covers every end of the window and several stated lengths."""
+    requests, _, calls = build_streams()
     lie = struct.pack("<IIIHH", kind, size, 0x1A2B3C4D, 1, 0)
     tape = Tape().segment(CLIENT, 0, requests)
     path = write_capture_file(tmp_path, *tape.parts, lie, b"\xee" * 3000)
@@ -111,16 +111,16 @@ def test_a_false_length_ends_the_file_and_is_reported(kind, size, tmp_path):
 def test_unsupported_links_are_reported_for_every_section(tmp_path):
     packet = struct.pack("<IIIIIII", 6, 36, 0, 0, 0, 4, 4) + b"wifi" + struct.pack("<I", 36)
     path = write_capture_file(tmp_path, SECTION, OTHER_LINK, packet, packet, SECTION, INTERFACE)
-    (entry,) = windows(path).unread
+    (entry,) = read_windows(path).unread
     assert (entry.reason, entry.packets, entry.size_bytes) == ("link type 105 (IEEE 802.11) is not read", 2, 8)
     without_packets = write_capture_file(tmp_path, SECTION, OTHER_LINK, SECTION, INTERFACE)
-    assert not windows(without_packets).unread
+    assert not read_windows(without_packets).unread
 
 
 def test_the_list_of_damage_is_bounded(tmp_path):
     empty = struct.pack("<III", 5, 12, 12)
     path = write_capture_file(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MAX_DAMAGE_ENTRIES))
-    problems = windows(path).unread
+    problems = read_windows(path).unread
     assert len(problems) == MAX_DAMAGE_ENTRIES
     assert problems[-1].reason == "further damage, which is not listed"
 
@@ -130,7 +130,7 @@ def test_small_files_of_a_ring_share_windows(segment_bytes, tmp_path):
     """Data that wait for the rest of a frame are copied once per window, not once per file. The rows are those of
     one file.
     """
-    requests, _, calls = streams()
+    requests, _, calls = build_streams()
     requests *= 20
     files = []
     tape = Tape()
@@ -150,7 +150,7 @@ def test_small_files_of_a_ring_share_windows(segment_bytes, tmp_path):
 
 
 def test_a_full_table_of_rows_loses_no_file(tmp_path, monkeypatch):
-    requests, _, calls = streams()
+    requests, _, calls = build_streams()
     files = []
     for number in range(40):
         path = tmp_path / f"x{number}.pcapng"

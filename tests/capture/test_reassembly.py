@@ -1,6 +1,4 @@
-"""Segments split, reordered, repeated, overlapping, lost and truncated, in files and windows of any size: as the
-reference.
-"""
+"""Reassembly equals the reference for split, reordered, repeated, overlapping, lost and truncated segments."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.capture.conversation import CLIENT, SERVER, Tape, streams
+from tests.capture.conversation import CLIENT, SERVER, Tape, build_streams
 from tests.capture.reference import Frame, Side
 
 from kafkaframes.capture.container import build_file_header
@@ -26,13 +24,13 @@ from kafkaframes.capture.layout import (
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.streams import Streams
 
-STREAMS = streams(rounds=3)[:2]
+STREAMS = build_streams(rounds=3)[:2]
 SIDES = st.sampled_from((CLIENT, SERVER))
 SIZES = st.one_of(st.integers(1, 30), st.integers(1, 400))
 WINDOWS = (200, 1500, 1 << 20)
 
 
-def frames_of(files, window_bytes):
+def read_frames(files, window_bytes):
     """Return the reader's frames with their bytes."""
     data_by_frame = {}
     for progress in Streams(PacketReader(files, window_bytes=window_bytes), ports=(9092,)):
@@ -48,7 +46,7 @@ def frames_of(files, window_bytes):
 
 
 class Reassembly(RuleBasedStateMachine):
-    """Two sides send; the recorded part and its order are random."""
+    """Two sides send data. The recorded part and its order are random."""
 
     @initialize(initial=st.sampled_from((0, 2**32 - 300)))
     def begin(self, initial):
@@ -119,7 +117,7 @@ class Reassembly(RuleBasedStateMachine):
             for path, data in zip(paths, self.files, strict=True):
                 path.write_bytes(data)
             for window in WINDOWS:
-                self.compare(frames_of([str(path) for path in paths], window), window)
+                self.compare(read_frames([str(path) for path in paths], window), window)
 
     def compare(self, data_by_frame, window):
         client, server = self.sides

@@ -41,8 +41,8 @@ from kafkaframes.protocol.messages.registry import ApiRegistry
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.kip_636 import rewrite_errors
 
-NODES = 2
-HERE = RecorderSettings("127.0.0.1", (0,), ("127.0.0.1", 9))
+NODE_COUNT = 2
+LOCAL_SETTINGS = RecorderSettings("127.0.0.1", (0,), ("127.0.0.1", 9))
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def record_traffic(path, upstream, **options):
 
 def test_clients_stay_on_the_proxy_and_every_call_is_in_the_file(tmp_path):
     path = tmp_path / "trace.pcapng"
-    with Broker(cluster=NODES) as broker, record_traffic(path, (broker.host, broker.port)) as recorder:
+    with Broker(cluster=NODE_COUNT) as broker, record_traffic(path, (broker.host, broker.port)) as recorder:
         host, port = recorder.start()
         settings = {"bootstrap.servers": f"{host}:{port}", "client.id": "recorded"}
         producer = Producer(settings)
@@ -80,8 +80,8 @@ def test_clients_stay_on_the_proxy_and_every_call_is_in_the_file(tmp_path):
 
 
 @contextlib.contextmanager
-def server_of(handle):
-    """A server that passes its connections to ``handle``."""
+def start_server(handle):
+    """Start a server that passes its connections to ``handle``."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def accept():
@@ -119,7 +119,7 @@ def test_a_slow_disk_delays_clients_and_is_reported(monkeypatch):
     messages, disk = [], SlowDisk()
     request = struct.pack(">ihhi", 40_008, 999, 0, 1) + bytes(40_000)
     with (
-        server_of(echo) as upstream,
+        start_server(echo) as upstream,
         Recorder(RecorderSettings("127.0.0.1", (0,), upstream), disk, on_slow=messages.append) as one,
         socket.create_connection(one.start()) as client,
     ):
@@ -148,7 +148,7 @@ def test_bytes_that_a_full_disk_rejects_are_not_forwarded(capfd):
             while data := one.recv(65536):
                 served_sizes.append(len(data))
 
-    with server_of(count_received) as upstream, Recorder(RecorderSettings("127.0.0.1", (0,), upstream), disk) as one:
+    with start_server(count_received) as upstream, Recorder(RecorderSettings("127.0.0.1", (0,), upstream), disk) as one:
         with socket.create_connection(one.start(), 60) as client, contextlib.suppress(ConnectionError):
             for _ in range(200):
                 client.sendall(bytes(10_000))
@@ -187,7 +187,7 @@ def test_tls_is_terminated_and_opened_again_to_the_brokers(tmp_path, certificate
         "server_tls": create_server_tls(*certificate),
         "upstream_tls": create_client_tls(certificate[0], is_encrypted=True),
     }
-    with Broker(cluster=NODES, security=security) as broker, path.open("wb") as file:
+    with Broker(cluster=NODE_COUNT, security=security) as broker, path.open("wb") as file:
         with Recorder(RecorderSettings("127.0.0.1", (0,), (broker.host, broker.port), **tls), file) as recorder:
             host, port = recorder.start()
             settings = {"security.protocol": "SSL", "ssl.ca.location": certificate[0], "client.id": "recorded"}
@@ -198,7 +198,7 @@ def test_tls_is_terminated_and_opened_again_to_the_brokers(tmp_path, certificate
             del producer
             listeners = set(recorder.listeners)
         assert recorder.counts.refused == 0
-    assert len(listeners) == NODES
+    assert len(listeners) == NODE_COUNT
     rows = read_capture(str(path)).read_all().to_pylist()
     assert {row["apiName"] for row in rows} >= {"ApiVersions", "Metadata", "Produce"}
     assert {(row["serverAddress"], row["serverPort"]) for row in rows} <= listeners
@@ -208,7 +208,7 @@ def test_tls_is_terminated_and_opened_again_to_the_brokers(tmp_path, certificate
 
 
 def test_both_directions_of_one_tls_connection_at_once_and_a_half_close(certificate):
-    """An echo of 20 MB that is read while it is written. Its end is forwarded, and later data are still encrypted."""
+    """An echo of 20 MB is read while it is written. Its end is forwarded, and later data are still encrypted."""
     sent_bytes = bytes(range(256)) * (20_000_000 // 256)
     server = create_server_tls(*certificate)
 
@@ -217,7 +217,7 @@ def test_both_directions_of_one_tls_connection_at_once_and_a_half_close(certific
             echo(server.wrap_socket(one, server_side=True))
 
     tls = {"server_tls": server, "upstream_tls": create_client_tls(certificate[0], is_encrypted=True)}
-    with server_of(secured_echo) as upstream:
+    with start_server(secured_echo) as upstream:
         recorder = Recorder(RecorderSettings("127.0.0.1", (0,), upstream, **tls), io.BytesIO())
         with recorder as one:
             plain = socket.create_connection(one.start(), 100)
@@ -238,7 +238,7 @@ def test_both_directions_of_one_tls_connection_at_once_and_a_half_close(certific
 
 
 def test_a_client_without_tls_is_rejected_and_counted(certificate):
-    with server_of(echo) as upstream:
+    with start_server(echo) as upstream:
         settings = RecorderSettings("127.0.0.1", (0,), upstream, server_tls=create_server_tls(*certificate))
         with Recorder(settings, io.BytesIO()) as one, socket.create_connection(one.start(), 60) as client:
             client.sendall(bytes(64))
@@ -251,14 +251,14 @@ def test_a_client_without_tls_is_rejected_and_counted(certificate):
 
 
 def test_a_client_that_disconnects_before_it_is_served_is_counted():
-    with socket.create_server(("127.0.0.1", 0)) as listener, Recorder(HERE, io.BytesIO()) as one:
+    with socket.create_server(("127.0.0.1", 0)) as listener, Recorder(LOCAL_SETTINGS, io.BytesIO()) as one:
         client = socket.create_connection(listener.getsockname())
         accepted_socket, _ = listener.accept()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         with pytest.raises(ConnectionResetError):
             accepted_socket.recv(1)
-        one._serve_client(accepted_socket, HERE.upstream)
+        one._serve_client(accepted_socket, LOCAL_SETTINGS.upstream)
         assert (one.counts.refused, one.counts.connections) == (1, 0)
         assert accepted_socket.fileno() < 0
 
@@ -272,7 +272,7 @@ def test_a_connection_opened_while_the_recording_ends_is_closed(monkeypatch):
         return connect_broker(one, broker)
 
     monkeypatch.setattr(Recorder, "_connect_broker", late)
-    with server_of(echo) as upstream:
+    with start_server(echo) as upstream:
         one = Recorder(RecorderSettings("127.0.0.1", (0,), upstream), io.BytesIO())
         with socket.create_connection(one.start(), 100) as client:
             assert has_reached.wait(100)
@@ -338,7 +338,7 @@ def frame_of(data):
     return struct.pack(">i", len(data)) + data
 
 
-class Talk:
+class RecordedConversation:
     """A client and a broker with a recorder between them, without sockets."""
 
     def __init__(self, *, specs=None, strict=False):
@@ -393,12 +393,12 @@ def fill_addresses(cls, version):
 
 @pytest.mark.parametrize("api", catalog.list_apis(), ids=lambda api: api.request.removesuffix("Request"))
 def test_no_response_contains_a_broker_address(api):
-    """Every response of every API at every version, with an address in every struct that has a host and a port."""
+    """The test checks every API at every version, with an address in every struct that has a host and a port."""
     for version in api.versions:
         cls = message(api.response)
         response = encode_response(fill_addresses(cls, version), version, correlation_id=1)
-        passed_on = Talk(strict=True).ask(api.key, version).answer(response)
-        if "StreamsGroup" in api.request:  # of applications, not of brokers
+        passed_on = RecordedConversation(strict=True).ask(api.key, version).answer(response)
+        if "StreamsGroup" in api.request:  # these are addresses of applications, not of brokers
             assert passed_on == frame_of(response)
         else:
             assert HOST.encode() not in passed_on
@@ -423,12 +423,12 @@ def kip_636_metadata():
 def test_a_version_missing_from_the_catalog_is_reported_rejected_or_decoded_with_own_specs():
     specs, version, response = kip_636_metadata()
     assert version == catalog.find_api(3).versions.highest + 1
-    loose = Talk().ask(3, version)
+    loose = RecordedConversation().ask(3, version)
     assert loose.answer(response) == frame_of(response)
     assert loose.unknown == [f"Metadata version {version} is not in the specs"]
     with pytest.raises(ConnectionAbortedError):
-        Talk(strict=True).ask(3, version).answer(response)
-    understood = Talk(specs=specs, strict=True).ask(3, version)
+        RecordedConversation(strict=True).ask(3, version).answer(response)
+    understood = RecordedConversation(specs=specs, strict=True).ask(3, version)
     passed_on = understood.answer(response)
     assert HOST.encode() not in passed_on
     metadata = decode_response(passed_on[4:], 3, version, specs=specs).body
@@ -440,9 +440,9 @@ def test_a_version_missing_from_the_catalog_is_reported_rejected_or_decoded_with
 def test_undecodable_responses_that_may_have_an_address_are_reported():
     metadata = encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1)
     cases = {
-        "API 999 version 0 is not in the specs": Talk().ask(999, 0),
-        "a response without a recorded request": Talk(),
-        "Metadata version 7: a response with addresses that cannot be replaced": Talk().ask(3, 7),
+        "API 999 version 0 is not in the specs": RecordedConversation().ask(999, 0),
+        "a response without a recorded request": RecordedConversation(),
+        "Metadata version 7: a response with addresses that cannot be replaced": RecordedConversation().ask(3, 7),
     }
     for reason, talk in cases.items():
         assert talk.answer(metadata) == frame_of(metadata)
@@ -453,7 +453,7 @@ def test_a_broker_without_a_listener_is_reported():
     def nowhere(_):
         raise OptionError("no port is free")
 
-    talk = Talk(strict=True).ask(3, 5)
+    talk = RecordedConversation(strict=True).ask(3, 5)
     talk.answers.get_local_address = nowhere
     with pytest.raises(ConnectionAbortedError, match="no port is free"):
         talk.answer(encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1))
@@ -461,7 +461,7 @@ def test_a_broker_without_a_listener_is_reported():
 
 def test_requests_with_equal_correlation_ids_are_answered_in_order():
     """A client may use one correlation id for all requests, and a Produce with acks=0 has no response."""
-    talk = Talk(strict=True).ask(0, 7, 4).ask(12, 0).ask(3, 5).ask(3, 7)
+    talk = RecordedConversation(strict=True).ask(0, 7, 4).ask(12, 0).ask(3, 5).ask(3, 7)
     beat = encode_response(message("HeartbeatResponse")(), 0, correlation_id=1)
     assert talk.answer(beat) == frame_of(beat)
     for version in (5, 7):
@@ -470,7 +470,7 @@ def test_requests_with_equal_correlation_ids_are_answered_in_order():
 
 
 def test_tokens_of_any_size_do_not_hide_later_data():
-    talk = Talk(strict=True).ask(17, 0)
+    talk = RecordedConversation(strict=True).ask(17, 0)
     handshake = encode_response(message("SaslHandshakeResponse")(), 0, correlation_id=1)
     assert talk.answer(handshake) == frame_of(handshake)
     for size in range(12):
@@ -498,7 +498,7 @@ def test_a_strict_recorder_closes_the_connection_and_reports_the_version_once():
             one.recv(1)
 
     unknown_versions = []
-    with server_of(broker) as upstream:
+    with start_server(broker) as upstream:
         settings = RecorderSettings("127.0.0.1", (0,), upstream, strict=True)
         with Recorder(settings, io.BytesIO(), on_unknown=unknown_versions.append) as recorder:
             for _ in range(2):

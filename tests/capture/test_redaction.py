@@ -19,20 +19,20 @@ from kafkaframes.protocol.messages.headers import decode_request, encode_request
 from kafkaframes.records.build import build_records
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
-SAME = (
+UNCHANGED_COLUMNS = (
     "apiKey", "apiName", "apiVersion", "correlationId", "requestSizeBytes", "responseSizeBytes", "requestOffset",
     "responseOffset", "requestState", "responseState", "errors", "records", "softwareName", "softwareVersion",
 )  # fmt: skip
-CASES = sorted(path for path in DATA.iterdir() if "truth" not in path.name and path.suffix != ".json")
+CAPTURE_FILES = sorted(path for path in DATA.iterdir() if "truth" not in path.name and path.suffix != ".json")
 
 
 def rows(path):
-    return read_capture(str(path), CaptureOptions(columns=SAME)).read_all().to_pylist()
+    return read_capture(str(path), CaptureOptions(columns=UNCHANGED_COLUMNS)).read_all().to_pylist()
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CAPTURE_FILES, ids=lambda path: path.name)
 def test_a_redacted_capture_is_decoded_like_the_original(path, tmp_path):
-    """Except for frames of unknown APIs, which are omitted: offsets are counted from the first available byte."""
+    """Frames of unknown APIs are omitted, so offsets are counted from the first available byte."""
     out = tmp_path / "out.pcapng"
     with out.open("wb") as file:
         report = redact([str(path)], file)
@@ -81,7 +81,7 @@ def test_records_keep_their_batch_headers():
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_truncated_records_keep_no_byte_of_their_contents(version):
-    """Truncated at every byte, the last batch keeps its header only, and bytes that are not a batch keep nothing."""
+    """After truncation at any byte, only the header of the last batch is kept, and nothing of other bytes."""
     records = build_records([{"key": b"!" * 30, "value": b"?" * 90}] * 2, record_format=version)
     for size in range(len(records)):
         masked_records = remove_payloads(records[:size])

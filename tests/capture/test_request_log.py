@@ -64,7 +64,7 @@ CONNECTION = "127.0.0.1:9092-10.0.0.7:60838-0;totalTime:18.7,securityProtocol:PL
     "client", ["x from client a;", "x from connection a:1-b:2;totalTime", "a -- b", "{},response:{}", "from connection"]
 )
 def test_a_client_id_does_not_hide_its_call(client):
-    """A client chooses its id, and the text forms do not escape it."""
+    """A client ID can contain any text, and the text forms do not escape it."""
     call = f"RequestHeader(apiKey=METADATA, apiVersion=1, clientId={client}, correlationId=7) -- {{topics=[orders]}}"
     row = parse_row(f"Completed request:{call},response:{{brokers=[]}} from connection {CONNECTION}")
     assert (row["_error"], row["clientId"], row["correlationId"]) == (None, client, 7)
@@ -91,7 +91,7 @@ def test_a_client_id_in_a_struct_does_not_hide_its_call(client):
         ("127.0.0.1:9092", (None, None, None, None)),
     ],
 )
-def test_the_ends_of_a_connection(connection, ends):
+def test_addresses_of_a_connection_are_parsed(connection, ends):
     line = f"Completed request:Name:MetadataRequest; Version:0; CorrelationId:1; ClientId:x; from client {connection};"
     row = parse_row(line)
     assert tuple(row[name] for name in ("serverAddress", "serverPort", "clientAddress", "clientPort")) == ends
@@ -131,27 +131,27 @@ def test_other_files_and_other_tables_are_rejected(tmp_path):
         rows(LOGS[0], table="gaps")
 
 
-def test_structs_printed_by_java():
+def test_structs_printed_by_java_are_parsed():
     assert parse_struct("{a=java.nio.HeapByteBuffer[pos=0 lim=30 cap=30],b=[]}") == {
         "a": "java.nio.HeapByteBuffer[pos=0 lim=30 cap=30]",
         "b": [],
     }
 
 
-def test_brackets_inside_a_text_end_nothing_or_their_own_struct():
-    """Topics, clients and errors contain any text: one bracket in a list caused quadratic work."""
+def test_brackets_inside_a_text_do_not_end_outer_structs():
+    """Topics, clients and errors can contain any text. Previously, one bracket in a list caused quadratic work."""
     assert parse_struct("{a=[x)],b=1}") == {"a": ["x)"], "b": "1"}
     assert parse_struct("{a=)x,b=1}") == {"a": ")x", "b": "1"}
     assert parse_struct("{a=[x},b=1}") == {"a": ["x"]}
 
 
 @given(st.text("{}[](),=ab 1", max_size=40))
-def test_any_text_is_a_struct_or_none(text):
+def test_any_text_is_parsed_without_an_exception(text):
     with suppress(ValueError):
         assert isinstance(convert_fields(parse_struct("{a=" + text), None), dict)
 
 
-def test_one_api_as_structs_from_logged_bodies():
+def test_logged_bodies_of_one_api_are_structs():
     path = next(one for one in LOGS if "4.3.1-trace" in str(one))
     plain = [row for row in rows(path) if row["apiName"] == "Metadata"]
     typed_rows = rows(path, api="Metadata")
@@ -169,16 +169,16 @@ def test_structs_of_records_and_of_lines_without_bodies_report_missing_data(tmp_
         assert "contains only the size of records" in row["_error"]
         partition = row["request"]["topicData"][0]["partitionData"][0]
         assert partition["records"] is None
-    (row,) = rows(_log(tmp_path, 3, ""), api="Metadata")
+    (row,) = rows(_write_log(tmp_path, 3, ""), api="Metadata")
     assert row["request"] is None
     assert "request: " in row["_error"]
     bad = '"request":{"topics":7},"response":{}'
-    (row,) = rows(_log(tmp_path, 3, bad), api="Metadata")
+    (row,) = rows(_write_log(tmp_path, 3, bad), api="Metadata")
     assert row["request"] is row["response"] is None
     assert "found 7" in row["_error"]
 
 
-def _log(folder, key, bodies):
+def _write_log(folder, key, bodies):
     header = f'{{"requestApiKey":{key},"requestApiVersion":0,"correlationId":1,"clientId":"c"}}'
     parts = ",".join(one for one in (f'"requestHeader":{header}', bodies, '"totalTimeMs":1.5') if one)
     path = folder / "kafka-request.log"
@@ -189,8 +189,8 @@ def _log(folder, key, bodies):
 def test_structs_of_a_log_hide_credentials(tmp_path):
     upsertion = '{"name":"a","mechanism":1,"iterations":4096,"salt":"c2FsdA==","saltedPassword":"c2VjcmV0"}'
     bodies = f'"request":{{"deletions":[],"upsertions":[{upsertion}]}},"response":{{"throttleTimeMs":0,"results":[]}}'
-    (row,) = rows(_log(tmp_path, 51, bodies), api="AlterUserScramCredentials")
+    (row,) = rows(_write_log(tmp_path, 51, bodies), api="AlterUserScramCredentials")
     assert row["request"]["upsertions"][0]["name"] == "a"
     assert "secret" not in str(row)
-    (row,) = rows(_log(tmp_path, 51, bodies), api="AlterUserScramCredentials", secrets=True)
+    (row,) = rows(_write_log(tmp_path, 51, bodies), api="AlterUserScramCredentials", secrets=True)
     assert row["request"]["upsertions"][0]["saltedPassword"] == b"secret"

@@ -7,16 +7,16 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.capture.conversation import CLIENT, SERVER, Tape, streams
+from tests.capture.conversation import CLIENT, SERVER, Tape, build_streams
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 
-ASKED, ANSWERED, KNOWN = streams()
+ASKED, ANSWERED, KNOWN = build_streams()
 COLUMNS = (
     "apiKey", "apiVersion", "correlationId", "requestSizeBytes", "responseSizeBytes", "requestOffset",
     "responseOffset", "requestState", "responseState",
 )  # fmt: skip
-STEP = 7
+BYTE_STEP = 7
 
 
 def read_rows(path, **options):
@@ -54,7 +54,7 @@ def by_number(rows):
     return sorted(rows, key=lambda row: row[2])
 
 
-def test_a_stream_split_at_every_byte(path):
+def test_a_stream_can_be_split_at_every_byte(path):
     for cut_at in range(0, len(ASKED), 3):
         tape = Tape().segment(CLIENT, 0, ASKED[:cut_at]).segment(CLIENT, cut_at, ASKED[cut_at:])
         back = min(cut_at, len(ANSWERED))
@@ -62,7 +62,7 @@ def test_a_stream_split_at_every_byte(path):
         assert both(path, tape) == by_number(expected_rows()), cut_at
 
 
-def test_single_byte_segments_and_sequence_numbers_that_wrap(path):
+def test_single_byte_segments_and_wrapping_sequence_numbers_are_read(path):
     tape = Tape(initial=2**32 - 60)
     for at in range(len(ASKED)):
         tape.segment(CLIENT, at, ASKED[at : at + 1])
@@ -74,8 +74,8 @@ def test_single_byte_segments_and_sequence_numbers_that_wrap(path):
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
-def test_reordered_repeated_and_overlapping_segments(tmp_path_factory, data):
-    """Segments that cover a stream, in any order, with any overlap, some of them twice."""
+def test_reordered_repeated_and_overlapping_segments_are_read(tmp_path_factory, data):
+    """The segments cover the stream in any order, with any overlap, some of them twice."""
     path = tmp_path_factory.mktemp("mixed") / "x.pcapng"
     pieces = []
     for side, stream in ((CLIENT, ASKED), (SERVER, ANSWERED)):
@@ -97,7 +97,7 @@ def test_reordered_repeated_and_overlapping_segments(tmp_path_factory, data):
 def test_a_hole_at_every_byte_loses_only_its_calls_and_adds_none(path, side, size):
     """Calls outside the hole are complete, and each complete call was sent."""
     stream = (ASKED, ANSWERED)[side]
-    for at in range(0, len(stream) - size, STEP):
+    for at in range(0, len(stream) - size, BYTE_STEP):
         tape = Tape()
         for one, data in ((CLIENT, ASKED), (SERVER, ANSWERED)):
             if one != side:
@@ -127,8 +127,8 @@ def _frame_edges(stream, start):
     return [start, *edges, len(stream)]
 
 
-def test_a_connection_that_began_before_the_capture(path):
-    """No SYN, and only half of the first frame: the frames after it are found."""
+def test_a_connection_that_began_before_the_capture_is_read(path):
+    """Without a SYN and with half of the first frame, the frames after it are found."""
     for lost_size in range(1, KNOWN[0][3], 5):
         tape = Tape(opening=False)
         edges = _frame_edges(ASKED, lost_size)
@@ -139,7 +139,7 @@ def test_a_connection_that_began_before_the_capture(path):
         assert numbers == {call[2] for call in KNOWN[1:]}, lost_size
 
 
-def test_one_direction_only(path):
+def test_a_capture_of_one_direction_is_read(path):
     assert [row[:4] for row in by_number(read_rows(Tape().segment(CLIENT, 0, ASKED).write(path)))] == [
         call[:4] for call in KNOWN
     ]
@@ -152,7 +152,7 @@ def test_one_direction_only(path):
 def test_records_after_a_hole_are_not_a_request(path, there):
     """A batch at offset 0 looks like Produce 0 without a client id, and ends with its request.
 
-    The next request has ``there`` available bytes, perhaps none of its client id.
+    The next request has ``there`` available bytes, which may end before its client ID.
     """
     (produce,) = [call for call in KNOWN if call[2] == 102]
     for lost_size in range(produce[5] + 1, produce[5] + 60):

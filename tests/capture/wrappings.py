@@ -1,11 +1,11 @@
-"""Packet builders: the same conversation in Ethernet, VLANs, tunnels and captures of many link types."""
+"""Builders of packets and captures: one conversation in Ethernet, VLANs, tunnels and many link types."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
 
-CALLS = 6
+CALL_COUNT = 6
 CLIENT4, SERVER4 = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
 CLIENT6, SERVER6 = b"\xfd" + bytes(14) + b"\1", b"\xfd" + bytes(14) + b"\2"
 CLIENT_PORT, SERVER_PORT = 40000, 9092
@@ -14,13 +14,13 @@ IP4, IP6, ARP, LLDP, MACSEC = 0x0800, 0x86DD, 0x0806, 0x88CC, 0x88E5
 GRE, UDP, TCP, ESP = 47, 17, 6, 50
 
 
-def request(number):
+def build_request(number):
     """Return an ApiVersions 0 request of the client ``c``."""
     body = struct.pack(">hhih", 18, 0, number, 1) + b"c"
     return struct.pack(">i", len(body)) + body
 
 
-def response(number):
+def build_response(number):
     body = struct.pack(">ihi", number, 0, 1) + struct.pack(">hhh", 18, 0, 3)
     return struct.pack(">i", len(body)) + body
 
@@ -29,11 +29,13 @@ def tcp(source, target, sequence, acknowledgement, flags, data):
     return struct.pack(">HHIIBBHHH", source, target, sequence, acknowledgement, 0x50, flags, 65535, 0, 0) + data
 
 
-def segments(messages=None, *, opening=True, server_port=SERVER_PORT):
-    """Return (from the client?, TCP segment) of a connection; by default of six calls."""
+def build_segments(messages=None, *, opening=True, server_port=SERVER_PORT):
+    """Return (is_client, TCP segment) of a connection, which by default has six calls."""
     if messages is None:
         messages = [
-            pair for number in range(1, CALLS + 1) for pair in ((True, request(number)), (False, response(number)))
+            pair
+            for number in range(1, CALL_COUNT + 1)
+            for pair in ((True, build_request(number)), (False, build_response(number)))
         ]
     next_of = {True: 1000, False: 5000}
     result = []
@@ -65,11 +67,11 @@ def ip6(is_client, following, data, *, length=None):
 
 
 def packets4(**options):
-    return [ip4(is_client, TCP, segment) for is_client, segment in segments(**options)]
+    return [ip4(is_client, TCP, segment) for is_client, segment in build_segments(**options)]
 
 
 def packets6(**options):
-    return [ip6(is_client, TCP, segment) for is_client, segment in segments(**options)]
+    return [ip6(is_client, TCP, segment) for is_client, segment in build_segments(**options)]
 
 
 def ethernet(kind, data):
@@ -107,7 +109,7 @@ def sll2(kind, data):
     return struct.pack(">HHIHBB8s", kind, 0, 3, 1, 0, 6, b"\2" * 8) + data
 
 
-def pcap(packets: Iterable[bytes], link=1, *, order="<", magic=0xA1B2C3D4, snap=262144):
+def build_pcap(packets: Iterable[bytes], link=1, *, order="<", magic=0xA1B2C3D4, snap=262144):
     """Return a capture file, with packets truncated to ``snap`` bytes."""
     head = struct.pack(order + "IHHIIII", magic, 2, 4, 0, 0, snap, link)
     records = [
@@ -119,8 +121,8 @@ def pcap(packets: Iterable[bytes], link=1, *, order="<", magic=0xA1B2C3D4, snap=
 
 CLIENT_HELLO = b"\x16\x03\x01\x00\x40\x01\x00\x00\x3c\x03\x03" + bytes(58)
 SERVER_HELLO = b"\x16\x03\x03\x00\x30\x02\x00\x00\x2c\x03\x03" + bytes(42)
-TLS = ((True, CLIENT_HELLO), (False, SERVER_HELLO), (True, b"\x17\x03\x03\x00\x20" + bytes(range(32)))) * 2
-HTTP = (
+TLS_MESSAGES = ((True, CLIENT_HELLO), (False, SERVER_HELLO), (True, b"\x17\x03\x03\x00\x20" + bytes(range(32)))) * 2
+HTTP_MESSAGES = (
     (True, b"GET / HTTP/1.1\r\nHost: example\r\n\r\n"),
     (False, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 from click.testing import CliRunner
-from tests.capture.conversation import CLIENT, START, frame_of
+from tests.capture.conversation import CLIENT, START_NS, frame_of
 
 import kafkaframes
 from kafkaframes.capture.container import ConversationWriter, build_file_header
@@ -46,8 +46,8 @@ def test_records_of_a_version_that_own_specs_have(tmp_path):
     talk = ConversationWriter(("10.0.0.1", 50000), ("10.0.0.2", 9092))
     packets = [
         build_file_header("test"),
-        talk.build_handshake(START),
-        *talk.build_data_packets(CLIENT, frame_of(sent_frame), START),
+        talk.build_handshake(START_NS),
+        *talk.build_data_packets(CLIENT, frame_of(sent_frame), START_NS),
     ]
     (tmp_path / "own.pcapng").write_bytes(b"".join(packets))
     arguments = ["analyze", "records", "--json", str(tmp_path / "own.pcapng")]

@@ -2,17 +2,17 @@
 
 import json
 
-from tests.protocol.spec.test_check import source
+from tests.protocol.spec.test_check import build_source
 
 A = {"name": "A", "type": "int32", "versions": "0+"}
-REQUEST, RESPONSE = source("FooRequest", A), source("FooResponse", A, type="response")
+REQUEST, RESPONSE = build_source("FooRequest", A), build_source("FooResponse", A, type="response")
 
 
 def test_exit_status_and_words(spec_here, tmp_path):
     tmp_path.joinpath("old.json").write_text(REQUEST)
     tmp_path.joinpath("same.json").write_text(REQUEST)
-    tmp_path.joinpath("new.json").write_text(source("FooRequest", A, {**A, "name": "B"}))
-    tmp_path.joinpath("note.json").write_text(source("FooRequest", A, validVersions="1-3"))
+    tmp_path.joinpath("new.json").write_text(build_source("FooRequest", A, {**A, "name": "B"}))
+    tmp_path.joinpath("note.json").write_text(build_source("FooRequest", A, validVersions="1-3"))
     assert spec_here("check", "old.json", "same.json").exit_code == 0
     result = spec_here("check", "old.json", "new.json")
     assert result.exit_code == 1

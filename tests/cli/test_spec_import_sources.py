@@ -2,10 +2,10 @@
 
 import zipfile
 
-from tests.protocol.spec.test_check import source
+from tests.protocol.spec.test_check import build_source
 
 A = {"name": "A", "type": "int32", "versions": "0+"}
-REQUEST, RESPONSE = source("FooRequest", A), source("FooResponse", A, type="response")
+REQUEST, RESPONSE = build_source("FooRequest", A), build_source("FooResponse", A, type="response")
 
 
 def test_archives_directories_and_jars_are_places(spec_here, tmp_path):
@@ -34,7 +34,7 @@ def test_git_refs_are_places(spec_here, tmp_path):
     tmp_path.joinpath("FooRequest.json").write_text(REQUEST)
     git("add", "FooRequest.json")
     git("commit", "-qm", "one")
-    tmp_path.joinpath("FooRequest.json").write_text(source("FooRequest"))
+    tmp_path.joinpath("FooRequest.json").write_text(build_source("FooRequest"))
     assert spec_here("check", "HEAD:FooRequest.json", "FooRequest.json").exit_code == 1
     assert spec_here("check", "HEAD:.", "HEAD:FooRequest.json").exit_code == 0
     assert spec_here("check", "NOREF:x", "FooRequest.json").exit_code != 0

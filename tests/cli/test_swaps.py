@@ -2,7 +2,7 @@
 
 import pytest
 from tests.cli.calling import ask
-from tests.storage.log.swapped_logs import CLEANED, OLD, interrupt, name, write_partition
+from tests.storage.log.swapped_logs import CLEANED_OFFSETS, OLD_SEGMENTS, interrupt_cleaning, name, write_partition
 
 import kafkaframes
 
@@ -11,7 +11,7 @@ import kafkaframes
 def log(tmp_path):
     path = tmp_path / "logs" / "orders-0"
     write_partition(path)
-    interrupt(path, "deleted", {".swap": {0: CLEANED}})
+    interrupt_cleaning(path, "deleted", {".swap": {0: CLEANED_OFFSETS}})
     return path.parent
 
 
@@ -37,9 +37,9 @@ def test_every_command_reads_the_swap_and_reports_it(log, tmp_path, words, count
 @pytest.mark.parametrize(
     ("words", "offsets"),
     [
-        (("convert", "--record-format", "v1"), [*CLEANED, *OLD[20]]),
-        (("recompress", "--codec", "lz4"), [*CLEANED, *OLD[20]]),
-        (("compact", "--topic", "orders"), OLD[20]),  # its records have no key; the last segment is active
+        (("convert", "--record-format", "v1"), [*CLEANED_OFFSETS, *OLD_SEGMENTS[20]]),
+        (("recompress", "--codec", "lz4"), [*CLEANED_OFFSETS, *OLD_SEGMENTS[20]]),
+        (("compact", "--topic", "orders"), OLD_SEGMENTS[20]),  # its records have no key; the last segment is active
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -48,7 +48,7 @@ def test_jobs_that_write_a_log_write_what_a_broker_would_serve(tmp_path, words, 
     path = tmp_path / "logs" / "orders-0"
     write_partition(path)
     (path / name(10).replace(".log", ".snapshot")).write_bytes(b"of a segment that the swap file replaces")
-    interrupt(path, old, {".swap": {0: CLEANED}})
+    interrupt_cleaning(path, old, {".swap": {0: CLEANED_OFFSETS}})
     result = ask(*words, path.parent, "--to", tmp_path / "new")
     assert result.exit_code == 0, result.output
     assert "complete swap file" in result.output
@@ -61,7 +61,7 @@ def test_jobs_that_write_a_log_write_what_a_broker_would_serve(tmp_path, words, 
 def test_a_partition_without_anything_to_clean_is_copied_without_its_swap_files(tmp_path):
     path = tmp_path / "logs" / "orders-0"
     write_partition(path)
-    interrupt(path, "there", {".swap": {0: CLEANED}})
+    interrupt_cleaning(path, "there", {".swap": {0: CLEANED_OFFSETS}})
     (path.parent / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
     assert ask("compact", path.parent, "--to", tmp_path / "new").exit_code == 0
     assert (tmp_path / "new" / "orders-0" / name(0)).read_bytes() == (path / name(0, ".swap")).read_bytes()

@@ -12,15 +12,15 @@ import pytest
 import zstandard
 from tests.capture.wrappings import (
     ARP,
-    CALLS,
-    HTTP,
+    CALL_COUNT,
+    HTTP_MESSAGES,
     IP4,
     LLDP,
     MACSEC,
-    TLS,
+    TLS_MESSAGES,
+    build_pcap,
     ethernet,
     packets4,
-    pcap,
     pktap,
     sll,
     tag,
@@ -31,38 +31,38 @@ from kafkaframes.errors import DecodeError
 
 LOGS = Path(__file__).parent.parent / "data" / "request-logs"
 FRAMES = [ethernet(IP4, one) for one in packets4()]
-TLS_FRAMES = [ethernet(IP4, one) for one in packets4(messages=TLS, server_port=9093)]
-HTTP_FRAMES = [ethernet(IP4, one) for one in packets4(messages=HTTP, server_port=80)]
+TLS_FRAMES = [ethernet(IP4, one) for one in packets4(messages=TLS_MESSAGES, server_port=9093)]
+HTTP_FRAMES = [ethernet(IP4, one) for one in packets4(messages=HTTP_MESSAGES, server_port=80)]
 OTHERS = [ethernet(ARP, bytes(28)), ethernet(LLDP, bytes(40)), ethernet(38, b"\x42\x42\x03" + bytes(35))]
 OLD_CALL = struct.pack(">hhih", 1, 3, 7, 1) + b"c" + bytes(40)
 OLD_FETCH = [ethernet(IP4, one) for one in packets4(messages=[(True, struct.pack(">i", len(OLD_CALL)) + OLD_CALL)])]
 
 NOTHING = {
-    "TLS": pcap(TLS_FRAMES),
-    "HTTP": pcap(HTTP_FRAMES),
-    "Wi-Fi": pcap([bytes(24) + one for one in packets4()], 105),
-    "PKTAP of Wi-Fi": pcap([pktap(127, one) for one in packets4()], 258),
-    "MACsec": pcap([ethernet(MACSEC, one) for one in packets4()]),
-    "packets cut to 60 bytes": pcap(FRAMES, snap=60),
-    "packets cut to 20 bytes": pcap(FRAMES, snap=20),
-    "ARP": pcap(OTHERS),
-    "no packets": pcap([]),
+    "TLS": build_pcap(TLS_FRAMES),
+    "HTTP": build_pcap(HTTP_FRAMES),
+    "Wi-Fi": build_pcap([bytes(24) + one for one in packets4()], 105),
+    "PKTAP of Wi-Fi": build_pcap([pktap(127, one) for one in packets4()], 258),
+    "MACsec": build_pcap([ethernet(MACSEC, one) for one in packets4()]),
+    "packets cut to 60 bytes": build_pcap(FRAMES, snap=60),
+    "packets cut to 20 bytes": build_pcap(FRAMES, snap=20),
+    "ARP": build_pcap(OTHERS),
+    "no packets": build_pcap([]),
 }
 PART = {
-    "TLS": pcap(FRAMES + TLS_FRAMES),
-    "MACsec": pcap([*FRAMES, ethernet(MACSEC, bytes(60))]),
-    "an unknown ethertype": pcap([sll(IP4, one) for one in packets4()] + [sll(0x4321, bytes(60))], 113),
-    "a lost packet": pcap(FRAMES[:6] + FRAMES[7:]),
-    "a damaged record": pcap(FRAMES) + b"\xff" * 40 + pcap(FRAMES)[24:],
-    "a file that is cut": pcap(FRAMES)[:-7],
-    "a gzip file that is cut": gzip.compress(pcap(FRAMES * 40))[:-40],
-    "a zstd file that is cut": zstandard.ZstdCompressor(write_checksum=True).compress(pcap(FRAMES * 40))[:-3],
+    "TLS": build_pcap(FRAMES + TLS_FRAMES),
+    "MACsec": build_pcap([*FRAMES, ethernet(MACSEC, bytes(60))]),
+    "an unknown ethertype": build_pcap([sll(IP4, one) for one in packets4()] + [sll(0x4321, bytes(60))], 113),
+    "a lost packet": build_pcap(FRAMES[:6] + FRAMES[7:]),
+    "a damaged record": build_pcap(FRAMES) + b"\xff" * 40 + build_pcap(FRAMES)[24:],
+    "a file that is cut": build_pcap(FRAMES)[:-7],
+    "a gzip file that is cut": gzip.compress(build_pcap(FRAMES * 40))[:-40],
+    "a zstd file that is cut": zstandard.ZstdCompressor(write_checksum=True).compress(build_pcap(FRAMES * 40))[:-3],
 }
 ALL = {
-    "Kafka": pcap(FRAMES),
-    "Kafka in a VLAN, cooked": pcap([sll(0x8100, tag(5, IP4) + one) for one in packets4()], 113),
-    "other protocols": pcap([*OTHERS, *FRAMES, *HTTP_FRAMES]),
-    "a start in mid-connection": pcap([ethernet(IP4, one) for one in packets4(opening=False)]),
+    "Kafka": build_pcap(FRAMES),
+    "Kafka in a VLAN, cooked": build_pcap([sll(0x8100, tag(5, IP4) + one) for one in packets4()], 113),
+    "other protocols": build_pcap([*OTHERS, *FRAMES, *HTTP_FRAMES]),
+    "a start in mid-connection": build_pcap([ethernet(IP4, one) for one in packets4(opening=False)]),
 }
 
 
@@ -140,11 +140,11 @@ def test_what_is_judged_as_a_whole_is_as_before(name, tmp_path):
     assert ask("audit", path).stdout.startswith("Upgrade to ")
     assert ask("redact", path, "-o", tmp_path / "out.pcapng").exit_code == 0
     assert ask("report", path, "-o", tmp_path / "out.html").exit_code == 0
-    assert report["clients"][0]["findings"][0]["count"] == CALLS
+    assert report["clients"][0]["findings"][0]["count"] == CALL_COUNT
 
 
 def test_a_verdict_keeps_its_status_where_only_part_was_judged(tmp_path):
-    path = write(tmp_path, pcap(OLD_FETCH + TLS_FRAMES))
+    path = write(tmp_path, build_pcap(OLD_FETCH + TLS_FRAMES))
     assert ask("audit", path, "--target", "4.0.1").exit_code == 4
     assert ask("audit", path, "--target", "3.9.1").exit_code == 3
     assert ask("audit", path, "--target", "4.0.1", "--strict").exit_code == 5
@@ -183,7 +183,7 @@ def test_a_foreign_file_alone_is_refused_and_among_others_reported(raw, tmp_path
     path = write(tmp_path, raw, "server.log")
     assert isinstance(ask("audit", path).exception, DecodeError)
     good = write(tmp_path, LINES, "request.log")
-    for others in ([good, path], [path, good], [write(tmp_path, pcap(FRAMES)), path]):
+    for others in ([good, path], [path, good], [write(tmp_path, build_pcap(FRAMES)), path]):
         report = json.loads(ask("audit", *others, "--json").stdout)
         assert report["judged"] == "part"
         assert [entry["file"] for entry in report["unread"]] == [str(path)]

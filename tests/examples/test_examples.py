@@ -9,7 +9,7 @@ import pytest
 import kafkaframes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SAID = {
+EXPECTED_OUTPUTS = {
     "a_log": ("sound: 13 partitions", "orders-0: 2,000 offsets", "customers"),
     "client": ("1,000 records", "nothing new", "'celsius_mean': 70.0"),
     "into_a_database": ("the program stops here", "500 rows, 500 different"),
@@ -30,16 +30,16 @@ def run(name, monkeypatch, capfd):
 def test_an_example_runs(name, monkeypatch, capfd):
     pytest.importorskip("pandas", reason="kafkaframes[notebook] is not installed")
     output = run(name, monkeypatch, capfd)
-    for text in SAID[name]:
+    for text in EXPECTED_OUTPUTS[name]:
         assert text in output
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_example_of_live_topics_runs(spark, monkeypatch, capfd):
+def test_the_live_topics_example_runs(spark, monkeypatch, capfd):
     monkeypatch.setattr(kafkaframes.spark, "session", lambda **_: spark)
     output = run("live_topics", monkeypatch, capfd)
-    for text in SAID["live_topics"]:
+    for text in EXPECTED_OUTPUTS["live_topics"]:
         assert text in output
 
 
@@ -47,17 +47,17 @@ def test_the_example_of_live_topics_runs(spark, monkeypatch, capfd):
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_java")
 @pytest.mark.timeout(900)  # a separate Spark Connect server, and one flow after the other
-def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
-    pytest.importorskip("pyspark.pipelines", reason="declarative pipelines came with Spark 4.1")
+def test_the_pipeline_example_runs(monkeypatch, capfd):
+    pytest.importorskip("pyspark.pipelines", reason="declarative pipelines need Spark 4.1")
     pytest.importorskip("grpc_status", reason="pyspark[pipelines] is not installed")
     from kafkaframes.spark.runtime import _compat
     from kafkaframes.spark.sessions import java
 
     java_found = java.require_java(_compat.get_supported_java_versions(_compat.require_pyspark("a test")))
-    monkeypatch.setenv("JAVA_HOME", str(java_found.home))  # the pip package of Spark lacks this command
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # the machine's own host name may not resolve
+    monkeypatch.setenv("JAVA_HOME", str(java_found.home))  # the pip package of Spark does not find Java by itself
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # the host name may not resolve to an address
     output = run("pipeline/run", monkeypatch, capfd)
-    for text in SAID["pipeline/run"]:
+    for text in EXPECTED_OUTPUTS["pipeline/run"]:
         assert text in output
 
 

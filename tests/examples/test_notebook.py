@@ -15,7 +15,7 @@ NOTEBOOK = EXAMPLES / "explore_a_log.ipynb"
 
 
 def outputs(notebook, kind):
-    """Return the outputs of the cells with one MIME type."""
+    """Return the outputs with a MIME type from all cells."""
     return [
         one["data"][kind] for cell in notebook.cells for one in cell.get("outputs", ()) if kind in one.get("data", ())
     ]
@@ -30,7 +30,7 @@ def numbers(notebook):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.usefixtures("small_java")
-def test_the_notebook_runs_and_shows_what_was_kept():
+def test_the_notebook_runs_with_the_stored_outputs():
     stored_notebook = nbformat.read(NOTEBOOK, as_version=4)
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     for cell in notebook.cells:
@@ -51,7 +51,7 @@ def test_the_notebook_runs_and_shows_what_was_kept():
     assert "6000" in numbers(stored_notebook)[0]
 
 
-def test_the_notebook_holds_no_trace_of_a_machine():
+def test_the_notebook_contains_no_machine_specific_paths():
     raw = NOTEBOOK.read_text(encoding="utf-8")
     assert len(raw) < 200_000
     assert not re.search(r"/home/|/root/|/work/|/tmp/", raw)

@@ -40,7 +40,7 @@ def write_random_parquet(choose: random.Random) -> bytes:
         "offset": [choose.choice(NUMBERS) if choose.random() < 0.3 else number for number in range(count)],
         "timestamp": [choose.choice(NUMBERS) for _ in range(count)],
         "key": [choose.choice((b"", b"k", None)) for _ in range(count)],
-        "value": [mutations.some_bytes(choose) for _ in range(count)],
+        "value": [mutations.choose_bytes(choose) for _ in range(count)],
     }
     for name in list(columns):
         if choose.random() < 0.1:
@@ -58,7 +58,7 @@ def write_random_parquet(choose: random.Random) -> bytes:
 def write_damaged_log(choose: random.Random, folder: Path) -> None:
     """Write a log of batches with damaged contents and matching CRCs."""
     (folder / "t-0").mkdir(parents=True)
-    (folder / "t-0" / f"{0:020}.log").write_bytes(mutations.some_log(choose.randrange(2**40)))
+    (folder / "t-0" / f"{0:020}.log").write_bytes(mutations.choose_log(choose.randrange(2**40)))
 
 
 def choose_command(choose: random.Random, folder: Path) -> tuple[str, list[object]]:

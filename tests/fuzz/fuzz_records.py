@@ -16,8 +16,8 @@ from kafkaframes.records.scan import FILE, MEMORY
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))  # the fuzzer calls the comparisons of the tests
 
-from tests.records.test_columns import assert_same  # noqa: E402
-from tests.records.test_twins import assert_same_records  # noqa: E402
+from tests.records.test_columns import assert_columns_equal_values  # noqa: E402
+from tests.records.test_twins import assert_equal_indexes  # noqa: E402
 
 VECTORS = sorted((ROOT / "tests" / "data" / "records").glob("*.bin"))
 
@@ -56,8 +56,8 @@ def main() -> None:
         raw = damage(bytearray(b"".join(parts)), random_)
         try:
             for rules in (MEMORY, FILE):
-                assert_same(raw, rules=rules, chunk_bytes=random_.choice((100, 1000, 1 << 20)))
-            assert_same_records(raw, random_.randrange(2), lenient=random_.randrange(2))
+                assert_columns_equal_values(raw, rules=rules, chunk_bytes=random_.choice((100, 1000, 1 << 20)))
+            assert_equal_indexes(raw, random_.randrange(2), lenient=random_.randrange(2))
         except BaseException:
             print(f"seed {options.seed}, run {runs}: {raw.hex()}")
             raise

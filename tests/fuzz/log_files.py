@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.storage.log.delivered import delivered_offsets
+from tests.storage.log.delivered import yield_delivered_offsets
 from tests.storage.log.lookups import find_offset
 
 from kafkaframes.errors import LogDirError
@@ -66,7 +66,7 @@ def use_all_readers(path: Path) -> bool:
                 plan_recovery(directory, partition)
                 state = read_transactions(files, partition)
                 for isolation in ISOLATION_LEVELS:
-                    sum(1 for _ in delivered_offsets(files, partition, isolation=isolation, state=state))
+                    sum(1 for _ in yield_delivered_offsets(files, partition, isolation=isolation, state=state))
                 log_end_offset(files, partition)
                 find_offset(files, partition, 100)
                 find_offset_for_timestamp(files, partition, 1_760_000_000_000)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.protocol.messages.values import every_pair, make_value
+from tests.protocol.messages.values import list_message_versions, make_value
 
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
@@ -83,7 +83,7 @@ def check_memory(name: str, version: int, rng: random.Random) -> None:
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
-    rng, pairs, rounds = random.Random(seed), every_pair(), 0
+    rng, pairs, rounds = random.Random(seed), list_message_versions(), 0
     print(f"seed {seed}")
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.protocol.messages.rows import row_of
+from tests.protocol.messages.rows import to_row
 from tests.protocol.messages.test_every_message import _damage
-from tests.protocol.messages.values import every_pair, make_value
+from tests.protocol.messages.values import list_message_versions, make_value
 
 from kafkaframes.errors import DecodeError, EncodeError
 from kafkaframes.protocol.messages import message
@@ -26,9 +26,9 @@ def expected_row(cls, data, version, mode):
     """Return the row that the columns must contain, from the decoded object."""
     plan = cls.codec(version).plan.root
     try:
-        return row_of(cls.decode(data, version, mode=mode), plan)
+        return to_row(cls.decode(data, version, mode=mode), plan)
     except DecodeError as error:
-        return dict.fromkeys(row_of(cls(), plan)) | {"_error": str(error)}
+        return dict.fromkeys(to_row(cls(), plan)) | {"_error": str(error)}
 
 
 def encode_again(cls, columns, version):
@@ -62,7 +62,7 @@ def check_columns(choose: random.Random, pairs: list[tuple[str, int]]) -> int:
 
 
 def main(seconds: float, seed: int) -> None:
-    choose, pairs = random.Random(seed), every_pair()
+    choose, pairs = random.Random(seed), list_message_versions()
     deadline, message_count = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
         message_count += check_columns(choose, pairs)

@@ -23,8 +23,8 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.protocol.messages.test_every_message import _damage
-from tests.protocol.messages.values import every_pair, make_value
-from tests.records.guarded import Guarded, GuardedMemory
+from tests.protocol.messages.values import list_message_versions, make_value
+from tests.records.guarded import GuardedBlock, GuardedMemory
 
 from kafkaframes.protocol.messages import _arena, columns, message
 from kafkaframes.protocol.messages.plan import plan_message
@@ -35,7 +35,7 @@ MODES = ("reference", "strict")
 
 def allocate_guarded(size: int) -> pa.Buffer:
     """Allocate memory that ends at a protected page, like ``pa.allocate_buffer``, perhaps at an odd address."""
-    return pa.py_buffer(Guarded(size).at_end(size))
+    return pa.py_buffer(GuardedBlock(size).at_end(size))
 
 
 def guard() -> None:
@@ -114,7 +114,11 @@ def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...
 
 def main(seconds: float, seed: int) -> None:
     """Fuzz for ``seconds``."""
-    choose, pairs, before = random.Random(seed), every_pair(), (columns._join_messages, columns.np, _arena.pa)
+    choose, pairs, before = (
+        random.Random(seed),
+        list_message_versions(),
+        (columns._join_messages, columns.np, _arena.pa),
+    )
     guard()
     deadline, message_count = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:

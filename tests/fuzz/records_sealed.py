@@ -21,8 +21,8 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.records import mutations
-from tests.records.guarded import Guarded, GuardedMemory
-from tests.records.test_column_subsets import OTHERS, SUBSETS
+from tests.records.guarded import GuardedBlock, GuardedMemory
+from tests.records.test_column_subsets import COLUMN_SUBSETS, OTHER_COLUMNS
 
 from kafkaframes.records.codecs import compress, decompress
 from kafkaframes.records.columns import DROP, KEEP, ReadOptions, RecordReader
@@ -72,10 +72,10 @@ def create_batches(choose: random.Random) -> list[bytes]:
     """Create valid batches, and some invalid ones; half of them uncompressed."""
     batches = []
     while len(batches) < 200:
-        raw = mutations.some_batch_v2(choose, len(batches) * 100, damage=0.02)
+        raw = mutations.choose_batch_v2(choose, len(batches) * 100, damage=0.02)
         if raw[_ATTRIBUTES] & CODEC_MASK == 0 or choose.random() < 0.3:
             batches.append(raw)
-    return batches + [mutations.some_messages(choose, number * 100) for number in range(12)]
+    return batches + [mutations.choose_messages(choose, number * 100) for number in range(12)]
 
 
 def read(data: object, columns: tuple[str, ...], memory: GuardedMemory, **options: object) -> tuple[object, ...]:
@@ -88,14 +88,14 @@ def read(data: object, columns: tuple[str, ...], memory: GuardedMemory, **option
 def check_log(choose: random.Random, pool: list[bytes], memory: GuardedMemory) -> None:
     """Compare the results for one log."""
     raw = b"".join(change_batch(choose, choose.choice(pool)) for _ in range(BATCHES))
-    data = Guarded(len(raw)).at_end(len(raw))
+    data = GuardedBlock(len(raw)).at_end(len(raw))
     data[:] = as_array(raw)
     first, end = choose.choice(((None, None), (None, None), (300, None), (None, 9000)))
     mode = choose.choice((KEEP, KEEP, DROP))
     options = {"on_damage": mode, "first_offset": first, "end_offset": end}
     table, errors, stop = read(data, tuple(COLUMNS), memory, **options)
     for _ in range(READS):
-        columns = choose.choice(SUBSETS) if choose.random() < 0.8 else choose.choice(OTHERS)
+        columns = choose.choice(COLUMN_SUBSETS) if choose.random() < 0.8 else choose.choice(OTHER_COLUMNS)
         more = {"chunk_bytes": choose.choice(CHUNKS), "budget_bytes": choose.choice(BUDGETS)}
         table_found, *rest = read(data, columns, memory, **options, **more)
         try:

@@ -28,7 +28,7 @@ from uuid import UUID
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.protocol.messages.values import RANGES
+from tests.protocol.messages.values import INTEGER_RANGES
 
 from kafkaframes.capture.container import ConversationWriter, _encode_record, build_file_header
 from kafkaframes.capture.layout import ACK, PSH
@@ -85,8 +85,8 @@ class SecretFactory:
     def _single(self, plan: FieldPlan, classes: dict[str, Any]) -> Any:
         if plan.struct is not None:
             return self._struct(plan.struct, classes)
-        if plan.type in RANGES:
-            return 1 if plan.name == "Acks" else self.rng.randint(0, min(RANGES[plan.type][1], 1 << 20))
+        if plan.type in INTEGER_RANGES:
+            return 1 if plan.name == "Acks" else self.rng.randint(0, min(INTEGER_RANGES[plan.type][1], 1 << 20))
         makers: dict[str, Callable[[], Any]] = {
             "bool": lambda: self.rng.random() < 0.5,
             "float64": self.rng.random,

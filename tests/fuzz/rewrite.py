@@ -64,7 +64,7 @@ def main(seconds: float, seed: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             run_count += 1
             rewritten_count += rewrite_segment(
-                Path(folder), mutations.some_log(choose.randrange(2**40)), choose_settings(choose)
+                Path(folder), mutations.choose_log(choose.randrange(2**40)), choose_settings(choose)
             )
     print(f"rewrite: {run_count} segments, {rewritten_count} rewritten, seed {seed}")
 

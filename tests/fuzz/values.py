@@ -22,11 +22,11 @@ from tests.scan.values import test_any_schema, test_json_columns
 EXAMPLES_PER_ROUND = 50
 RANDOM_EXAMPLES = settings(max_examples=EXAMPLES_PER_ROUND, database=None, deadline=None, derandomize=False)
 PROPERTIES = {
-    "Avro": RANDOM_EXAMPLES(test_any_schema.test_avro),
-    "Avro, another schema": RANDOM_EXAMPLES(test_any_schema.test_avro_written_with_another_schema),
-    "JSON": RANDOM_EXAMPLES(test_any_schema.test_json),
+    "Avro": RANDOM_EXAMPLES(test_any_schema.test_avro_values_are_decoded),
+    "Avro, another schema": RANDOM_EXAMPLES(test_any_schema.test_avro_values_of_another_schema_are_decoded),
+    "JSON": RANDOM_EXAMPLES(test_any_schema.test_json_values_are_decoded),
     "JSON in columns": RANDOM_EXAMPLES(test_json_columns.test_both_parsers_give_the_same),
-    "Protobuf": RANDOM_EXAMPLES(test_any_schema.test_protobuf),
+    "Protobuf": RANDOM_EXAMPLES(test_any_schema.test_protobuf_values_are_decoded),
 }
 ARGUMENTS = {"JSON in columns": {"other_fields": True}}
 

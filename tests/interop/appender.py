@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.interop.test_partition_log import TOPICS, manager_of, now_ms
-from tests.storage.partition.builders import batch, idempotent, marker, transactional
+from tests.storage.partition.builders import build_batch, build_marker, idempotent, transactional
 
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import PartitionLog
@@ -31,11 +31,11 @@ def main(path: str, life: int) -> None:
     turn = 0
     while True:
         clock = now_ms()
-        append(plain, batch(3, timestamp=clock, codec=CODECS[turn % 5]), clock)
+        append(plain, build_batch(3, timestamp=clock, codec=CODECS[turn % 5]), clock)
         append(orders, idempotent(producer, turn * 2, 2, timestamp=clock, value=bytes(9000), codec="lz4"), clock)
         append(payments, transactional(producer + 1, turn, timestamp=clock), clock)
         if turn % 3 == 2:
-            append(payments, marker(producer + 1, commit=turn % 2 > 0), clock, origin="COORDINATOR")
+            append(payments, build_marker(producer + 1, commit=turn % 2 > 0), clock, origin="COORDINATOR")
         if turn % 20 == 19:
             manager.tick(clock + turn * 10_000)  # flushes, and writes the checkpoints
         turn += 1

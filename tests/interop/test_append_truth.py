@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from tests.agreement.kinds.append import KIND
-from tests.records.append.append_sets import a_question, a_set
+from tests.records.append.append_sets import choose_operation, choose_record_set
 
 SETS = int(os.environ.get("KAFKAFRAMES_APPEND_SETS", "1500"))
 SEED = int(os.environ.get("KAFKAFRAMES_APPEND_SEED", "1"))
@@ -23,10 +23,10 @@ def test_random_sets_are_validated_as_by_kafka(oracle: Path, tmp_path: Path) -> 
     folder.mkdir()
     questions = []
     for number in range(SETS):
-        raw = a_set(choose)
+        raw = choose_record_set(choose)
         (folder / f"{number}.bin").write_bytes(raw)
         for _ in range(3):
-            questions.append({"file": f"records/{number}", "bytes": raw.hex()} | a_question(choose))
+            questions.append({"file": f"records/{number}", "bytes": raw.hex()} | choose_operation(choose))
     command = ["java", "-Xmx1g", "-cp", str(oracle / "records-truth.jar"), "AppendTruth"]
     questions_text = "".join(json.dumps(question) + "\n" for question in questions)
     output = subprocess.run(

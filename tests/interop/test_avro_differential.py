@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from tests.interop.avro_java import jars, resolve
-from tests.scan.values.avro_pairs import PairMaker, differences
+from tests.scan.values.avro_pairs import PairMaker, yield_differences
 
 PAIRS = 5_000
 
@@ -22,6 +22,6 @@ def test_pairs_of_schemas_resolve_as_in_java() -> None:
     differences_by_pair = {
         number: difference
         for number, (pair, verdicts) in enumerate(zip(pairs, all_verdicts, strict=True))
-        if (difference := differences(pair, verdicts))
+        if (difference := yield_differences(pair, verdicts))
     }
     assert differences_by_pair == {}

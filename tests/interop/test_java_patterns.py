@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.scan.random_patterns import NAMES, Expressions
+from tests.scan.random_patterns import TOPIC_NAMES, ExpressionGenerator
 
 from kafkaframes.scan.java_pattern import compile_java_pattern
 
@@ -18,11 +18,11 @@ JUDGE = Path(__file__).with_name("java") / "Patterns.java"
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not on the PATH")
 def test_random_expressions_match_as_in_java_or_are_rejected(tmp_path):
-    expressions = Expressions(SEED)
+    expressions = ExpressionGenerator(SEED)
     generated_texts = (expressions.make() for _ in range(10 * DRAWS))
     patterns = [pattern for pattern in generated_texts if pattern.strip()][:DRAWS]
     (tmp_path / "patterns").write_text("".join(f"{base64.b64encode(each.encode()).decode()}\n" for each in patterns))
-    (tmp_path / "names").write_text("\n".join(NAMES))
+    (tmp_path / "names").write_text("\n".join(TOPIC_NAMES))
     command = ["java", "-Xss16m", str(JUDGE), str(tmp_path / "patterns"), str(tmp_path / "names")]
     answers = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
     differences, accepted_count = [], 0
@@ -34,7 +34,7 @@ def test_random_expressions_match_as_in_java_or_are_rejected(tmp_path):
         if "does not have an obvious maximum length" in answer:  # Java cannot detect that in a look-behind; Python can
             continue
         accepted_count += 1
-        if "".join("1" if compiled_pattern.fullmatch(name) else "0" for name in NAMES) != answer:
+        if "".join("1" if compiled_pattern.fullmatch(name) else "0" for name in TOPIC_NAMES) != answer:
             differences.append((pattern, answer))
     assert not differences
     assert accepted_count > DRAWS / 3

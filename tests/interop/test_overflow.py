@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.interop import brokers
 from tests.interop.brokers import check_in_order, read, users
-from tests.storage.log.test_overflow import FAR, LIMIT, one
+from tests.storage.log.test_overflow import FAR_OFFSET, INDEX_OFFSET_LIMIT, build_one_batch
 
 from kafkaframes.jobs.restore.cluster import (
     DirectoryNode,
@@ -37,31 +37,54 @@ IDENTITY = {
 }
 OF = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
 COMMIT = build_end_transaction(
-    FAR + 3, commit=True, timestamp=1, coordinator_epoch=0, producer_id=7, producer_epoch=0, leader_epoch=0
+    FAR_OFFSET + 3, commit=True, timestamp=1, coordinator_epoch=0, producer_id=7, producer_epoch=0, leader_epoch=0
 )
 ABORT = build_end_transaction(
-    FAR + LIMIT, commit=False, timestamp=1, coordinator_epoch=0, producer_id=7, producer_epoch=0, leader_epoch=0
+    FAR_OFFSET + INDEX_OFFSET_LIMIT,
+    commit=False,
+    timestamp=1,
+    coordinator_epoch=0,
+    producer_id=7,
+    producer_epoch=0,
+    leader_epoch=0,
 )
 E0 = {"leader_epoch": 0}
 # The contents of the segments, by topic. Each segment has an index, so that only an unclean start detects the overflow.
 CASES = {
-    "two-pieces": {0: one(0, **E0) + one(3, **E0) + one(FAR, **E0), FAR + 9: one(FAR + 9, **E0)},
-    "three-pieces": {0: one(0, **E0) + one(LIMIT, **E0) + one(3 * FAR, **E0)},
-    "hole-before": {0: one(7, **E0) + one(FAR, **E0)},
-    "only-far": {0: one(FAR, **E0)},
-    "second-segment": {0: one(0, **E0), 10: one(10, **E0) + one(FAR, **E0), FAR + 9: one(FAR + 9, **E0)},
-    "large": {0: b"".join(one(base, 900, **E0) for base in range(0, 9000, 900)) + one(FAR, 900, **E0)},
-    "format-1": {0: one(0, record_format=1, codec="gzip") + one(FAR, record_format=1, codec="gzip")},
-    "format-0": {0: one(0, record_format=0) + one(FAR, record_format=0)},
+    "two-pieces": {
+        0: build_one_batch(0, **E0) + build_one_batch(3, **E0) + build_one_batch(FAR_OFFSET, **E0),
+        FAR_OFFSET + 9: build_one_batch(FAR_OFFSET + 9, **E0),
+    },
+    "three-pieces": {
+        0: build_one_batch(0, **E0) + build_one_batch(INDEX_OFFSET_LIMIT, **E0) + build_one_batch(3 * FAR_OFFSET, **E0)
+    },
+    "hole-before": {0: build_one_batch(7, **E0) + build_one_batch(FAR_OFFSET, **E0)},
+    "only-far": {0: build_one_batch(FAR_OFFSET, **E0)},
+    "second-segment": {
+        0: build_one_batch(0, **E0),
+        10: build_one_batch(10, **E0) + build_one_batch(FAR_OFFSET, **E0),
+        FAR_OFFSET + 9: build_one_batch(FAR_OFFSET + 9, **E0),
+    },
+    "large": {
+        0: b"".join(build_one_batch(base, 900, **E0) for base in range(0, 9000, 900))
+        + build_one_batch(FAR_OFFSET, 900, **E0)
+    },
+    "format-1": {
+        0: build_one_batch(0, record_format=1, codec="gzip")
+        + build_one_batch(FAR_OFFSET, record_format=1, codec="gzip")
+    },
+    "format-0": {0: build_one_batch(0, record_format=0) + build_one_batch(FAR_OFFSET, record_format=0)},
     "transactions": {
-        0: one(0, base_sequence=0, **OF, **E0) + one(FAR, base_sequence=3, **OF, **E0) + COMMIT,
-        FAR + 10: one(FAR + 10, base_sequence=6, **OF, **E0) + ABORT,
+        0: build_one_batch(0, base_sequence=0, **OF, **E0)
+        + build_one_batch(FAR_OFFSET, base_sequence=3, **OF, **E0)
+        + COMMIT,
+        FAR_OFFSET + 10: build_one_batch(FAR_OFFSET + 10, base_sequence=6, **OF, **E0) + ABORT,
     },
 }
 
 
 def alone(offset: int, key: bytes) -> bytes:
-    return one(offset, 1, key=key, leader_epoch=0)
+    return build_one_batch(offset, 1, key=key, leader_epoch=0)
 
 
 COMPARED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -134,25 +157,29 @@ def test_a_broker_continues_after_our_split(kafka, java, tmp_path):
 
 # The cleaner
 
-ACTIVE = 3 * FAR
+ACTIVE = 3 * FAR_OFFSET
 # Segments of cleanly stopped compacted logs, by topic; the last one is active.
 COMPACTED = {
-    "does-not-fit": {0: alone(0, b"a") + alone(FAR, b"b"), ACTIVE: alone(ACTIVE, b"c")},
+    "does-not-fit": {0: alone(0, b"a") + alone(FAR_OFFSET, b"b"), ACTIVE: alone(ACTIVE, b"c")},
     "all-but-one-go": {
-        0: alone(0, b"a") + alone(FAR, b"b"),
-        FAR + 9: alone(FAR + 9, b"b"),
+        0: alone(0, b"a") + alone(FAR_OFFSET, b"b"),
+        FAR_OFFSET + 9: alone(FAR_OFFSET + 9, b"b"),
         ACTIVE: alone(ACTIVE, b"c"),
     },
     "does-fit": {
-        0: alone(0, b"a") + alone(FAR, b"b"),
+        0: alone(0, b"a") + alone(FAR_OFFSET, b"b"),
         ACTIVE - 1: alone(ACTIVE - 1, b"b"),
         ACTIVE: alone(ACTIVE, b"c"),
     },
     "three-pieces": {
-        0: alone(0, b"a") + alone(1, b"a") + alone(FAR, b"b") + alone(FAR + 1, b"d") + alone(2 * FAR, b"e"),
+        0: alone(0, b"a")
+        + alone(1, b"a")
+        + alone(FAR_OFFSET, b"b")
+        + alone(FAR_OFFSET + 1, b"d")
+        + alone(2 * FAR_OFFSET, b"e"),
         ACTIVE: alone(ACTIVE, b"c"),
     },
-    "far-apart": {base: alone(base, b"%d" % base) for base in (0, LIMIT, LIMIT + 1, ACTIVE)},
+    "far-apart": {base: alone(base, b"%d" % base) for base in (0, INDEX_OFFSET_LIMIT, INDEX_OFFSET_LIMIT + 1, ACTIVE)},
 }
 OF_CLEANER = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "retention.ms": "-1"}
 PATIENCE_SECONDS = 180

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.interop import brokers
 from tests.interop.brokers import errors_in, read
-from tests.storage.partition.builders import batch, idempotent, marker, transactional
+from tests.storage.partition.builders import build_batch, build_marker, idempotent, transactional
 
 from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, build_bootstrap_checkpoint
 from kafkaframes.jobs.verify.verify import verify
@@ -46,16 +46,16 @@ def write_logs(manager: LogManager) -> None:
     for turn in range(60):
         epoch, clock = turn // 30, now_ms()
         codec = ("none", "gzip", "snappy", "lz4", "zstd")[turn % 5]
-        plain.append_as_leader(batch(3, timestamp=clock, codec=codec), leader_epoch=epoch, now_ms=clock)
+        plain.append_as_leader(build_batch(3, timestamp=clock, codec=codec), leader_epoch=epoch, now_ms=clock)
         big = idempotent(7, turn * 2, 2, timestamp=clock, value=bytes(30_000))
         orders.append_as_leader(big, leader_epoch=epoch, now_ms=clock)
         for producer in (8, 9):
             raw = transactional(producer, turn, timestamp=clock)
             payments.append_as_leader(raw, leader_epoch=epoch, now_ms=clock)
-        end_marker = marker(8 + turn % 2, commit=turn % 3 > 0)
+        end_marker = build_marker(8 + turn % 2, commit=turn % 3 > 0)
         payments.append_as_leader(end_marker, leader_epoch=epoch, now_ms=clock, origin="COORDINATOR")
     for producer in (8, 9):
-        end_marker = marker(producer, commit=True)
+        end_marker = build_marker(producer, commit=True)
         payments.append_as_leader(end_marker, leader_epoch=1, now_ms=now_ms(), origin="COORDINATOR")
     for log in manager.logs.values():
         log.update_high_watermark(log.log_end_offset)
@@ -93,7 +93,7 @@ def append_more(manager: LogManager) -> None:
     for log in manager.logs.values():
         if log.topic_partition.topic in TOPICS:
             epoch = log.epochs.latest + 1
-            log.append_as_leader(batch(2, timestamp=now_ms()), leader_epoch=epoch, now_ms=now_ms())
+            log.append_as_leader(build_batch(2, timestamp=now_ms()), leader_epoch=epoch, now_ms=now_ms())
             log.update_high_watermark(log.log_end_offset)
 
 

@@ -149,10 +149,10 @@ def test_damaged_sets_have_the_records_that_kafka_reads(oracle: Path, tmp_path: 
     choose = random.Random(seed)
     log = bytearray()
     for number in range(1500):
-        codec, count, payload = streams.stream(choose)
+        codec, count, payload = streams.choose_stream(choose)
         if SNAPPY_CHUNK_LENGTH_REASON in (decompress(codec, payload, magic=2).error or ""):
             continue  # snappy's own class throws an Error there, which ends the judge
-        log += streams.batch(number * 1000, codec, count, payload)
+        log += streams.build_batch(number * 1000, codec, count, payload)
     write(tmp_path, "damaged-0", bytes(log))
     expected_batches: list[list[Any]] = []
     for line in truth_of(oracle, tmp_path)["damaged-0"]:

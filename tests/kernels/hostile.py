@@ -98,10 +98,10 @@ def read_varints(data: bytes) -> Any:
 
 
 def cases() -> Iterator[tuple[str, Callable[[], Any]]]:
-    record = mutations.record(random.Random(1), 0, damage=0)
-    logs = [damage(mutations.some_log(seed, damage=0.3), seed) for seed in range(24)]
+    record = mutations.write_record(random.Random(1), 0, damage=0)
+    logs = [damage(mutations.choose_log(seed, damage=0.3), seed) for seed in range(24)]
     logs += [
-        mutations.batch_v2(record, count=1, base_offset=base, last_delta=delta)
+        mutations.build_batch_v2(record, count=1, base_offset=base, last_delta=delta)
         for base, delta in product(NUMBERS, (-1, 0, 2**31 - 1))
     ]
     for number, data in enumerate(logs):

@@ -1,4 +1,4 @@
-"""``explain_message``, ``explain_records``, ``compare_messages``, ``encode_message``: as the commands, and by hand."""
+"""``explain_message``, ``explain_records``, ``compare_messages`` and ``encode_message`` match the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that end, or begin, at a page that may not be touched: a kernel that leaves them ends the process."""
+"""Arrays next to an inaccessible page: a kernel that accesses memory outside the array crashes the process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _NO_ACCESS, _READ_WRITE = 0, 3
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Guarded:
-    """Memory of ``size`` bytes between two forbidden pages."""
+class GuardedBlock:
+    """Memory of ``size`` bytes between two inaccessible pages."""
 
     def __init__(self, size: int) -> None:
         self.size = -(-max(size, 1) // _PAGE) * _PAGE
@@ -28,21 +28,22 @@ class Guarded:
                 raise OSError(ctypes.get_errno(), "mprotect")
 
     def at_end(self, size: int) -> np.ndarray:
-        """The last ``size`` bytes before the forbidden page."""
+        """Return the last ``size`` bytes before the inaccessible page at the end."""
         return self._bytes[_PAGE + self.size - size : _PAGE + self.size]
 
     def at_start(self, size: int) -> np.ndarray:
-        """The first ``size`` bytes after the other one."""
+        """Return the first ``size`` bytes after the inaccessible page at the start."""
         return self._bytes[_PAGE : _PAGE + size]
 
 
 class GuardedMemory:
-    """Gives each array its own memory, which ends at a forbidden page (``records.memory.Recycler``'s ``new_array``).
+    """Memory whose arrays each end at an inaccessible page, instead of ``records.memory.Recycler``.
 
-    A read or write beyond an array ends the process. An array holds its mapping, which is released with it.
+    A read or write after the end of an array crashes the process. An array owns its memory mapping, which is unmapped
+    when the array is deleted.
     """
 
     def new_array(self, size: int, dtype: object) -> np.ndarray:
-        """Return an array of ``size`` elements before a forbidden page."""
+        """Return an array of ``size`` elements before an inaccessible page."""
         wanted_bytes = size * np.dtype(dtype).itemsize
-        return Guarded(wanted_bytes).at_end(wanted_bytes).view(dtype)
+        return GuardedBlock(wanted_bytes).at_end(wanted_bytes).view(dtype)

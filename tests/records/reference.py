@@ -1,6 +1,6 @@
-"""The kernels of ``_kernels_*.py`` in plain Python: the same names, arguments and answers, written to be read.
+"""The kernels of ``_kernels_*.py`` in plain Python, with the same names, arguments and results.
 
-No product code runs this; ``tests/records/test_twins.py`` holds the kernels to it on any bytes.
+Only tests use this module: ``tests/records/test_twins.py`` compares it with the kernels on any bytes.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ from kafkaframes.wire.varint import read_varint, read_varlong
 
 SKIPPED, DAMAGED_DATA = 0, 2
 _INT32_MAX = 2**31 - 1
-_FOUND = -1  # none of a scan's ends
+_BATCH_FOUND = -1  # a status of _next_batch that scan_batches never returns
 
 
 def _number(raw: bytes, start: int, end: int, *, signed: bool = True) -> int:
     return int.from_bytes(raw[start:end], "big", signed=signed)
 
 
-def _field(raw: bytes, at: int, layout: HeaderLayout, name: str, batch_size: int) -> int:
-    """Read a header's field; -1 if the batch is too short for it."""
+def _read_field(raw: bytes, at: int, layout: HeaderLayout, name: str, batch_size: int) -> int:
+    """Read a header field. Return -1 if the batch is too short for the field."""
     if layout.end_of(name) > batch_size:
         return -1
     unsigned = name == "crc" or (name == "attributes" and layout is not BATCH_V2)
     return _number(raw, at + layout.position_of(name), at + layout.end_of(name), signed=not unsigned)
 
 
-def _int64(value: int) -> int:
-    """Wrap as Java's long does."""
+def _wrap_int64(value: int) -> int:
+    """Wrap a number like a Java long."""
     return (value + 2**63) % 2**64 - 2**63
 
 
@@ -83,13 +83,13 @@ def scan_batches(buf: Any, position: int, end: int, memory_rules: int, whole: in
     row = 0
     while True:
         status, size = _next_batch(raw, position, end, memory_rules)
-        if status == _FOUND and whole and position + size > len(raw):
+        if status == _BATCH_FOUND and whole and position + size > len(raw):
             status = MORE
-        if status == _FOUND and row == table.shape[1]:
+        if status == _BATCH_FOUND and row == table.shape[1]:
             status = FULL
-        if status != _FOUND:
+        if status != _BATCH_FOUND:
             return row, position, status
-        for name, value in _header(raw, position, size).items():
+        for name, value in _read_header(raw, position, size).items():
             table[COLUMN_INDEX[name], row] = value
         row += 1
         position += size
@@ -103,28 +103,28 @@ def _next_batch(raw: bytes, position: int, end: int, memory_rules: int) -> tuple
         return TORN, 0
     if position + min(remaining_bytes, BATCH_V2.size) > len(raw):
         return MORE, 0
-    body = _field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
+    body = _read_field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
     if body < MIN_STATED_BATCH_BYTES:
         return SMALL_SIZE, 0
     if memory_rules and remaining_bytes < BYTES_TO_MAGIC:
         return TORN, 0
-    if memory_rules and not 0 <= _field(raw, position, MESSAGE_V0, "magic", BYTES_TO_MAGIC) <= 2:
+    if memory_rules and not 0 <= _read_field(raw, position, MESSAGE_V0, "magic", BYTES_TO_MAGIC) <= 2:
         return BAD_MAGIC, 0
     size = body + OVERHEAD_BYTES
     if memory_rules and size > _INT32_MAX:
         return HUGE_SIZE, 0
-    return (TORN, 0) if size > remaining_bytes else (_FOUND, size)
+    return (TORN, 0) if size > remaining_bytes else (_BATCH_FOUND, size)
 
 
-def _header(raw: bytes, at: int, size: int) -> dict[str, int]:
-    magic = _field(raw, at, MESSAGE_V0, "magic", size)
+def _read_header(raw: bytes, at: int, size: int) -> dict[str, int]:
+    magic = _read_field(raw, at, MESSAGE_V0, "magic", size)
     layout = BATCH_V2 if magic >= 2 else MESSAGE_V1 if magic != 0 else MESSAGE_V0
-    fields = {name: _field(raw, at, layout, name, size) for name in layout._bounds}
+    fields = {name: _read_field(raw, at, layout, name, size) for name in layout._bounds}
     header = dict.fromkeys(COLUMN_INDEX, -1) | {name: fields[name] for name in fields.keys() & COLUMN_INDEX.keys()}
     header |= {"position": at, "size": size, "base_offset": fields["offset"]}
     if magic >= 2:
         has_delta = size >= BATCH_V2.end_of("last_offset_delta")
-        header["last_offset"] = _int64(fields["offset"] + fields["last_offset_delta"]) if has_delta else -1
+        header["last_offset"] = _wrap_int64(fields["offset"] + fields["last_offset_delta"]) if has_delta else -1
     else:
         stamp = fields.get("timestamp", -1)
         header |= {"last_offset": fields["offset"], "base_timestamp": stamp, "max_timestamp": stamp}
@@ -160,7 +160,7 @@ class _DamagedError(Exception):
 
 
 class _Batch(NamedTuple):
-    """The fields of a batch's header that its records need, and the records' position."""
+    """The position of a batch's records, and the header fields that are needed to read them."""
 
     header: dict[str, int]
     raw: bytes
@@ -170,30 +170,30 @@ class _Batch(NamedTuple):
     lenient: bool
 
 
-def _varint(raw: bytes, position: int, end: int) -> tuple[int, int]:
+def _read_varint(raw: bytes, position: int, end: int) -> tuple[int, int]:
     try:
         return read_varint(memoryview(raw)[:end], position)
     except DecodeError as error:
         raise _DamagedError(BAD_VARINT) from error
 
 
-def _varlong(raw: bytes, position: int, end: int) -> tuple[int, int]:
+def _read_varlong(raw: bytes, position: int, end: int) -> tuple[int, int]:
     try:
         return read_varlong(memoryview(raw)[:end], position)
     except DecodeError as error:
         raise _DamagedError(BAD_VARINT) from error
 
 
-def _bytes_at(raw: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """Read a length and step over as many bytes: (their place, the length, the next position)."""
-    length, position = _varint(raw, position, end)
+def _skip_bytes(raw: bytes, position: int, end: int) -> tuple[int, int, int]:
+    """Skip bytes with a length prefix. Return (position of the bytes, length, next position)."""
+    length, position = _read_varint(raw, position, end)
     if length > end - position:
         raise _DamagedError(FIELD_PAST_RECORD)
     return position, length, position + max(length, 0)
 
 
-def _record_stop(batch: _Batch, position: int) -> tuple[int, int]:
-    """Read a record's length: (start of its body, its end)."""
+def _read_record_bounds(batch: _Batch, position: int) -> tuple[int, int]:
+    """Read a record's length. Return (start of the record's body, end of the record)."""
     try:
         length, start = read_varint(memoryview(batch.raw)[: batch.end], position)
     except TruncatedError:
@@ -209,34 +209,34 @@ def _record_stop(batch: _Batch, position: int) -> tuple[int, int]:
     return start, start + length
 
 
-def _record(batch: _Batch, position: int) -> tuple[_Row, int]:
+def _read_record(batch: _Batch, position: int) -> tuple[_Row, int]:
     raw, header = batch.raw, batch.header
-    position, stop = _record_stop(batch, position)
+    position, stop = _read_record_bounds(batch, position)
     if position >= stop:
         raise _DamagedError(BAD_VARINT)
-    delta, position = _varlong(raw, position + 1, stop)  # after the unused attributes
-    offset_delta, position = _varint(raw, position, stop)
-    key_at, key_size, position = _bytes_at(raw, position, stop)
-    value_at, value_size, position = _bytes_at(raw, position, stop)
-    count, position = _varint(raw, position, stop)
+    delta, position = _read_varlong(raw, position + 1, stop)  # after the unused attributes
+    offset_delta, position = _read_varint(raw, position, stop)
+    key_at, key_size, position = _skip_bytes(raw, position, stop)
+    value_at, value_size, position = _skip_bytes(raw, position, stop)
+    count, position = _read_varint(raw, position, stop)
     if count < 0 or (not batch.lenient and count > stop - position):
         raise _DamagedError(BAD_HEADER_COUNT)
     headers_at = position
     for _ in range(count):
-        length, _place = _varint(raw, position, stop)
+        length, _place = _read_varint(raw, position, stop)
         if length < 0:
             raise _DamagedError(NULL_HEADER_KEY)
-        _place, _length, position = _bytes_at(raw, position, stop)
-        _place, _length, position = _bytes_at(raw, position, stop)
+        _place, _length, position = _skip_bytes(raw, position, stop)
+        _place, _length, position = _skip_bytes(raw, position, stop)
     if not batch.lenient and position != stop:
         raise _DamagedError(LENGTH_MISMATCH)
     append_time = header["attributes"] & LOG_APPEND_TIME
-    stamp = header["max_timestamp"] if append_time else _int64(header["base_timestamp"] + delta)
-    offset = _int64(header["base_offset"] + offset_delta)
+    stamp = header["max_timestamp"] if append_time else _wrap_int64(header["base_timestamp"] + delta)
+    offset = _wrap_int64(header["base_offset"] + offset_delta)
     return _Row(offset, stamp, key_at, key_size, value_at, value_size, headers_at, count), position
 
 
-def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
+def _read_records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
     count = batch.header["count"]
     if count < 0:
         raise _DamagedError(NEGATIVE_COUNT)
@@ -244,7 +244,7 @@ def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
     for record_count in range(count):
         if record_count >= MAX_RECORDS:
             raise _DamagedError(TOO_MANY_RECORDS)
-        row, position = _record(batch, position)
+        row, position = _read_record(batch, position)
         headers += row.header_count
         if headers > MAX_HEADERS:
             raise _DamagedError(TOO_MANY_HEADERS)
@@ -256,8 +256,8 @@ def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
         yield row, position
 
 
-def _message(batch: _Batch, at: int, end: int, offset: int, stamp: int) -> _Row:
-    """Index the message with its CRC at ``at``; the lenient reader replaces unreadable fields with null."""
+def _read_message(batch: _Batch, at: int, end: int, offset: int, stamp: int) -> _Row:
+    """Index the message whose CRC is at ``at``. The lenient reader replaces unreadable fields with null."""
     raw = batch.raw
     layout = MESSAGE_V0 if _magic(raw, at) == 0 else MESSAGE_V1
     position = at + layout.size - OVERHEAD_BYTES
@@ -279,12 +279,12 @@ def _magic(raw: bytes, at: int) -> int:
     return _number(raw, at + 4, at + 5)
 
 
-def _inner_messages(batch: _Batch) -> list[tuple[int, int, int]]:
-    """List (offset, place of the CRC, end) of the whole messages of a set."""
+def _list_inner_messages(batch: _Batch) -> list[tuple[int, int, int]]:
+    """List (offset, position of the CRC, end) of the complete messages in a message set."""
     raw, position = batch.raw, batch.start
     messages = []
     while batch.end - position >= OVERHEAD_BYTES:
-        size = _field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
+        size = _read_field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
         if size < MIN_STATED_BATCH_BYTES:
             raise _DamagedError(SMALL_INNER_SIZE)
         at = position + OVERHEAD_BYTES
@@ -301,14 +301,14 @@ def _inner_messages(batch: _Batch) -> list[tuple[int, int, int]]:
     return messages
 
 
-def _records_of_set(batch: _Batch) -> Iterator[tuple[_Row, int]]:
+def _read_message_set(batch: _Batch) -> Iterator[tuple[_Row, int]]:
     raw, header = batch.raw, batch.header
-    inner = _inner_messages(batch)
+    inner = _list_inner_messages(batch)
     base = 0
     if header["magic"] == 1 and header["base_offset"] != 0:
         if header["base_offset"] < inner[-1][0]:
             raise _DamagedError(OFFSET_BELOW_INNER)
-        base = _int64(header["base_offset"] - inner[-1][0])
+        base = _wrap_int64(header["base_offset"] - inner[-1][0])
     append_time = header["magic"] == 1 and header["attributes"] & LOG_APPEND_TIME
     for offset, at, end in inner:
         if raw[at + 5] & CODEC_MASK:
@@ -317,19 +317,19 @@ def _records_of_set(batch: _Batch) -> Iterator[tuple[_Row, int]]:
         stamp = -1 if magic == 0 else _number(raw, at + 6, at + 14)
         if magic == 1 and append_time:
             stamp = header["max_timestamp"]
-        yield _message(batch, at, end, _int64(base + offset), stamp), end
+        yield _read_message(batch, at, end, _wrap_int64(base + offset), stamp), end
 
 
-def _plain_message(batch: _Batch) -> Iterator[tuple[_Row, int]]:
+def _read_uncompressed_message(batch: _Batch) -> Iterator[tuple[_Row, int]]:
     header = batch.header
-    row = _message(batch, batch.start, batch.end, header["base_offset"], header["max_timestamp"])
+    row = _read_message(batch, batch.start, batch.end, header["base_offset"], header["max_timestamp"])
     yield row, batch.end
 
 
-def _records(batch: _Batch) -> Iterator[tuple[_Row, int]]:
+def _read_records(batch: _Batch) -> Iterator[tuple[_Row, int]]:
     if batch.header["magic"] >= 2:
-        return _records_v2(batch)
-    return _records_of_set(batch) if batch.header["attributes"] & CODEC_MASK else _plain_message(batch)
+        return _read_records_v2(batch)
+    return _read_message_set(batch) if batch.header["attributes"] & CODEC_MASK else _read_uncompressed_message(batch)
 
 
 def index_records(  # the kernel's arguments, in its order
@@ -351,7 +351,7 @@ def index_records(  # the kernel's arguments, in its order
         batch = _Batch(header, raw, int(starts[index]), int(ends[index]), kinds[index] == DAMAGED_DATA, bool(lenient))
         record_count, status = 0, WHOLE
         try:
-            for row, _position in _records(batch) if kinds[index] != SKIPPED else ():
+            for row, _position in _read_records(batch) if kinds[index] != SKIPPED else ():
                 for column, value in zip(columns, row, strict=True):
                     column[total + record_count] = value
                 record_count += 1
@@ -390,8 +390,8 @@ def index_headers(buf: Any, places: Any, counts: Any, records: int, lists: Any, 
     for record in range(records):
         position = int(places[record])
         for _ in range(counts[record]):
-            key_at, key_size, position = _bytes_at(raw, position, len(raw))
-            value_at, value_size, position = _bytes_at(raw, position, len(raw))
+            key_at, key_size, position = _skip_bytes(raw, position, len(raw))
+            value_at, value_size, position = _skip_bytes(raw, position, len(raw))
             for column, value in zip(outputs, (key_at, key_size, value_at, value_size), strict=True):
                 column[total] = value
             total += 1

@@ -1,4 +1,4 @@
-"""The plain twins of ``_kernels_build.py``: the same arguments, the same results, one record after the other."""
+"""The kernels of ``_kernels_build.py`` in plain Python, with the same arguments and results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEADER_AFTER_CRC = ">hiqqqhii"
 _HEADER_SIZE = 61
 
 
-def _blob(index: int, starts: Any, lengths: Any, data: Any) -> bytes | None:
+def _read_blob(index: int, starts: Any, lengths: Any, data: Any) -> bytes | None:
     start, length = int(starts[index]), int(lengths[index])
     return None if length < 0 else bytes(data[start : start + length])
 
@@ -37,7 +37,9 @@ def _write_blob(out: bytearray, blob: bytes | None) -> None:
     out += blob or b""
 
 
-def _record(timestamp_delta: int, offset_delta: int, blobs: list[bytes | None], headers: list[bytes | None]) -> bytes:
+def _build_record(
+    timestamp_delta: int, offset_delta: int, blobs: list[bytes | None], headers: list[bytes | None]
+) -> bytes:
     body = bytearray(1)
     write_varlong(body, timestamp_delta)
     write_varint(body, offset_delta)
@@ -51,12 +53,12 @@ def _record(timestamp_delta: int, offset_delta: int, blobs: list[bytes | None], 
     return bytes(out + body)
 
 
-def _headers(row: int, header_starts: Any, names: tuple[Any, ...], items: tuple[Any, ...]) -> list[bytes | None]:
+def _build_headers(row: int, header_starts: Any, names: tuple[Any, ...], items: tuple[Any, ...]) -> list[bytes | None]:
     if not len(header_starts):
         return []
     blobs: list[bytes | None] = []
     for header in range(int(header_starts[row]), int(header_starts[row + 1])):
-        blobs += (_blob(header, *names), _blob(header, *items))
+        blobs += (_read_blob(header, *names), _read_blob(header, *items))
     return blobs
 
 
@@ -65,20 +67,20 @@ def _message_size(magic: int, key_length: int, value_length: int) -> int:
 
 
 def _blob_size(length: int) -> int:
-    return len(_varint(length)) + max(length, 0)
+    return len(_encode_varint(length)) + max(length, 0)
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     out = bytearray()
     write_varlong(out, value)
     return bytes(out)
 
 
-def _body_size(row: int, deltas: tuple[int, int], lengths: tuple[Any, Any], headers: tuple[Any, Any, Any]) -> int:
-    size = 1 + sum(len(_varint(delta)) for delta in deltas) + sum(_blob_size(int(blob[row])) for blob in lengths)
+def _measure_body(row: int, deltas: tuple[int, int], lengths: tuple[Any, Any], headers: tuple[Any, Any, Any]) -> int:
+    size = 1 + sum(len(_encode_varint(delta)) for delta in deltas) + sum(_blob_size(int(blob[row])) for blob in lengths)
     header_starts, name_lengths, item_lengths = headers
     entries = range(int(header_starts[row]), int(header_starts[row + 1])) if len(header_starts) else range(0)
-    size += len(_varint(len(entries)))
+    size += len(_encode_varint(len(entries)))
     return size + sum(_blob_size(int(name_lengths[at])) + _blob_size(int(item_lengths[at])) for at in entries)
 
 
@@ -97,20 +99,20 @@ def split_rows(
     same_timestamp: int,
     starts: Any,
 ) -> int:
-    def size_of(row: int, first: int) -> int:
+    def measure_record(row: int, first: int) -> int:
         if magic < 2:
             return _message_size(magic, int(key_lengths[row]), int(value_lengths[row]))
         base = int(timestamps[first]) if horizon == -1 else horizon
         deltas = int(timestamps[row]) - base, int(offsets[row]) - int(offsets[first])
-        body = _body_size(row, deltas, (key_lengths, value_lengths), (header_starts, name_lengths, item_lengths))
-        return body + len(_varint(body))
+        body = _measure_body(row, deltas, (key_lengths, value_lengths), (header_starts, name_lengths, item_lengths))
+        return body + len(_encode_varint(body))
 
     count, size = 0, 0
     for row in range(len(offsets)):
         first = int(starts[count - 1]) if count else row
         fits = (
             count > 0
-            and size + size_of(row, first) <= batch_bytes
+            and size + measure_record(row, first) <= batch_bytes
             and row - first < batch_records
             and int(offsets[row]) - int(offsets[first]) < 2**31
             and (not same_timestamp or timestamps[row] == timestamps[first])
@@ -119,7 +121,7 @@ def split_rows(
             starts[count] = first = row
             count += 1
             size = _HEADER_SIZE if magic >= 2 else 0
-        size += size_of(row, first)
+        size += measure_record(row, first)
     return count
 
 
@@ -139,9 +141,9 @@ def measure_v2_batches(
         size = _HEADER_SIZE
         for row in range(int(batch[START]), int(batch[STOP])):
             deltas = int(timestamps[row]) - int(batch[BASE_TIMESTAMP]), int(offsets[row]) - int(batch[BASE_OFFSET])
-            body = _body_size(row, deltas, (key_lengths, value_lengths), (header_starts, name_lengths, item_lengths))
+            body = _measure_body(row, deltas, (key_lengths, value_lengths), (header_starts, name_lengths, item_lengths))
             body_sizes[row] = body
-            size += len(_varint(body)) + body
+            size += len(_encode_varint(body)) + body
         batch[POSITION], batch[SIZE] = position, size
         position += size
     return position
@@ -181,12 +183,15 @@ def write_v2_batches(
     for batch in table.tolist():
         records = bytearray()
         for row in range(batch[START], batch[STOP]):
-            blobs = [_blob(row, key_starts, key_lengths, keys), _blob(row, value_starts, value_lengths, values)]
-            headers = _headers(
+            blobs = [
+                _read_blob(row, key_starts, key_lengths, keys),
+                _read_blob(row, value_starts, value_lengths, values),
+            ]
+            headers = _build_headers(
                 row, header_starts, (name_starts, name_lengths, names), (item_starts, item_lengths, items)
             )
             timestamp_delta = int(timestamps[row]) - batch[BASE_TIMESTAMP]
-            records += _record(timestamp_delta, int(offsets[row]) - batch[BASE_OFFSET], blobs, headers)
+            records += _build_record(timestamp_delta, int(offsets[row]) - batch[BASE_OFFSET], blobs, headers)
         checked_bytes = struct.pack(
             _HEADER_AFTER_CRC,
             batch[ATTRIBUTES],
@@ -225,7 +230,7 @@ def write_messages(
             if magic:
                 checked_bytes += struct.pack(">q", int(timestamps[row]))
             for starts, lengths, data in ((key_starts, key_lengths, keys), (value_starts, value_lengths, values)):
-                blob = _blob(row, starts, lengths, data)
+                blob = _read_blob(row, starts, lengths, data)
                 checked_bytes += struct.pack(">i", -1 if blob is None else len(blob)) + (blob or b"")
             offset = int(offsets[row]) - batch[BASE_OFFSET]
             messages += struct.pack(">qiI", offset, 4 + len(checked_bytes), crc32(checked_bytes)) + checked_bytes

@@ -1,6 +1,6 @@
-"""Compressed records sections as odd clients write them, and damage to them, from a seed.
+"""Random compressed records sections in unusual but valid forms, and damage to them.
 
-Used by the fuzz target (never a crash) and by ``tests/interop`` (what Kafka's own classes make of them).
+The fuzz tests read them without a crash, and ``tests/interop`` compares the results with Kafka's classes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.varint import write_varint
 
 XERIAL_HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
-SIZES = (10, 100, 100, 100, 1000, 3000, 20_000, 60_000)
+VALUE_SIZES = (10, 100, 100, 100, 1000, 3000, 20_000, 60_000)
 
 
-def record(choose: random.Random, offset_delta: int) -> bytes:
-    """Write a format 2 record with a value that compresses well, badly, or not at all."""
-    size = choose.choice(SIZES) if choose.random() < 0.3 else choose.randrange(200)
+def build_record(choose: random.Random, offset_delta: int) -> bytes:
+    """Write a v2 record with a value that compresses well, badly, or not at all."""
+    size = choose.choice(VALUE_SIZES) if choose.random() < 0.3 else choose.randrange(200)
     even = (b"abcdefg %d " % offset_delta * (size // 9 + 1))[:size]
     value = choose.randbytes(size) if choose.random() < 0.4 else even
     body = bytearray(2)
@@ -36,7 +36,7 @@ def record(choose: random.Random, offset_delta: int) -> bytes:
     return bytes(out + body)
 
 
-def _gzip(choose: random.Random, data: bytes) -> bytes:
+def _compress_gzip(choose: random.Random, data: bytes) -> bytes:
     if choose.random() < 0.5:
         return compress(Codec.GZIP, data, level=choose.choice([1, 6, 9]))
     cut_at = choose.randrange(len(data) + 1)
@@ -46,7 +46,7 @@ def _gzip(choose: random.Random, data: bytes) -> bytes:
     return b"".join(members) + choose.choice([b"", b"junk", bytes(30), b"\x1f\x8b\x08"])
 
 
-def _snappy(choose: random.Random, data: bytes) -> bytes:
+def _compress_snappy(choose: random.Random, data: bytes) -> bytes:
     kind = choose.random()
     if kind < 0.4:
         return compress(Codec.SNAPPY, data)
@@ -63,7 +63,7 @@ def _snappy(choose: random.Random, data: bytes) -> bytes:
     return bytes(out)
 
 
-def _lz4(choose: random.Random, data: bytes) -> bytes:
+def _compress_lz4(choose: random.Random, data: bytes) -> bytes:
     if choose.random() < 0.3:
         return compress(Codec.LZ4, data)
     frame: bytes = lz4.frame.compress(
@@ -77,7 +77,7 @@ def _lz4(choose: random.Random, data: bytes) -> bytes:
     return frame + choose.choice([b"", b"junk"])
 
 
-def _zstd(choose: random.Random, data: bytes) -> bytes:
+def _compress_zstd(choose: random.Random, data: bytes) -> bytes:
     if choose.random() < 0.4:
         return compress(Codec.ZSTD, data, level=choose.choice([-5, 1, 3, 9]))
 
@@ -95,11 +95,16 @@ def _zstd(choose: random.Random, data: bytes) -> bytes:
     return b"".join((*parts, skippable(), choose.choice([b"", b"", b"junk", b"j"])))
 
 
-_ODDLY = {Codec.GZIP: _gzip, Codec.SNAPPY: _snappy, Codec.LZ4: _lz4, Codec.ZSTD: _zstd}
+_UNUSUAL_COMPRESSION_BY_CODEC = {
+    Codec.GZIP: _compress_gzip,
+    Codec.SNAPPY: _compress_snappy,
+    Codec.LZ4: _compress_lz4,
+    Codec.ZSTD: _compress_zstd,
+}
 
 
 def damage(choose: random.Random, payload: bytes) -> bytes:
-    """Flip bits, cut off, cut out, put in: up to five times, sometimes not at all."""
+    """Damage the payload up to five times: flip bits, truncate it, remove bytes or insert bytes."""
     out = bytearray(payload)
     for _ in range(choose.choice([0, 1, 1, 1, 2, 5])):
         if not out:
@@ -118,15 +123,15 @@ def damage(choose: random.Random, payload: bytes) -> bytes:
     return bytes(out)
 
 
-def stream(choose: random.Random) -> tuple[Codec, int, bytes]:
-    """Make one payload: its codec, how many records it should hold, and the bytes, damaged or not."""
+def choose_stream(choose: random.Random) -> tuple[Codec, int, bytes]:
+    """Return (codec, expected number of records, payload). The payload may be damaged."""
     codec = choose.choice(list(CODECS))
     count = choose.choice([1, 3, 10, 40, 40, 200])
-    data = b"".join(record(choose, delta) for delta in range(count))
-    return codec, count, damage(choose, _ODDLY[codec](choose, data))
+    data = b"".join(build_record(choose, delta) for delta in range(count))
+    return codec, count, damage(choose, _UNUSUAL_COMPRESSION_BY_CODEC[codec](choose, data))
 
 
-def batch(base_offset: int, codec: int, count: int, payload: bytes) -> bytes:
-    """Add a header of format 2 with a correct CRC to a payload."""
+def build_batch(base_offset: int, codec: int, count: int, payload: bytes) -> bytes:
+    """Add a v2 batch header with a correct CRC to a payload."""
     checked_bytes = struct.pack(">hiqqqhii", codec, count - 1, 5, 5, -1, -1, -1, count) + payload
     return struct.pack(">qiibI", base_offset, 9 + len(checked_bytes), -1, 2, crc32c(checked_bytes)) + checked_bytes

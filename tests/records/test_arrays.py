@@ -1,4 +1,4 @@
-"""Arrow arrays from buffers are those that ``pa.array`` makes."""
+"""Arrow arrays that are built from buffers equal the arrays of ``pa.array``."""
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from kafkaframes.records.partitioner import split_by_partition
     st.lists(st.none() | st.integers(-(10**15), 10**15), max_size=4),
     st.integers(0, 2),
 )
-def test_whole_milliseconds_are_rounded_down_whatever_the_unit(unit, zone, values, start):
+def test_timestamps_of_every_unit_are_rounded_down_to_milliseconds(unit, zone, values, start):
     name, parts, times = unit
     milliseconds = arrays.whole_milliseconds(pa.array(values, pa.timestamp(name, zone))[start:], 7)
     milliseconds.validate(full=True)
@@ -29,13 +29,13 @@ def test_whole_milliseconds_are_rounded_down_whatever_the_unit(unit, zone, value
     "values",
     [pa.array(["5"]), pa.array([5.0]), pa.array([2**62], pa.timestamp("s")), pa.array([2**64 - 1], pa.uint64())],
 )
-def test_what_is_no_time_in_milliseconds_is_refused(values):
+def test_invalid_timestamps_are_rejected(values):
     with pytest.raises(EncodeError, match=r"at \$\.timestamp"):
         arrays.whole_milliseconds(values, 7)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=3) | st.none()), max_size=12), st.integers(0, 3))
-def test_rows_are_shared_out_in_their_order(rows, start):
+def test_rows_are_partitioned_in_their_order(rows, start):
     whole = pa.record_batch({"value": pa.array([value for _, value in rows], pa.binary())}).slice(start)
     partitions = np.array([number for number, _ in rows[start:]], np.int64)
     values_by_partition = {number: part["value"].to_pylist() for number, part in split_by_partition(whole, partitions)}
@@ -44,7 +44,7 @@ def test_rows_are_shared_out_in_their_order(rows, start):
         assert values == [value for at, value in rows[start:] if at == number]
 
 
-def test_records_without_a_time_get_that_of_now():
+def test_records_without_a_timestamp_get_the_current_time():
     rows = pa.record_batch({"partition": [1, 2], "value": ["a", "b"], "key": pa.nulls(2)})
     assert arrays.add_timestamps(rows, 5).to_pydict() == {"key": [None, None], "value": ["a", "b"], "timestamp": [5, 5]}
     timed_rows = rows.append_column("timestamp", pa.array([None, 1_999], pa.timestamp("us")))

@@ -1,4 +1,4 @@
-"""Writing records: bytes by hand, twins, other readers, and errors that name the place."""
+"""Building records: expected bytes, reference implementations, other readers, and errors with paths."""
 
 import math
 import struct
@@ -30,25 +30,25 @@ from kafkaframes.records.rows import rows_of
 from kafkaframes.records.scan import scan_all
 from kafkaframes.wire.checksum import crc32c
 
-with warnings.catch_warnings():  # of Python's own, about how it reads its resources
+with warnings.catch_warnings():  # a deprecation in Python's importlib.resources
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.record.memory_records as kafka_python_records
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-TWO = {
+HEADER_STRUCT = struct.Struct(">qiibIhiqqqhii")
+TWO_ROWS = {
     "offset": [7, 9],
     "timestamp": [1000, 998],
     "key": [b"k", None],
     "value": [None, b"vv"],
     "headers": [[("h", b"1"), ("h", None)], []],
 }
-BLOBS = st.none() | st.binary(max_size=40)
-HEADERS = st.lists(st.tuples(st.text(max_size=5), BLOBS), max_size=3)
+NULLABLE_BYTES = st.none() | st.binary(max_size=40)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), NULLABLE_BYTES), max_size=3)
 
 
 @st.composite
-def rows(draw, *, headers=True):
-    """Draw columns as plain values: increasing offsets with holes, any timestamps, nulls."""
+def draw_columns(draw, *, headers=True):
+    """Draw columns of Python values: increasing offsets with gaps, any timestamps, and nulls."""
     count = draw(st.integers(1, 12))
 
     def column(values):
@@ -58,18 +58,18 @@ def rows(draw, *, headers=True):
     columns = {
         "offset": [int(offset) for offset in offsets],
         "timestamp": column(st.integers(-1, 2**45)),
-        "key": column(BLOBS),
-        "value": column(BLOBS),
+        "key": column(NULLABLE_BYTES),
+        "value": column(NULLABLE_BYTES),
     }
     return columns | ({"headers": column(HEADERS)} if headers else {})
 
 
-def header(raw: bytes) -> dict[str, int]:
+def parse_batch_header(raw: bytes) -> dict[str, int]:
     names = (
         "base_offset length leader_epoch magic crc attributes last_offset_delta base_timestamp max_timestamp "
         "producer_id producer_epoch base_sequence count"
     )
-    return dict(zip(names.split(), HEADER.unpack_from(raw), strict=True))
+    return dict(zip(names.split(), HEADER_STRUCT.unpack_from(raw), strict=True))
 
 
 def split_log(raw: bytes) -> list[bytes]:
@@ -81,18 +81,18 @@ def split_log(raw: bytes) -> list[bytes]:
     return batches
 
 
-def read(records, raw: bytes) -> list[tuple]:
+def read_rows(records, raw: bytes) -> list[tuple]:
     log, rows = records.MemoryRecords(raw), []
     while log.has_next():
         batch = log.next_batch()
         assert batch.validate_crc()
         for record in batch:
-            timestamp = -1 if record.timestamp is None else record.timestamp  # aiokafka has it so in format 1
+            timestamp = -1 if record.timestamp is None else record.timestamp  # aiokafka returns None for -1 in format 1
             rows.append((record.offset, timestamp, record.key, record.value, list(record.headers)))
     return rows
 
 
-def as_read(columns, magic: int) -> list[tuple]:
+def normalize_rows(columns, magic: int) -> list[tuple]:
     count = len(columns["offset"])
     timestamps = columns["timestamp"] if magic else [-1] * count
     headers = columns.get("headers") or [[]] * count
@@ -102,7 +102,7 @@ def as_read(columns, magic: int) -> list[tuple]:
 # ------------------------------------------------------------------------------------------------- by hand
 
 
-def test_format_2_by_hand():
+def test_a_batch_of_format_2_has_the_specified_bytes():
     records = bytes.fromhex(
         "22"  # length 17
         "00 00 00"  # attributes, timestamp delta 0, offset delta 0
@@ -117,11 +117,11 @@ def test_format_2_by_hand():
     records += bytes((2 * len(second),)) + second
     checked_bytes = struct.pack(">hiqqqhii", 0, 2, 1000, 1000, -1, -1, -1, 2) + records
     expected_bytes = struct.pack(">qiibI", 7, 9 + len(checked_bytes), -1, 2, crc32c(checked_bytes)) + checked_bytes
-    assert build_records(TWO) == expected_bytes
+    assert build_records(TWO_ROWS) == expected_bytes
 
 
-def test_format_1_by_hand():
-    columns = {name: TWO[name] for name in ("offset", "timestamp", "key", "value")}
+def test_a_message_of_format_1_has_the_specified_bytes():
+    columns = {name: TWO_ROWS[name] for name in ("offset", "timestamp", "key", "value")}
     messages = []
     for offset, timestamp, blobs in ((7, 1000, b"\0\0\0\1k\xff\xff\xff\xff"), (9, 998, b"\xff\xff\xff\xff\0\0\0\2vv")):
         checked_bytes = struct.pack(">bbq", 1, 0, timestamp) + blobs
@@ -129,7 +129,7 @@ def test_format_1_by_hand():
     assert build_records(columns, record_format=1) == b"".join(messages)
 
 
-def test_format_0_by_hand():
+def test_a_message_of_format_0_has_the_specified_bytes():
     checked_bytes = b"\0\0" + b"\0\0\0\1k" + b"\0\0\0\1v"
     expected_bytes = struct.pack(">qiI", 3, 4 + len(checked_bytes), zlib.crc32(checked_bytes)) + checked_bytes
     assert build_records([{"key": "k", "value": "v", "timestamp": 5}], record_format=0, base_offset=3) == expected_bytes
@@ -157,7 +157,7 @@ def test_wrappers_have_the_last_offset_and_the_largest_timestamp(magic, codec):
         assert struct.unpack_from(">I", message, 12)[0] == zlib.crc32(message[16:])
 
 
-def test_header_fields():
+def test_header_fields_are_written():
     raw = build_records(
         {"value": [b"a", b"b"], "timestamp": [5, 6], "offset": [10, 12]},
         codec="zstd",
@@ -167,7 +167,7 @@ def test_header_fields():
         base_sequence=9,
         transactional=True,
     )
-    fields = header(raw)
+    fields = parse_batch_header(raw)
     assert fields["crc"] == crc32c(raw[21:])
     assert fields | {"crc": 0, "length": 0} == {
         "base_offset": 10,
@@ -186,9 +186,9 @@ def test_header_fields():
     }
 
 
-def test_log_append_time_begins_a_batch_where_it_changes():
+def test_a_new_append_time_starts_a_new_batch():
     raw = build_records({"value": [b"a", b"b", b"c"], "timestamp": [5, 5, 9]}, timestamp_type="LogAppendTime")
-    batches = [header(batch) for batch in split_log(raw)]
+    batches = [parse_batch_header(batch) for batch in split_log(raw)]
     assert [(b["count"], b["max_timestamp"], b["attributes"]) for b in batches] == [(2, 5, 8), (1, 9, 8)]
     raw = build_records(
         {"value": [b"a"], "timestamp": [5]}, record_format=1, timestamp_type="LogAppendTime", codec="gzip"
@@ -196,30 +196,30 @@ def test_log_append_time_begins_a_batch_where_it_changes():
     assert raw[17] == 8 | Codec.GZIP
 
 
-def test_delete_horizon_is_the_base_of_timestamps():
+def test_the_delete_horizon_is_stored_as_base_timestamp():
     raw = build_records({"value": [b"a"], "timestamp": [1000]}, delete_horizon_ms=4000)
-    fields = header(raw)
+    fields = parse_batch_header(raw)
     assert (fields["base_timestamp"], fields["max_timestamp"], fields["attributes"]) == (4000, 1000, 0x40)
     assert raw[63:65] == bytes.fromhex("ef 2e")  # zig-zag of -3000
 
 
-def test_sequences_go_on_and_around():
+def test_sequences_continue_and_wrap_around():
     raw = build_records(
         {"value": [b"x"] * 5}, batch_records=2, producer_id=1, producer_epoch=0, base_sequence=2**31 - 3
     )
-    assert [header(batch)["base_sequence"] for batch in split_log(raw)] == [2**31 - 3, 2**31 - 1, 1]
+    assert [parse_batch_header(batch)["base_sequence"] for batch in split_log(raw)] == [2**31 - 3, 2**31 - 1, 1]
 
 
-def test_end_of_transaction():
+def test_a_transaction_marker_has_its_header_fields():
     raw = build_end_transaction(5, commit=True, timestamp=9, producer_id=4, producer_epoch=2, coordinator_epoch=1)
-    assert header(raw)["attributes"] == 0x30
+    assert parse_batch_header(raw)["attributes"] == 0x30
     assert raw.endswith(bytes.fromhex("08 00000001 0c 000000000001 00"))
 
 
-def test_empty_batch():
+def test_an_empty_batch_has_its_header_fields():
     fields = BatchFields(producer_id=5, producer_epoch=1, base_sequence=40, leader_epoch=2)
     raw = build_empty_batch(100, 109, max_timestamp=77, fields=fields)
-    header_fields = header(raw)
+    header_fields = parse_batch_header(raw)
     assert len(raw) == 61
     assert header_fields["crc"] == crc32c(raw[21:])
     assert (
@@ -235,12 +235,12 @@ def test_empty_batch():
     )
 
 
-def test_one_batch_with_given_fields():
+def test_a_batch_has_the_given_header_fields():
     fields = BatchFields(base_offset=100, last_offset=120, max_timestamp=5000, timestamp_type=1)
     raw = build_batch(
         rows_of({"offset": [99, 101, 105, 130], "value": ["a", "b", "c", "d"]}), fields=fields, start=1, stop=3
     )
-    header_fields = header(raw)
+    header_fields = parse_batch_header(raw)
     assert (header_fields["base_offset"], header_fields["last_offset_delta"], header_fields["max_timestamp"]) == (
         100,
         20,
@@ -252,30 +252,30 @@ def test_one_batch_with_given_fields():
 # -------------------------------------------------------------------------------------------------- batches
 
 
-@given(columns=rows(), batch_bytes=st.integers(1, 300), batch_records=st.none() | st.integers(1, 4))
-def test_batches_keep_their_limits(columns, batch_bytes, batch_records):
+@given(columns=draw_columns(), batch_bytes=st.integers(1, 300), batch_records=st.none() | st.integers(1, 4))
+def test_batches_are_within_their_limits(columns, batch_bytes, batch_records):
     raw = build_records(columns, batch_bytes=batch_bytes, batch_records=batch_records)
     for batch in split_log(raw):
-        count = header(batch)["count"]
+        count = parse_batch_header(batch)["count"]
         assert count == 1 or len(batch) <= batch_bytes
         assert count <= (batch_records or math.inf)
     greedy = build_records(columns, batch_bytes=1 << 30)
     assert len(split_log(greedy)) == 1
 
 
-def test_a_gap_of_more_than_32_bits_begins_a_batch():
+def test_an_offset_delta_of_more_than_32_bits_starts_a_batch():
     raw = build_records({"offset": [0, 2**31 - 1, 2**31], "value": ["a", "b", "c"]})
-    assert [header(batch)["count"] for batch in split_log(raw)] == [2, 1]
+    assert [parse_batch_header(batch)["count"] for batch in split_log(raw)] == [2, 1]
 
 
-def test_many_portions():
+def test_many_batches_keep_all_rows():
     values = [b"%d" % n * 300 for n in range(9000)]
     for magic, codec in ((2, "none"), (2, "lz4"), (1, "none"), (0, "gzip")):
         raw = build_records({"value": values}, record_format=magic, codec=codec)
-        assert [row[3] for row in read(kafka_python_records, raw)] == values
+        assert [row[3] for row in read_rows(kafka_python_records, raw)] == values
 
 
-def test_no_rows():
+def test_no_rows_build_no_bytes():
     for magic in (0, 1, 2):
         assert build_records({"value": []}, record_format=magic) == b""
     assert build_records([]) == b""
@@ -286,32 +286,32 @@ def test_no_rows():
 
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda c: c.name)
 @pytest.mark.parametrize("magic", [0, 1, 2])
-@given(columns=rows(), batch_records=st.integers(1, 12))
-def test_other_clients_read_what_we_write(magic, codec, columns, batch_records):
+@given(columns=draw_columns(), batch_records=st.integers(1, 12))
+def test_other_clients_read_our_batches(magic, codec, columns, batch_records):
     if codec is Codec.ZSTD and magic < 2:
         return
     if magic < 2:
         del columns["headers"]
     raw = build_records(columns, record_format=magic, codec=codec, batch_records=batch_records)
-    if (magic, codec) == (0, Codec.LZ4):  # aiokafka refuses it, kafka-python asks for another package
+    if (magic, codec) == (0, Codec.LZ4):  # aiokafka rejects it, and kafka-python needs another package
         return
-    assert read(aiokafka_records, raw) == as_read(columns, magic)
+    assert read_rows(aiokafka_records, raw) == normalize_rows(columns, magic)
     if codec is not Codec.SNAPPY:  # another package again
-        assert read(kafka_python_records, raw) == as_read(columns, magic)
+        assert read_rows(kafka_python_records, raw) == normalize_rows(columns, magic)
 
 
 # ------------------------------------------------------------------------------------------------------ twins
 
 
-@given(columns=rows(), batch_records=st.integers(1, 12), checksums=st.booleans())
-def test_kernel_and_twin_write_the_same_batches(columns, batch_records, checksums):
+@given(columns=draw_columns(), batch_records=st.integers(1, 12), checksums=st.booleans())
+def test_kernel_and_reference_write_equal_batches(columns, batch_records, checksums):
     prepared_rows = rows_of(columns)
     starts = build._split_rows(prepared_rows, 2, Codec.NONE, BatchFields(), 1 << 30, batch_records)
     table = build._make_header_table(
         prepared_rows, starts, Codec.NONE, BatchFields(leader_epoch=4, producer_id=3, base_sequence=2)
     )
     body_sizes = build._measure_batches(prepared_rows, table, 2)
-    assert_twins(
+    assert_kernel_equals_reference(
         "write_v2_batches",
         table,
         prepared_rows.offsets,
@@ -328,13 +328,13 @@ def test_kernel_and_twin_write_the_same_batches(columns, batch_records, checksum
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-@given(columns=rows(headers=False), attributes=st.sampled_from([0, 8]))
-def test_kernel_and_twin_write_the_same_messages(magic, columns, attributes):
+@given(columns=draw_columns(headers=False), attributes=st.sampled_from([0, 8]))
+def test_kernel_and_reference_write_equal_messages(magic, columns, attributes):
     prepared_rows = rows_of(columns)
     starts = build._split_rows(prepared_rows, magic, Codec.GZIP, BatchFields(), 120, 1 << 30)
     table = build._make_header_table(prepared_rows, starts, Codec.GZIP, BatchFields())
     build._measure_batches(prepared_rows, table, magic)
-    assert_twins(
+    assert_kernel_equals_reference(
         "write_messages",
         table,
         prepared_rows.offsets,
@@ -349,13 +349,15 @@ def test_kernel_and_twin_write_the_same_messages(magic, columns, attributes):
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @given(
-    columns=rows(),
+    columns=draw_columns(),
     batch_bytes=st.integers(1, 400),
     batch_records=st.integers(1, 12),
     horizon=st.sampled_from([-1, 2**40]),
     same_timestamp=st.booleans(),
 )
-def test_kernel_and_twin_split_and_measure_alike(magic, columns, batch_bytes, batch_records, horizon, same_timestamp):
+def test_kernel_and_reference_split_and_measure_equally(
+    magic, columns, batch_bytes, batch_records, horizon, same_timestamp
+):
     prepared_rows = rows_of(columns)
     results = []
     for twin in (_kernels_build, reference_build):
@@ -371,7 +373,7 @@ def test_kernel_and_twin_split_and_measure_alike(magic, columns, batch_bytes, ba
     assert results[0] == results[1]
 
 
-def assert_twins(name, table, *arguments):
+def assert_kernel_equals_reference(name, table, *arguments):
     size = int(table[:, _kernels_build.SIZE].sum())
     fast, slow = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     getattr(_kernels_build, name)(*arguments, fast)
@@ -412,15 +414,15 @@ HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])
     ],
     ids=["table", "batch", "arrow", "slices", "views", "mappings"],
 )
-def test_the_same_rows_in_other_clothes(columns):
-    expected_bytes = build_records({name: TWO[name] for name in ("offset", "timestamp", "key", "value")})
+def test_equal_rows_of_other_types_build_equal_bytes(columns):
+    expected_bytes = build_records({name: TWO_ROWS[name] for name in ("offset", "timestamp", "key", "value")})
     assert build_records(columns) == expected_bytes
 
 
 @pytest.mark.parametrize(
     "headers",
     [
-        pa.array(TWO["headers"], pa.map_(pa.string(), pa.binary())),
+        pa.array(TWO_ROWS["headers"], pa.map_(pa.string(), pa.binary())),
         pa.array([[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], []], HEADER_TYPE),
         pa.array([[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None], HEADER_TYPE),
         pa.array(
@@ -430,18 +432,18 @@ def test_the_same_rows_in_other_clothes(columns):
     ],
     ids=["map", "list", "null list", "slice", "mappings"],
 )
-def test_the_same_headers_in_other_clothes(headers):
-    assert build_records(TWO | {"headers": headers}) == build_records(TWO)
+def test_equal_headers_of_other_types_build_equal_bytes(headers):
+    assert build_records(TWO_ROWS | {"headers": headers}) == build_records(TWO_ROWS)
 
 
-def test_columns_of_the_reader_are_let_through():
-    assert build_records(TWO | {"producer_id": [1, 2], "topic": ["a", "b"]}) == build_records(TWO)
+def test_additional_columns_of_the_reader_are_accepted():
+    assert build_records(TWO_ROWS | {"producer_id": [1, 2], "topic": ["a", "b"]}) == build_records(TWO_ROWS)
 
 
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda c: c.name)
 @pytest.mark.parametrize("magic", [0, 1, 2])
-@given(columns=rows(), batch_bytes=st.integers(1, 1000))
-def test_what_we_read_builds_the_same_bytes(magic, codec, columns, batch_bytes):
+@given(columns=draw_columns(), batch_bytes=st.integers(1, 1000))
+def test_columns_that_were_read_build_equal_bytes(magic, codec, columns, batch_bytes):
     if codec is Codec.ZSTD and magic < 2:
         return
     if magic < 2:
@@ -452,9 +454,9 @@ def test_what_we_read_builds_the_same_bytes(magic, codec, columns, batch_bytes):
     assert build_records(table, record_format=magic, codec=codec, batch_bytes=batch_bytes) == raw
 
 
-def test_the_door():
-    assert kafkaframes.build_records(TWO, codec="gzip", batch_records=1) == build_records(
-        TWO, codec="gzip", batch_records=1
+def test_the_public_function_builds_equal_bytes():
+    assert kafkaframes.build_records(TWO_ROWS, codec="gzip", batch_records=1) == build_records(
+        TWO_ROWS, codec="gzip", batch_records=1
     )
 
 
@@ -487,10 +489,10 @@ def test_the_door():
         (5, {}, ()),
     ],
 )
-def test_errors_name_the_place(columns, options, path):
-    with pytest.raises(EncodeError) as caught:
+def test_errors_have_the_path_of_the_value(columns, options, path):
+    with pytest.raises(EncodeError) as error_info:
         build_records(columns, **options)
-    assert caught.value.path == path
+    assert error_info.value.path == path
 
 
 @pytest.mark.parametrize(
@@ -513,12 +515,12 @@ def test_errors_name_the_place(columns, options, path):
     ],
     ids=str,
 )
-def test_options_that_are_not(options):
+def test_invalid_options_are_rejected(options):
     with pytest.raises(OptionError):
         build_records({"value": ["a"]}, **options)
 
 
-def test_rows_outside_a_given_batch():
+def test_rows_outside_the_batch_limits_are_rejected():
     prepared_rows = rows_of({"offset": [5, 2**31 + 5], "value": ["a", "b"]})
     with pytest.raises(EncodeError):
         build_batch(prepared_rows)
@@ -530,24 +532,26 @@ def test_rows_outside_a_given_batch():
         build_batch(prepared_rows, start=2)
 
 
-def test_when_format_2_saves_space():
-    """Varints in records, and a header of 61 bytes before them: smallest from three records on against format 1."""
+def test_format_2_is_smallest_from_four_records():
+    """Format 2 has a header of 61 bytes but smaller records. It is smaller than format 1 from three records on."""
     for count in range(1, 12):
         columns = {"timestamp": [1_700_000_000_000] * count, "key": [b"key"] * count, "value": [b"value"] * count}
-        sizes = [len(build_records(columns, record_format=one)) for one in (0, 1, 2)]
+        sizes = [len(build_records(columns, record_format=record_format)) for record_format in (0, 1, 2)]
         assert sizes == [count * (26 + 8), count * (34 + 8), 61 + count * (7 + 8)]
         assert (sizes[2] < sizes[1], sizes[2] < sizes[0]) == (count >= 3, count >= 4)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4"])
-def test_batches_apart_are_those_in_one_piece_at_offset_0(codec):
+def test_separate_batches_equal_joined_batches_at_offset_0(codec):
     columns = {"key": [b"k%d" % n for n in range(500)], "value": [b"v" * n for n in range(500)], "timestamp": [7] * 500}
     options = {"producer_id": 3, "producer_epoch": 1, "base_sequence": 2**31 - 10}
     whole = build_records(columns, codec=codec, batch_bytes=5_000, **options)
-    apart = list(build_separate_batches(columns, codec=codec, batch_bytes=5_000, fields=BatchFields(**options)))
+    separate_batches = list(
+        build_separate_batches(columns, codec=codec, batch_bytes=5_000, fields=BatchFields(**options))
+    )
     batches = scan_all(whole)
     ends = (batches.column("position") + batches.column("size")).tolist()
     pieces = [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    assert [data for data, _ in apart] == [bytes(8) + piece[8:] for piece in pieces]
-    assert [count for _, count in apart] == batches.column("count").tolist()
-    assert len(apart) > 10
+    assert [data for data, _ in separate_batches] == [bytes(8) + piece[8:] for piece in pieces]
+    assert [count for _, count in separate_batches] == batches.column("count").tolist()
+    assert len(separate_batches) > 10

@@ -1,4 +1,4 @@
-"""One verdict whatever the columns: which columns are asked for changes neither the records nor what is damage."""
+"""The selected columns change neither the records that are read nor the reported damage."""
 
 import itertools
 import random
@@ -16,21 +16,21 @@ from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.reasons import DROP, FAIL, KEEP
 from kafkaframes.records.scan import MemorySource, as_array
 
-# These choose the kernel and its work; every other column is computed from batch headers and offsets.
-DECIDING = ("timestamp_type", "key", "value", "headers", "key_size", "crc_ok")
-SUBSETS = [names or ("offset",) for size in range(7) for names in itertools.combinations(DECIDING, size)]
-OTHERS = [(name,) for name in COLUMNS if name not in DECIDING]
-BOUNDS = ((None, None), (3, 1004), (1001, None), (None, 2002))
+# The selection of these columns decides which kernel runs. Other columns are computed from headers and offsets.
+KERNEL_COLUMNS = ("timestamp_type", "key", "value", "headers", "key_size", "crc_ok")
+COLUMN_SUBSETS = [names or ("offset",) for size in range(7) for names in itertools.combinations(KERNEL_COLUMNS, size)]
+OTHER_COLUMNS = [(name,) for name in COLUMNS if name not in KERNEL_COLUMNS]
+OFFSET_BOUNDS = ((None, None), (3, 1004), (1001, None), (None, 2002))
 
 
-def read(data, columns, **options):
-    """Read the columns: a table, the damage, and the end of the source."""
+def read_columns(data, columns, **options):
+    """Return (table, errors, end position) of a read of the columns."""
     reader = RecordReader(MemorySource(as_array(data)), ReadOptions(columns=columns, **options))
     return pa.Table.from_batches(list(reader), reader.schema), reader.errors, reader.end
 
 
-def failure(data, columns, **options):
-    """Return the message of FAIL's error; None without an error."""
+def read_failfast_message(data, columns, **options):
+    """Return the error message of a read that fails at damage, or None."""
     reader = RecordReader(MemorySource(as_array(data)), ReadOptions(columns=columns, on_damage=FAIL, **options))
     try:
         list(reader)
@@ -39,52 +39,54 @@ def failure(data, columns, **options):
     return None
 
 
-def assert_one_verdict(data, subsets, *, on_damage=KEEP, **options):
-    """Compare each subset with all columns."""
-    table, errors, end = read(data, tuple(COLUMNS), on_damage=on_damage, **options)
+def assert_subsets_agree(data, subsets, *, on_damage=KEEP, **options):
+    """Assert that a read of each subset gives the same rows and errors as a read of all columns."""
+    table, errors, end = read_columns(data, tuple(COLUMNS), on_damage=on_damage, **options)
     table.validate(full=True)
-    expected_error = failure(data, tuple(COLUMNS), **options)
+    expected_error = read_failfast_message(data, tuple(COLUMNS), **options)
     for columns in subsets:
-        subset, *rest = read(data, columns, on_damage=on_damage, **options)
+        subset, *rest = read_columns(data, columns, on_damage=on_damage, **options)
         assert rest == [errors, end], columns
         assert subset.equals(table.select(columns)), columns
-        assert failure(data, columns, **options) == expected_error, columns
+        assert read_failfast_message(data, columns, **options) == expected_error, columns
     return errors
 
 
-def header_claims(count, pairs=b""):
+def build_record_with_header_count(count, pairs=b""):
     """Return a record whose header count does not match its headers."""
-    body = b"\0\0\0\x01\x02v" + mutations.varint(count) + pairs
-    return mutations.varint(len(body)) + body
+    body = b"\0\0\0\x01\x02v" + mutations.encode_varint(count) + pairs
+    return mutations.encode_varint(len(body)) + body
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("claimed_count", [-1, 1, 3, 63, 64, 1000, 2**31 - 1])
-def test_headers_that_are_claimed_and_not_there(claimed_count, codec):
+def test_missing_headers_are_reported_for_every_subset(claimed_count, codec):
     # longer than the part that a kernel reads without bounds checks
-    tail = header_claims(1, b"\2a" + mutations.varint(60) + b"x" * 60)
-    section = mutations.compress(codec, header_claims(claimed_count) + header_claims(0) + tail)
+    tail = build_record_with_header_count(1, b"\2a" + mutations.encode_varint(60) + b"x" * 60)
+    section = mutations.compress(
+        codec, build_record_with_header_count(claimed_count) + build_record_with_header_count(0) + tail
+    )
     sound = kafkaframes.build_records({"value": [b"x" * 50] * 2}, base_offset=10)
-    data = mutations.batch_v2(section, count=3, attributes=codec) + sound
-    errors = assert_one_verdict(data, [*SUBSETS, *OTHERS])
+    data = mutations.build_batch_v2(section, count=3, attributes=codec) + sound
+    errors = assert_subsets_agree(data, [*COLUMN_SUBSETS, *OTHER_COLUMNS])
     assert [(error.position, error.records) for error in errors] == [(0, 0)]
-    assert failure(data, ("value",)) is not None
-    assert read(data, ("offset",))[0]["offset"].to_pylist() == [10, 11]
+    assert read_failfast_message(data, ("value",)) is not None
+    assert read_columns(data, ("offset",))[0]["offset"].to_pylist() == [10, 11]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_subset_of_columns_gives_one_verdict(seed):
-    data = mutations.some_log(seed, damage=0.3)
-    assert_one_verdict(data, [*SUBSETS, *OTHERS])
+def test_every_subset_of_columns_reports_equal_damage(seed):
+    data = mutations.choose_log(seed, damage=0.3)
+    assert_subsets_agree(data, [*COLUMN_SUBSETS, *OTHER_COLUMNS])
 
 
 @given(st.integers(0, 1 << 40), st.sampled_from([KEEP, DROP]))
-def test_some_subsets_of_columns_give_one_verdict_with_bounds_and_modes(seed, mode):
+def test_subsets_report_equal_damage_with_bounds_and_modes(seed, mode):
     choose = random.Random(seed)
-    first, end = choose.choice(BOUNDS)
-    assert_one_verdict(
-        mutations.some_log(seed),
-        choose.sample([*SUBSETS, *OTHERS], 6),
+    first, end = choose.choice(OFFSET_BOUNDS)
+    assert_subsets_agree(
+        mutations.choose_log(seed),
+        choose.sample([*COLUMN_SUBSETS, *OTHER_COLUMNS], 6),
         on_damage=mode,
         first_offset=first,
         end_offset=end,
@@ -95,10 +97,10 @@ def test_some_subsets_of_columns_give_one_verdict_with_bounds_and_modes(seed, mo
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_the_base_offset_of_a_compressed_message_does_not_depend_on_the_bounds(magic):
-    """It is the first inner record's, whether that record is wanted or not; made the short way and the long."""
+def test_a_compressed_message_has_its_base_offset_for_all_bounds(magic):
+    """The base offset is that of the first inner record, even if the bounds exclude this record, on both paths."""
     data = kafkaframes.build_records({"value": [b"v"] * 5}, record_format=magic, codec="gzip", base_offset=100)
     for extra in ((), ("key_size",)):
-        rows, _, _ = read(data, ("offset", "base_offset", *extra), first_offset=102)
+        rows, _, _ = read_columns(data, ("offset", "base_offset", *extra), first_offset=102)
         assert rows["offset"].to_pylist() == [102, 103, 104]
         assert rows["base_offset"].to_pylist() == [100, 100, 100]

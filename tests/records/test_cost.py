@@ -1,4 +1,4 @@
-"""Limits of reading: no Python frame per record, bounded memory for a bomb, a warm start within its limit."""
+"""Costs of reading: no Python call per record, and limited memory for decompression bombs and retained batches."""
 
 import gc
 import gzip
@@ -17,17 +17,17 @@ from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.varint import write_varint
 
 
-def calls(data):
-    """Count the Python and C calls of reading all columns."""
+def count_calls_of_read(data):
+    """Return the number of Python and C calls of a read of all columns."""
     count = 0
 
     def count_calls(_frame, event, _argument):
         nonlocal count
         count += event in ("call", "c_call")
 
-    list(kafkaframes.read_records(data))  # imports and first uses
+    list(kafkaframes.read_records(data))  # lazy imports and first calls are not counted
     gc.collect()
-    gc.disable()  # it would also collect garbage of other tests and call its callbacks
+    gc.disable()  # the collector would call callbacks for garbage of other tests
     sys.setprofile(count_calls)
     try:
         for _ in kafkaframes.read_records(data):
@@ -38,7 +38,7 @@ def calls(data):
     return count
 
 
-def records(count, **options):
+def build_batches(count, **options):
     columns = {"key": [b"key"] * count, "value": [b"value"] * count, "headers": [[("h", b"v")]] * count}
     if options.get("record_format", 2) < 2:
         del columns["headers"]
@@ -46,18 +46,20 @@ def records(count, **options):
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_calls_do_not_grow_with_the_records_of_a_batch(codec):
-    few, many = (calls(records(count, codec=codec, batch_records=count)) for count in (10, 2000))
+def test_calls_do_not_grow_with_the_number_of_records(codec):
+    few, many = (count_calls_of_read(build_batches(count, codec=codec, batch_records=count)) for count in (10, 2000))
     assert many <= few + 10
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_calls_do_not_grow_with_the_batches_where_nothing_is_compressed(magic):
-    few, many = (calls(records(count, record_format=magic, batch_records=1)) for count in (10, 2000))
+def test_calls_do_not_grow_with_the_number_of_uncompressed_batches(magic):
+    few, many = (
+        count_calls_of_read(build_batches(count, record_format=magic, batch_records=1)) for count in (10, 2000)
+    )
     assert many <= few + 10
 
 
-BOMB = """
+BOMB_CODE = """
 import sys
 import kafkaframes
 kafkaframes.read_records(b"")
@@ -67,8 +69,8 @@ print(rows, [error.reason for error in reader.errors])
 """
 
 
-def bomb(mebibytes):
-    """A batch of format 2 that holds one record of so many MiB, all of them zero; compressed once, and repeated."""
+def build_bomb(mebibytes):
+    """Return a v2 batch with one record whose value has ``mebibytes`` MiB of zero bytes."""
     start, zeros = bytearray(), bytes(1 << 20)
     write_varint(start, mebibytes << 20)
     compressor = zlib.compressobj(6, zlib.DEFLATED, 31)
@@ -86,12 +88,12 @@ def bomb(mebibytes):
     return bytes(raw)
 
 
-def test_a_decompression_bomb_stays_within_the_limit(tmp_path):
+def test_a_decompression_bomb_is_read_in_limited_memory(tmp_path):
     path = tmp_path / "bomb.log"
-    assert gzip.decompress(bomb(1)[BATCH_V2.size :])[-(1 << 20) :] == bytes(1 << 20)
-    path.write_bytes(bomb(400))  # 1000 times its size in the file
+    assert gzip.decompress(build_bomb(1)[BATCH_V2.size :])[-(1 << 20) :] == bytes(1 << 20)
+    path.write_bytes(build_bomb(400))  # 1000 times its size in the file
     assert path.stat().st_size < 1 << 20
-    command = f"ulimit -v {3 << 20} && exec '{sys.executable}' -c '{BOMB}' '{path}'"
+    command = f"ulimit -v {3 << 20} && exec '{sys.executable}' -c '{BOMB_CODE}' '{path}'"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
     process = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=250, env=environment)
     assert process.returncode == 0, process.stderr
@@ -99,7 +101,7 @@ def test_a_decompression_bomb_stays_within_the_limit(tmp_path):
     assert str(64 << 20) in process.stdout
 
 
-KEPT = """
+KEEP_BATCHES_CODE = """
 import sys
 import kafkaframes
 def resident():
@@ -114,12 +116,12 @@ print(resident() - before, sum(batch.nbytes for batch in kept), len(kept))
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux's /proc")
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_batches_that_are_kept_hold_little_more_memory_than_their_data(codec, tmp_path):
+def test_retained_batches_use_little_more_memory_than_their_data(codec, tmp_path):
     path = tmp_path / "log"
     columns = {"key": [b"%d" % n for n in range(30_000)], "value": [b"%0400d" % (n * n) for n in range(30_000)]}
     path.write_bytes(kafkaframes.build_records(columns, codec=codec))
     process = subprocess.run(
-        [sys.executable, "-c", KEPT, path], capture_output=True, text=True, timeout=250, check=True
+        [sys.executable, "-c", KEEP_BATCHES_CODE, path], capture_output=True, text=True, timeout=250, check=True
     )
     resident, size, batches = map(int, process.stdout.split())
     assert batches > 5

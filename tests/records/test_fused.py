@@ -1,4 +1,4 @@
-"""The short way from batches to columns where its memory is too small, its pieces end, and its streams are odd."""
+"""The fast path from batches to columns: too little memory, ends of chunks, and unusual streams."""
 
 import random
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.records import streams
-from tests.records.test_columns import assert_same
+from tests.records.test_columns import assert_columns_equal_values
 
 import kafkaframes
 from kafkaframes.records import fused
@@ -18,23 +18,23 @@ from kafkaframes.records.scan import MemorySource, as_array
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def some_bytes(choose, longest):
+def choose_bytes(choose, longest):
     return None if choose.random() < 0.1 else choose.randbytes(choose.choice([0, 1, 31, 32, 33, 100, longest]))
 
 
-def headers(choose):
+def choose_headers(choose):
     names = ["a", "source", "x" * 40, "é", "名"] if choose.random() < 0.3 else ["a", "source", "x" * 40]
-    return [(choose.choice(names), some_bytes(choose, 70)) for _ in range(choose.choice([0, 0, 0, 1, 2, 70]))]
+    return [(choose.choice(names), choose_bytes(choose, 70)) for _ in range(choose.choice([0, 0, 0, 1, 2, 70]))]
 
 
-def some_log(seed):
-    """Batches of every format and codec, of few records and of many, with nulls and headers."""
+def build_log(seed):
+    """Return random batches of every format and codec, of few or many records, with nulls and headers."""
     choose, parts, offset = random.Random(seed), [], 0
     for _ in range(choose.randrange(1, 8)):
         magic, count = choose.choice([0, 1, 2, 2, 2]), choose.choice([1, 3, 30, 400])
-        columns = {name: [some_bytes(choose, 300) for _ in range(count)] for name in ("key", "value")}
+        columns = {name: [choose_bytes(choose, 300) for _ in range(count)] for name in ("key", "value")}
         if magic == 2:
-            columns["headers"] = [headers(choose) for _ in range(count)]
+            columns["headers"] = [choose_headers(choose) for _ in range(count)]
         parts.append(
             kafkaframes.build_records(
                 columns,
@@ -50,29 +50,29 @@ def some_log(seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_size_of_a_piece_gives_the_same(seed):
-    data = some_log(seed)
+def test_rows_are_equal_for_every_chunk_size(seed):
+    data = build_log(seed)
     for chunk_bytes in (1, 3000, 1 << 20):
-        assert assert_same(data, chunk_bytes=chunk_bytes) == []
+        assert assert_columns_equal_values(data, chunk_bytes=chunk_bytes) == []
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 3))
-def test_damage_gives_the_same(seed, damages):
-    data, choose = bytearray(some_log(seed)), random.Random(seed)
+def test_damaged_logs_give_equal_rows(seed, damages):
+    data, choose = bytearray(build_log(seed)), random.Random(seed)
     for _ in range(damages):
         data[choose.randrange(len(data))] ^= 1 << choose.randrange(8)
-    assert_same(bytes(data), chunk_bytes=choose.choice([3000, 1 << 20]))
+    assert_columns_equal_values(bytes(data), chunk_bytes=choose.choice([3000, 1 << 20]))
 
 
 @given(st.integers(0, 1 << 30))
-def test_odd_streams_give_the_same(seed):
+def test_unusual_streams_give_equal_rows(seed):
     choose = random.Random(seed)
-    stream_parts = [streams.stream(choose) for _ in range(choose.randrange(1, 6))]
-    data = b"".join(streams.batch(number * 1000, *one) for number, one in enumerate(stream_parts))
-    assert_same(data)
+    stream_parts = [streams.choose_stream(choose) for _ in range(choose.randrange(1, 6))]
+    data = b"".join(streams.build_batch(number * 1000, *stream) for number, stream in enumerate(stream_parts))
+    assert_columns_equal_values(data)
 
 
-def rows(data, columns, **options):
+def read_rows(data, columns, **options):
     reader = RecordReader(MemorySource(as_array(data)), ReadOptions(columns=columns, **options))
     batches = [batch.select(COLUMNS) for batch in reader if batch.num_rows]
     return pa.Table.from_batches(batches) if batches else None, reader.errors
@@ -82,8 +82,8 @@ COLUMNS = ["offset", "timestamp", "key", "value", "headers", "position", "crc_ok
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 2), st.sampled_from(ON_DAMAGE[:2]))
-def test_offsets_and_modes_give_the_same(seed, damages, mode):
-    data, choose = bytearray(some_log(seed)), random.Random(seed)
+def test_bounds_and_modes_give_equal_rows(seed, damages, mode):
+    data, choose = bytearray(build_log(seed)), random.Random(seed)
     for _ in range(damages):
         data[choose.randrange(len(data))] ^= 1 << choose.randrange(8)
     for first, end in ((None, None), (3, None), (None, 40), (5, 33), (40, 40), (0, 1 << 40)):
@@ -93,22 +93,24 @@ def test_offsets_and_modes_give_the_same(seed, damages, mode):
             "end_offset": end,
             "chunk_bytes": choose.choice([3000, 1 << 20]),
         }
-        assert rows(data, COLUMNS, **options) == rows(data, [*COLUMNS, "key_size"], **options)
+        assert read_rows(data, COLUMNS, **options) == read_rows(data, [*COLUMNS, "key_size"], **options)
 
 
-def test_headers_that_are_given_up_leave_no_null_behind():
-    """A record that is refused half-way had a null header; the next batch's header in its place is none."""
+def test_headers_of_a_rejected_record_do_not_affect_later_headers():
+    """A rejected record has a null header. The next batch's header at the same index must not become null."""
     pairs = [[("a", None), ("b", b"x")], [("c", None), ("d", b"12345678901234567890123456789012345678")]]
     data = bytearray(kafkaframes.build_records({"value": [b"v", b"w"], "headers": pairs}))
     place = data.index(b"1234567890") - 1
     assert data[place] == 38 << 1
     data[place] = 63 << 1
-    more = kafkaframes.build_records({"value": [b"v" * 60], "headers": [[("e", b"y"), ("f", b"z")]]}, base_offset=9)
-    assert len(assert_same(bytes(data) + more)) == 1
+    next_batch = kafkaframes.build_records(
+        {"value": [b"v" * 60], "headers": [[("e", b"y"), ("f", b"z")]]}, base_offset=9
+    )
+    assert len(assert_columns_equal_values(bytes(data) + next_batch)) == 1
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_batches_that_are_too_large_go_the_long_way(codec, monkeypatch):
+def test_too_large_batches_take_the_general_path(codec, monkeypatch):
     monkeypatch.setattr(fused, "_MAX_BYTES_BY_STATUS", dict.fromkeys(fused._MAX_BYTES_BY_STATUS, 30_000))
     monkeypatch.setattr(fused, "_MIN_CONTENT_BYTES", 100_000)
     small, large = (
@@ -119,23 +121,26 @@ def test_batches_that_are_too_large_go_the_long_way(codec, monkeypatch):
         )
         for count in (20, 400)
     )
-    assert assert_same(small + large + large + small + small + large, chunk_bytes=10_000) == []
+    assert assert_columns_equal_values(small + large + large + small + small + large, chunk_bytes=10_000) == []
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_that_is_larger_than_all_before_gets_its_room(codec):
+def test_a_batch_larger_than_earlier_batches_gets_enough_memory(codec):
     value = b"the same words again and again, "
     for size in (1, 100, 10_000):
         data = kafkaframes.build_records({"value": [value * size] * 40}, codec=codec, batch_bytes=1 << 26)
-        assert assert_same(kafkaframes.build_records({"value": [b"v"]}) + data + data, chunk_bytes=100_000) == []
+        assert (
+            assert_columns_equal_values(kafkaframes.build_records({"value": [b"v"]}) + data + data, chunk_bytes=100_000)
+            == []
+        )
 
 
-def test_records_of_seven_bytes_fill_the_rows_first():
+def test_tiny_records_reach_the_row_limit_first():
     data = kafkaframes.build_records({"value": [None] * 6_000}, batch_records=500)
-    assert assert_same(data * 2, chunk_bytes=20_000) == []
+    assert assert_columns_equal_values(data * 2, chunk_bytes=20_000) == []
 
 
-def test_pieces_are_about_as_large_as_they_should_be():
+def test_record_batches_have_about_the_target_size():
     columns = {"value": [b"%0100d" % number for number in range(60_000)]}
     for codec in CODECS:
         data = kafkaframes.build_records(columns, codec=codec)
@@ -146,10 +151,10 @@ def test_pieces_are_about_as_large_as_they_should_be():
         assert len(sizes) <= 9
 
 
-def test_a_column_that_is_kept_does_not_change():
-    data = b"".join(some_log(seed) for seed in range(4))
+def test_retained_columns_do_not_change():
+    data = b"".join(build_log(seed) for seed in range(4))
     options = ReadOptions(columns=tuple(fused.FUSED_COLUMNS), chunk_bytes=3000)
     kept_batches = list(RecordReader(MemorySource(as_array(data)), options))
-    again = [batch.to_pylist() for batch in RecordReader(MemorySource(as_array(data)), options)]
+    expected_rows = [batch.to_pylist() for batch in RecordReader(MemorySource(as_array(data)), options)]
     assert len(kept_batches) > 5
-    assert [batch.to_pylist() for batch in kept_batches] == again
+    assert [batch.to_pylist() for batch in kept_batches] == expected_rows

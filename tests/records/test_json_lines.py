@@ -1,4 +1,4 @@
-"""Records as JSON lines: every byte is kept, and unknown input is rejected with its position."""
+"""Records as JSON lines: every byte is preserved, and invalid input is rejected with its path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_bytes_come_back_equal(raw):
 
 @pytest.mark.parametrize("key", ODD_BYTES)
 @pytest.mark.parametrize("value", ODD_BYTES)
-def test_records_come_back_equal(key, value):
+def test_records_survive_a_round_trip(key, value):
     headers = [{"key": b"h", "value": value}, {"key": b"\xff", "value": b""}]
     line = to_json_line(
         {
@@ -83,7 +83,7 @@ def test_records_come_back_equal(key, value):
         ('{"value": "v", "headers": [{"key": "a", "value": "b", "c": 1}]}', r"a header must be"),
     ],
 )
-def test_what_is_not_understood_is_refused(line, reason):
+def test_invalid_lines_are_rejected_with_a_reason(line, reason):
     with pytest.raises(EncodeError, match=reason):
         from_json_record(parse_json(line))
 

@@ -1,12 +1,12 @@
-"""Memory that is used again, and lent from one job to the next."""
+"""Memory that is reused, within a job and by later jobs."""
 
 import numpy as np
 
 from kafkaframes.records.memory import Recycler, borrow_memory
 
 
-def test_an_array_without_references_is_built_again_in_the_same_memory():
-    memory = Recycler()  # a fresh one: one that earlier jobs used can have another free block of this size
+def test_memory_of_an_unreferenced_array_is_reused():
+    memory = Recycler()  # a new recycler, because one of earlier jobs can have another free block of this size
     first = memory.new_array(1000, np.int64)
     address = first.ctypes.data
     other = memory.new_array(1000, np.int64)
@@ -18,7 +18,7 @@ def test_an_array_without_references_is_built_again_in_the_same_memory():
     assert memory.new_array(1000, np.int64).ctypes.data == address
 
 
-def test_memory_goes_from_one_job_to_the_next_and_never_to_two_at_once():
+def test_memory_is_reused_by_the_next_job_but_never_shared():
     with borrow_memory() as one, borrow_memory() as other:
         assert one is not other
     with borrow_memory() as again:
@@ -32,7 +32,7 @@ def test_memory_goes_from_one_job_to_the_next_and_never_to_two_at_once():
         assert after is again
 
 
-def test_a_free_block_serves_what_needs_half_of_it_and_no_less():
+def test_a_free_block_is_reused_for_at_least_half_its_size():
     memory = Recycler(is_filled=True)
     for size in (10_000, 9 << 20):
         address = memory.new_array(size, np.uint8).ctypes.data

@@ -1,4 +1,4 @@
-"""The kernels answer as their plain twins do, on the vectors and on any bytes; and their short way as the long one."""
+"""Kernels return the same results as their reference in plain Python, on the vectors and on any bytes."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +15,12 @@ from kafkaframes.records.scan import BatchHeaders, ScanEnd, as_array
 
 VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
 INDEX_TYPES = (np.int64, np.int64, np.int64, np.int32, np.int64, np.int32, np.int64, np.int32)
-_FILES = (_kernels_scan, _kernels_index, _kernels_gather)
-KERNELS = SimpleNamespace(**{name: kernel for file in _FILES for name, kernel in vars(file).items()})
+_KERNEL_MODULES = (_kernels_scan, _kernels_index, _kernels_gather)
+KERNELS = SimpleNamespace(**{name: kernel for file in _KERNEL_MODULES for name, kernel in vars(file).items()})
 
 
 def damage_vector(data):
-    """A vector with some bytes changed and perhaps cut."""
+    """Return a vector with some bytes changed, which may also be truncated."""
     raw = bytearray(data.draw(st.sampled_from(VECTORS)).read_bytes())[:4000]
     for _ in range(data.draw(st.integers(0, 5))):
         if raw:
@@ -28,8 +28,8 @@ def damage_vector(data):
     return bytes(raw[: data.draw(st.integers(0, len(raw)))])
 
 
-def both(name, *arguments, outputs):
-    """Run both twins with their own outputs; return [(answer, outputs), ...]."""
+def run_both(name, *arguments, outputs):
+    """Run the kernel and the reference, each with its own outputs. Return [(result, outputs), ...]."""
     answers = []
     for backend in (KERNELS, reference):
         mine = [output.copy() for output in outputs]
@@ -37,25 +37,27 @@ def both(name, *arguments, outputs):
     return answers
 
 
-def assert_twins(name, *arguments, outputs):
-    (fast, fast_outputs), (slow, slow_outputs) = both(name, *arguments, outputs=outputs)
+def assert_kernel_equals_reference(name, *arguments, outputs):
+    (fast, fast_outputs), (slow, slow_outputs) = run_both(name, *arguments, outputs=outputs)
     assert fast == slow
     for one, other in zip(fast_outputs, slow_outputs, strict=True):
         np.testing.assert_array_equal(one, other)
     return fast, fast_outputs
 
 
-def scan_with(raw, rules):
+def scan_batches_with(raw, rules):
     table = np.zeros((len(BATCH_COLUMNS), 200), np.int64)
     array = as_array(raw)
-    (rows, position, status), (table,) = assert_twins("scan_batches", array, 0, len(raw), rules, 1, outputs=[table])
+    (rows, position, status), (table,) = assert_kernel_equals_reference(
+        "scan_batches", array, 0, len(raw), rules, 1, outputs=[table]
+    )
     batches = BatchHeaders(np.ascontiguousarray(table[:, :rows]), ScanEnd(position, status))
-    assert_twins("check_crcs", array, batches.table, 0, rows, outputs=[np.zeros(rows, np.int8)])
+    assert_kernel_equals_reference("check_crcs", array, batches.table, 0, rows, outputs=[np.zeros(rows, np.int8)])
     return array, batches
 
 
-def assert_same_records(raw, rules, *, lenient):
-    array, batches = scan_with(raw, rules)
+def assert_equal_indexes(raw, rules, *, lenient):
+    array, batches = scan_batches_with(raw, rules)
     sections = decode.open_sections(array, batches)
     capacity = int(decode.max_row_counts(batches, sections).sum()) + 1
     columns = [np.zeros(capacity, dtype) for dtype in INDEX_TYPES]
@@ -71,53 +73,53 @@ def assert_same_records(raw, rules, *, lenient):
     for one, other in zip([*fast_columns, *fast_rows], [*slow_columns, *slow_rows], strict=True):
         np.testing.assert_array_equal(one, other)
     if not lenient:
-        assert_same_columns(sections.buf, fast_columns, fast)
+        assert_equal_columns(sections.buf, fast_columns, fast)
 
 
-def assert_same_columns(buf, columns, total):
+def assert_equal_columns(buf, columns, total):
     for places, sizes in ((columns[2], columns[3]), (columns[4], columns[5])):
         size = int(sizes[sizes > 0].sum())
         outputs = [np.zeros(total + 1, np.int32), np.zeros(size, np.uint8), np.zeros((total + 7) // 8, np.uint8)]
-        assert_twins("gather_binary", buf, places, sizes, total, outputs=outputs)
+        assert_kernel_equals_reference("gather_binary", buf, places, sizes, total, outputs=outputs)
     headers = int(columns[7].sum())
     outputs = [np.zeros(total + 1, np.int32)]
     outputs += [np.zeros(headers, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32)]
-    assert_twins("index_headers", buf, columns[6], columns[7], total, outputs=outputs)
+    assert_kernel_equals_reference("index_headers", buf, columns[6], columns[7], total, outputs=outputs)
 
 
 @pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("rules", [0, 1], ids=["file", "memory"])
-def test_on_every_vector(path, rules):
+def test_kernels_equal_the_reference_on_every_vector(path, rules):
     for lenient in (0, 1):
-        assert_same_records(path.read_bytes(), rules, lenient=lenient)
+        assert_equal_indexes(path.read_bytes(), rules, lenient=lenient)
 
 
 @given(st.data(), st.integers(0, 1), st.integers(0, 1))
 def test_on_damaged_vectors(data, rules, lenient):
-    assert_same_records(damage_vector(data), rules, lenient=lenient)
+    assert_equal_indexes(damage_vector(data), rules, lenient=lenient)
 
 
 @given(st.binary(max_size=200), st.integers(0, 1))
 def test_on_any_bytes(raw, rules):
-    assert_same_records(raw, rules, lenient=0)
+    assert_equal_indexes(raw, rules, lenient=0)
 
 
 @given(st.binary(max_size=120), st.integers(-1, 12), st.integers(0, 0x7F), st.integers(0, 1))
-def test_any_bytes_as_the_records_of_a_batch(section, count, flags, lenient):
-    """The header is sound, so that the section is read; flags of a codec make damage of another kind."""
+def test_kernels_equal_the_reference_for_any_records_section(section, count, flags, lenient):
+    """The header is valid, so that the section is read. The codec in the flags causes other kinds of damage."""
     raw = bytearray(BATCH_V2.size) + section
     raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
     raw[16] = 2
     raw[21:23] = (flags & 0x78).to_bytes(2, "big")
     raw[57:61] = count.to_bytes(4, "big", signed=True)
-    assert_same_records(bytes(raw), 1, lenient=lenient)
+    assert_equal_indexes(bytes(raw), 1, lenient=lenient)
 
 
 @pytest.mark.parametrize("rules", [0, 1])
 @pytest.mark.parametrize("end", [0, 5, 12, 17, 18, 26, 61, 200])
-def test_a_scan_of_a_part_asks_for_more(rules, end):
+def test_a_scan_of_incomplete_data_requests_more(rules, end):
     raw = next(path for path in VECTORS if path.stem == "v2_ok_two_batches").read_bytes()
     for whole in (0, 1):
         for have in range(0, end + 1, 7):
             table = np.zeros((len(BATCH_COLUMNS), 1), np.int64)
-            assert_twins("scan_batches", as_array(raw[:have]), 0, end, rules, whole, outputs=[table])
+            assert_kernel_equals_reference("scan_batches", as_array(raw[:have]), 0, end, rules, whole, outputs=[table])

@@ -1,4 +1,4 @@
-"""Records as Python values: the doctests' promises and the values of a hand-made batch."""
+"""Records as Python values: the documented behavior, and the values of batches built by the test."""
 
 import doctest
 import gzip
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.records.mutations import some_log
+from tests.records.mutations import choose_log
 
 from kafkaframes import build_records
 from kafkaframes.errors import CorruptRecordError
@@ -22,18 +22,18 @@ def test_doctests(module):
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\x00\x00\x00", b"\x80\x00\x00\x01"])
-def test_a_control_key_that_kafka_refuses(key):
+def test_an_invalid_control_key_is_rejected_like_in_kafka(key):
     with pytest.raises(CorruptRecordError):
         fields.parse_control_type(key)
 
 
-def test_a_control_type_of_the_future_is_unknown():
+def test_an_undefined_control_type_is_unknown():
     assert fields.parse_control_type(b"\x00\x01\x00\x63\x00") == "UNKNOWN"
     assert fields.parse_control_type(b"\x00\x00\xff\xff") == "UNKNOWN"
 
 
-def test_malformed_text_is_replaced_as_java_does():
-    # expectations: one U+FFFD for each maximal part, one for a whole encoded surrogate
+def test_malformed_text_is_replaced_like_in_java():
+    # one U+FFFD for each maximal invalid part, and one for a complete encoded surrogate
     assert primitives.decode_java_text(b"\xed\xa0\x80x") == "\ufffdx"
     assert primitives.decode_java_text(b"\xed\xa0x") == "\ufffdx"
     assert primitives.decode_java_text(b"\xe1\x80x") == "\ufffdx"
@@ -42,7 +42,7 @@ def test_malformed_text_is_replaced_as_java_does():
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_message_that_cannot_be_read_keeps_its_own_offset(magic):
+def test_an_unreadable_message_keeps_its_offset(magic):
     raw = bytearray(build_records({"value": [b"v" * 90], "offset": [7]}, record_format=magic))
     body = (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size
     raw[body : body + 4] = (1000).to_bytes(4, "big")
@@ -52,7 +52,7 @@ def test_a_message_that_cannot_be_read_keeps_its_own_offset(magic):
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("wrapper_offset", [0, 57])
-def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_cannot_be_read(magic, wrapper_offset):
+def test_a_compressed_message_keeps_its_first_offset_if_that_record_is_unreadable(magic, wrapper_offset):
     inner = bytearray(build_records({"value": [b"v"] * 3, "offset": [2, 5, 9]}, record_format=magic))
     body = (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size
     inner[body : body + 4] = (1000).to_bytes(4, "big")  # the first key is longer than its message
@@ -69,8 +69,8 @@ def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_
 
 
 @given(st.integers(0, 2**32), st.sampled_from([scan.MEMORY, scan.FILE]))
-def test_offsets_and_timestamps_are_those_of_the_first_batch(seed, rules):
-    log = some_log(seed)
+def test_first_offset_and_timestamp_are_those_of_the_first_batch(seed, rules):
+    log = choose_log(seed)
     for data in (log, log[: len(log) // 2], b""):
         records = next((first.records for first in batch.read_batches(data, rules=rules)), ())
         offsets, timestamps = batch.read_offsets_and_timestamps(data, rules=rules)
@@ -78,7 +78,7 @@ def test_offsets_and_timestamps_are_those_of_the_first_batch(seed, rules):
         assert timestamps.tolist() == [record.timestamp for record in records]
 
 
-def plain(magic: int, offset: int, *, flip: bool) -> bytes:
+def build_uncompressed_message(magic: int, offset: int, *, flip: bool) -> bytes:
     raw = bytearray(build_records({"offset": [offset], "key": [b"k"], "value": [b"v"]}, record_format=magic))
     raw[-1] ^= flip
     return bytes(raw)
@@ -87,27 +87,32 @@ def plain(magic: int, offset: int, *, flip: bool) -> bytes:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
 @pytest.mark.parametrize("flips", [(False, True), (True, False)])
-def test_a_plain_message_beside_compressed_ones_has_its_own_crc_judged(magic, codec, flips):
-    """After a decompressed section, the size before a message was overwritten with another message's size."""
+def test_an_uncompressed_message_next_to_compressed_ones_has_its_crc_checked(magic, codec, flips):
+    """Previously, the size of a message after a decompressed section was overwritten with another message's size."""
     wrapper = build_records({"offset": [0, 1], "value": [b"a", b"b"]}, record_format=magic, codec=codec)
-    raw = wrapper + plain(magic, 5, flip=flips[0]) + wrapper + plain(magic, 6, flip=flips[1])
+    raw = (
+        wrapper
+        + build_uncompressed_message(magic, 5, flip=flips[0])
+        + wrapper
+        + build_uncompressed_message(magic, 6, flip=flips[1])
+    )
     crc_verdicts = [[record.crc_ok for record in one.records] for one in batch.read_batches(raw)]
     assert crc_verdicts == [[True, True], [not flips[0]], [True, True], [not flips[1]]]
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4, 7])
-def test_of_an_empty_batch_the_lenient_reader_reads_nothing_as_kafkas_does(codec):
+def test_the_lenient_reader_reads_nothing_from_an_empty_batch_like_kafka(codec):
     raw = bytearray(build_records({"offset": [0], "value": [b"a"]}))
     raw[22] = codec
     raw[57:61] = bytes(4)  # recordsCount
     (strict,), (lenient,) = batch.read_batches(bytes(raw)), batch.read_batches(bytes(raw), lenient=True)
-    assert (strict.damage is None) == (codec == 4)  # Kafka's own zstd gives these bytes no error either
+    assert (strict.damage is None) == (codec == 4)  # Kafka's zstd also accepts these bytes
     assert lenient.damage is None
     assert lenient.records == ()
 
 
-def test_raw_snappy_of_an_empty_batch_is_opened_and_is_no_damage():
-    """It is decompressed when it is opened; a limit of no bytes took any content for damage."""
+def test_raw_snappy_in_an_empty_batch_is_not_damage():
+    """The section is decompressed when it is opened. A limit of 0 bytes previously reported any content as damage."""
     raw = bytearray(build_records({"offset": [0], "value": [b"a"]}))
     raw[22] = 2
     raw[57:61] = bytes(4)
@@ -128,13 +133,13 @@ def wrap_set(inner: bytes, magic: int, codec: Codec) -> bytes:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("field", ["key", "value"])
-def test_the_lenient_reader_hands_out_messages_that_cannot_be_read(magic, codec, field):
-    """Kafka's iterator that skips keys and values never looks at their lengths in formats 0 and 1."""
+def test_the_lenient_reader_returns_unreadable_messages(magic, codec, field):
+    """Kafka's iterator that skips keys and values does not read their lengths in formats 0 and 1."""
     columns = {"offset": [0, 1, 2], "key": [b"k"] * 3, "value": [b"v"] * 3}
     plain = bytearray(build_records(columns, record_format=magic))
     size = len(plain) // 3
     at = size + (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size + (0 if field == "key" else 5)
-    plain[at : at + 4] = (1000).to_bytes(4, "big")  # in the second message, longer than its remaining bytes
+    plain[at : at + 4] = (1000).to_bytes(4, "big")  # a length in the second message that exceeds its remaining bytes
     raw = wrap_set(bytes(plain), magic, codec) if codec else bytes(plain)
     strict, lenient = list(batch.read_batches(raw)), list(batch.read_batches(raw, lenient=True))
     damage = strict[0 if codec else 1].damage
@@ -146,7 +151,7 @@ def test_the_lenient_reader_hands_out_messages_that_cannot_be_read(magic, codec,
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 100), st.integers(1, 8))
-def test_runs_hold_everything_once_and_no_more_than_they_may_unless_it_is_alone(sizes, most, longest):
+def test_groups_contain_each_item_once_within_the_limit(sizes, most, longest):
     runs = list(scan.split_into_runs(np.array(sizes, np.int64), most, max_count=longest))
     assert [index for first, last in runs for index in range(first, last)] == list(range(len(sizes)))
     for first, last in runs:

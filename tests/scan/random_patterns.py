@@ -2,7 +2,7 @@
 
 import random
 
-NAMES = (
+TOPIC_NAMES = (
     "a", "b", "A", "1", "_", ".", "-", "ab", "ba", "aa", "aB", "Ab", "AB", "a1", "1a", "a.b", "a-b", "a_b", "..a", "--",
     "aaa", "aab", "aba", "abab", "bbb", "abc", "ABC", "aBc", "a.b.c", "orders", "Orders-1", "orders.2", "x_1-y", "Zz09",
     "aaaa", "aaab", "b.a-1", "cab", "kK", "sS", "iI", "zZ", "0123456789", "a" * 12, "ab" * 6, "-a_", "1.1",
@@ -24,8 +24,8 @@ _ESCAPES = (
 _FLAGS = ("i", "m", "s", "u", "d", "U", "iu", "i-s", "x", "-i", "ix")
 
 
-class Expressions:
-    """Generates expressions, most of them valid."""
+class ExpressionGenerator:
+    """Generates random Java regular expressions, most of them valid."""
 
     def __init__(self, seed):
         self.dice = random.Random(seed)

@@ -15,7 +15,7 @@ from kafkaframes.scan import arrow
     [("orders", pa.string()), ("", pa.string()), ("\u20ac", pa.string()), (None, pa.string()), (None, pa.int32())]
     + [(-3, kind) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())],
 )
-def test_repeated_values(value, kind, count):
+def test_repeated_values_are_built(value, kind, count):
     repeated_array = arrow.repeat_value(value, kind, count)
     repeated_array.validate(full=True)
     assert repeated_array.equals(pa.array([value] * count, kind))

@@ -42,27 +42,27 @@ def test_a_comment_is_on_the_first_column():
     assert format_ddl(choose_columns(["key", "offset"]), "why") == "`key` binary COMMENT 'why', `offset` bigint"
 
 
-TARGET = 1000
+TARGET_BYTES = 1000
 
 
 def batch_of(lengths):
     return pa.record_batch({"value": pa.array([bytes([n % 256]) * n for n in lengths], pa.binary())})
 
 
-@given(st.lists(st.lists(st.integers(0, 3 * TARGET), max_size=8), max_size=12))
+@given(st.lists(st.lists(st.integers(0, 3 * TARGET_BYTES), max_size=8), max_size=12))
 def test_regrouping_keeps_rows_and_approaches_the_target_size(lengths):
     batches = [batch_of(length) for length in lengths]
-    batches_made = list(rebatch(batches, target=TARGET))
-    assert [value for batch in batches_made for value in batch["value"].to_pylist()] == [
+    batches_read = list(rebatch(batches, target=TARGET_BYTES))
+    assert [value for batch in batches_read for value in batch["value"].to_pylist()] == [
         value for batch in batches for value in batch["value"].to_pylist()
     ]
-    assert all(batch.num_rows > 0 for batch in batches_made)
+    assert all(batch.num_rows > 0 for batch in batches_read)
     largest_row = max((n for length in lengths for n in length), default=0) + 8
-    assert all(batch.nbytes <= TARGET + largest_row * 2 or batch.num_rows == 1 for batch in batches_made)
+    assert all(batch.nbytes <= TARGET_BYTES + largest_row * 2 or batch.num_rows == 1 for batch in batches_read)
 
 
 def test_many_small_batches_are_combined():
-    assert len(list(rebatch((batch_of([6]) for _ in range(1000)), target=TARGET))) <= 20
+    assert len(list(rebatch((batch_of([6]) for _ in range(1000)), target=TARGET_BYTES))) <= 20
 
 
 def test_batches_are_consumed_one_at_a_time():
@@ -73,7 +73,7 @@ def test_batches_are_consumed_one_at_a_time():
             batches_taken.append(n)
             yield batch_of([900])
 
-    next(rebatch(source(), target=TARGET))
+    next(rebatch(source(), target=TARGET_BYTES))
     assert len(batches_taken) <= 2
 
 

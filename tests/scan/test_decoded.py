@@ -1,4 +1,4 @@
-"""Decoded values next to the other columns of a scan: structs, reasons, and the source of the schema."""
+"""Decoded values of scans: structs, error reasons, and the source of the schema."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_without_a_schema_columns_are_inferred_from_the_first_values(log):
     assert "values as json" in repr(first)
 
 
-def test_an_invalid_value_may_be_an_error(log):
+def test_an_invalid_value_is_an_error_on_request(log):
     scan = kafkaframes.scan_log(log).decode(value="json", schema=SCHEMA, errors="raise")
     assert "_error" not in scan.columns
     with pytest.raises(CorruptRecordError, match="value of topic orders, partition 0, offset 2: "):
         scan.to_arrow()
 
 
-def test_avro_with_a_schema_file_in_several_processes(tmp_path):
+def test_avro_values_are_decoded_in_several_processes(tmp_path):
     fastavro = pytest.importorskip("fastavro")
     import io
 

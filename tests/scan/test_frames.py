@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.capture.wrappings import IP4, ethernet, packets4, pcap
+from tests.capture.wrappings import IP4, build_pcap, ethernet, packets4
 
 import kafkaframes
 from kafkaframes.errors import MissingExtraError
@@ -185,7 +185,7 @@ def test_duckdb_reads_only_the_columns_of_a_query(scan, runs):
     assert filtered_row[0] == scan.where(partition=1, topic="orders").count()
     assert runs[-1].conditions == RowFilter(frozenset({"orders"}), frozenset({1}))
     assert connection.execute("SELECT count(*) FROM records").fetchone()[0] == scan.count()
-    again = scan.select("offset")  # found by its name, as a variable
+    again = scan.select("offset")  # DuckDB finds a scan by the name of its variable
     assert connection.execute("SELECT count(*) FROM again").fetchone()[0] == again.count() == scan.count()
 
 
@@ -202,7 +202,7 @@ def test_duckdb_filters_a_limited_scan_and_a_capture_itself(scan):
 
 
 SCHEMA = pa.schema({"topic": "string", "partition": "int32", "offset": "int64", "timestamp": pa.timestamp("us", "UTC")})
-NEAR = {
+NEAR_VALUES = {
     "topic": st.sampled_from(["", "a", "b", "a.b", "c"]),
     "partition": st.integers(-1, 4),
     "offset": st.integers(-1, 5) | st.sampled_from([2**62, 2**63 - 1]),
@@ -212,9 +212,9 @@ NEAR = {
 
 @st.composite
 def comparisons(draw):
-    name = draw(st.sampled_from(sorted(NEAR)))
+    name = draw(st.sampled_from(sorted(NEAR_VALUES)))
     column = ds.field(name)
-    some = pa.array([draw(NEAR[name]), draw(NEAR[name])], SCHEMA.field(name).type)
+    some = pa.array([draw(NEAR_VALUES[name]), draw(NEAR_VALUES[name])], SCHEMA.field(name).type)
     value = some[0]
     forms = [column == value, column != value, column < value, column <= value, column > value, column >= value]
     return draw(st.sampled_from([*forms, column.is_null(), column.isin(some)]))
@@ -229,12 +229,12 @@ FILTERS = st.recursive(
     ),
     max_leaves=4,
 )
-ROWS = st.lists(st.tuples(*(st.none() | NEAR[name] for name in SCHEMA.names)), min_size=1, max_size=6)
+ROWS = st.lists(st.tuples(*(st.none() | NEAR_VALUES[name] for name in SCHEMA.names)), min_size=1, max_size=6)
 
 
 @given(predicate=FILTERS, rows=ROWS)
 def test_predicate_bounds_never_exclude_matching_rows(predicate, rows):
-    """For any pyarrow filter: its rows satisfy the conditions by which the scan is narrowed."""
+    """For any pyarrow filter, its rows satisfy the conditions that limit the scan."""
     columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
     table = pa.table(columns, schema=SCHEMA)
     where = extract_row_filter(predicate, SCHEMA)
@@ -268,7 +268,7 @@ def test_tables_are_combined_up_to_a_size(scan):
 
 
 def test_a_filter_without_usable_bounds_is_still_applied(scan):
-    """A fractional bound: an offset may lie on either side."""
+    """Offsets can be on both sides of a fractional bound."""
     rows = ScanDataset(scan).scanner(["offset"], ds.field("offset") >= 2.5).to_table()
     offsets = scan.select("offset").to_arrow().column(0).to_pylist()
     assert rows.column(0).to_pylist() == [offset for offset in offsets if offset >= 3]
@@ -276,11 +276,14 @@ def test_a_filter_without_usable_bounds_is_still_applied(scan):
 
 
 def test_unread_data_is_logged_if_a_library_shows_only_rows(tmp_path, caplog):
-    """Polars and DuckDB show rows only: the damage was in ``errors`` of batches that no caller received."""
+    """Polars and DuckDB only show rows.
+
+    Previously, the damage was in ``errors`` of batches that the caller never saw.
+    """
     pytest.importorskip("polars")
     duckdb = pytest.importorskip("duckdb")
     path = tmp_path / "x.pcap"
-    path.write_bytes(pcap([ethernet(IP4, packet) for packet in packets4()])[:-7])
+    path.write_bytes(build_pcap([ethernet(IP4, packet) for packet in packets4()])[:-7])
     scan = kafkaframes.scan_capture(path)
     connection = scan.to_duckdb(duckdb.connect(), "calls")
     consumers = {

@@ -1,37 +1,37 @@
 """subscribePattern is a Java regular expression, as in Spark's connector.
 
 ``java_patterns.jsonl`` has random expressions (``random_patterns.py``) with the results of Java 17's ``Pattern`` on
-``NAMES``. ``tests/interop/test_java_patterns.py`` compares new ones.
+``TOPIC_NAMES``. ``tests/interop/test_java_patterns.py`` compares new random expressions.
 """
 
 import json
 from pathlib import Path
 
 import pytest
-from tests.scan.random_patterns import NAMES
+from tests.scan.random_patterns import TOPIC_NAMES
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.java_pattern import compile_java_pattern
 from kafkaframes.spark.options import parse_log_options, parse_topic_options
 
-RECORDED = [json.loads(line) for line in Path(__file__).with_name("java_patterns.jsonl").read_text().splitlines()]
+JAVA_RESULTS = [json.loads(line) for line in Path(__file__).with_name("java_patterns.jsonl").read_text().splitlines()]
 
 
-def names_of(pattern):
+def match_names(pattern):
     compiled_pattern = compile_java_pattern(pattern)
-    return "".join("1" if compiled_pattern.fullmatch(name) else "0" for name in NAMES)
+    return "".join("1" if compiled_pattern.fullmatch(name) else "0" for name in TOPIC_NAMES)
 
 
 def test_random_expressions_match_as_in_java_or_are_rejected():
     refused_count = 0
-    for entry in RECORDED:
+    for entry in JAVA_RESULTS:
         try:
-            names = names_of(entry["pattern"])
+            names = match_names(entry["pattern"])
         except ValueError:
             refused_count += entry["java"] is not None
         else:
             assert names == entry["java"], entry["pattern"]
-    assert refused_count < 0.15 * len(RECORDED)
+    assert refused_count < 0.15 * len(JAVA_RESULTS)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_random_expressions_match_as_in_java_or_are_rejected():
         (r"\u0061\x{70}{2}\0154\N{LATIN SMALL LETTER E}", {"apple"}),
     ],
 )
-def test_syntax_that_python_interprets_differently(pattern, expected_names):
+def test_syntax_with_another_meaning_in_python_is_translated(pattern, expected_names):
     names = ("apple", "bcd", "Apple", "a.c", "a.cd")
     assert {name for name in names if compile_java_pattern(pattern).fullmatch(name)} == expected_names
 
@@ -83,7 +83,7 @@ def test_rejected_expressions_have_a_reason(pattern, reason):
 
 
 @pytest.mark.parametrize("options", [parse_log_options, lambda options: parse_topic_options(options, is_stream=False)])
-def test_both_sources_support_it(options):
+def test_both_sources_support_java_patterns(options):
     source_options = {"path": "/logs"} if options is parse_log_options else {"kafka.bootstrap.servers": "h:1"}
     assert options({**source_options, "subscribePattern": r"\Qa.b\E"}).subscribe_pattern.fullmatch("a.b")
     with pytest.raises(OptionError, match=r"subscribePattern.* is empty"):

@@ -17,13 +17,13 @@ from kafkaframes.scan.ranges import (
     restrict_bound,
 )
 
-NAMES = [("t", 0), ("t", 1)]
-ENDS = {("t", 0): 100, ("t", 1): 50}
+PARTITIONS = [("t", 0), ("t", 1)]
+END_OFFSETS = {("t", 0): 100, ("t", 1): 50}
 
 
-def find(times):
+def look_up_times(times):
     """Look up a time in logs with one record per millisecond."""
-    return {name: time if time < ENDS[name] else None for name, time in times.items()}
+    return {name: time if time < END_OFFSETS[name] else None for name, time in times.items()}
 
 
 @pytest.mark.parametrize(
@@ -38,28 +38,28 @@ def find(times):
     ],
 )
 def test_a_bound_has_an_offset_for_each_partition(range_bound, offsets):
-    assert list(resolve_bound("end", range_bound, NAMES, find=find).values()) == offsets
+    assert list(resolve_bound("end", range_bound, PARTITIONS, find=look_up_times).values()) == offsets
 
 
 @pytest.mark.parametrize(
-    ("range_bound", "setting"), [(TimeBound(60), "start_time"), (TimeBound(dict(ENDS)), "start_times")]
+    ("range_bound", "setting"), [(TimeBound(60), "start_time"), (TimeBound(dict(END_OFFSETS)), "start_times")]
 )
 def test_a_time_after_every_record_is_an_error_on_request(range_bound, setting):
     with pytest.raises(OptionError, match=f"^`{setting}`: .*t-1 has no record at or after the time; `no_match`"):
-        resolve_bound("start", range_bound, NAMES, find=find, no_match="error")
+        resolve_bound("start", range_bound, PARTITIONS, find=look_up_times, no_match="error")
 
 
 @pytest.mark.parametrize(
     ("range_bound", "message"),
     [
         ({("t", 0): 7}, "^`start` requires an offset for t-1; use -2 for earliest"),
-        ({**ENDS, ("u", 3): 7}, "^`start` contains u-3, which the read does not select$"),
+        ({**END_OFFSETS, ("u", 3): 7}, "^`start` contains u-3, which the read does not select$"),
         (TimeBound({("t", 1): 7}), "^`start_times` requires a time for t-0$"),
     ],
 )
 def test_exactly_the_selected_partitions_must_be_named(range_bound, message):
     with pytest.raises(OptionError, match=message):
-        expand_bound("start", range_bound, NAMES)
+        expand_bound("start", range_bound, PARTITIONS)
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), st.integers(-2, 9)), st.booleans())

@@ -20,7 +20,7 @@ ROWS = 128
 BATCH_BYTES = ROWS * 8
 
 
-class Slice:
+class RecordedSlice:
     """A slice with batches of ``ROWS`` numbers, which records how many batches were read and whether it was closed."""
 
     def __init__(self, first, count, *, failure=None, delay=0.0):
@@ -44,7 +44,7 @@ class Slice:
 def make_slices(counts, **options):
     first, slices = 0, []
     for count in counts:
-        slices.append(Slice(first, count, **options))
+        slices.append(RecordedSlice(first, count, **options))
         first += count
     return slices
 
@@ -75,7 +75,7 @@ def test_rows_of_later_slices_are_buffered_within_the_limit_while_the_current_sl
         for index in range(3):
             for batch in ahead.read_slice_rows(index, []):
                 values.append(batch.column(0)[0].as_py())
-                # a batch of each thread may be read and wait for its turn
+                # each thread can have read one batch that is not yet returned
                 assert sum(part.read_count for part in slices) <= len(values) + 4 + 3 + 1
     assert values == list(range(150))
 

@@ -1,4 +1,4 @@
-"""Progress in notebooks: a bar of the bytes read, in a notebook kernel only."""
+"""A progress bar of the bytes read, which is only shown in notebooks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from kafkaframes.scan.slices import ScanProgress, show_progress
 
 
-class Bar:
-    """The used part of tqdm."""
+class FakeProgressBar:
+    """The part of tqdm's interface that is used."""
 
     bars = ()
 
     def __init__(self, desc, **_):
         self.desc, self.n, self.total = desc, 0, None
-        Bar.bars.append(self)
+        FakeProgressBar.bars.append(self)
 
     def __enter__(self):
         return self
@@ -31,12 +31,12 @@ class Bar:
 
 @pytest.fixture
 def notebook(monkeypatch):
-    """An IPython kernel, and tqdm."""
+    """Let the code run as if in an IPython kernel with tqdm."""
     shell = types.SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
-    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
-    monkeypatch.setattr(Bar, "bars", [])
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=FakeProgressBar))
+    monkeypatch.setattr(FakeProgressBar, "bars", [])
     return shell
 
 
@@ -49,7 +49,7 @@ def run(running):
 def test_a_notebook_shows_a_bar(notebook):
     running = ScanProgress([], total_bytes=30)
     assert list(show_progress(run(running), running, "log x")) == [1, 2, 3]
-    (bar,) = Bar.bars
+    (bar,) = FakeProgressBar.bars
     assert (bar.desc, bar.n, bar.total) == ("log x", 30, 30)
 
 
@@ -58,6 +58,6 @@ def test_no_bar_elsewhere_or_without_tqdm(notebook, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     assert list(show_progress(run(running), running, "x")) == [1, 2, 3]
     del notebook.kernel
-    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=FakeProgressBar))
     assert list(show_progress(run(running), running, "x")) == [1, 2, 3]
-    assert Bar.bars == []
+    assert FakeProgressBar.bars == []

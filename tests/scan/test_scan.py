@@ -23,11 +23,11 @@ LOGS = [
     DATA / "examples" / "kafka-2.8-format-1",
     *(DATA / "logs" / name for name in ("kraft-4x-transactions", "zk-28-mixed", "zk-0102-v1", "deleted-records")),
 ]
-NAMES = ("topic", "partition", "offset", "timestamp")
+COLUMN_NAMES = ("topic", "partition", "offset", "timestamp")
 HOUR_MS = 3_600_000
 
 
-def segment(first, count, *, codec="none", time=0, **options):
+def build_segment(first, count, *, codec="none", time=0, **options):
     rows = [{"key": b"k%d" % n, "value": b"v%d" % n, "timestamp": time + n * 1000} for n in range(first, first + count)]
     return kafkaframes.build_records(rows, base_offset=first, codec=codec, batch_records=7, **options)
 
@@ -38,20 +38,20 @@ def log(tmp_path_factory):
     for name, codec in (("orders-0", "lz4"), ("orders-1", "none"), ("users-0", "zstd")):
         (root / name).mkdir()
         for first in (0, 50):
-            (root / name / f"{first:020}.log").write_bytes(segment(first, 50, codec=codec))
+            (root / name / f"{first:020}.log").write_bytes(build_segment(first, 50, codec=codec))
     return root
 
 
 def rows(scan):
-    return scan.select(*NAMES).to_arrow().to_pylist()
+    return scan.select(*COLUMN_NAMES).to_arrow().to_pylist()
 
 
-def test_the_columns_and_the_order_of_rows(log):
+def test_a_scan_has_the_columns_and_rows_in_order(log):
     scan = kafkaframes.scan_log(log)
     assert scan.columns == ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
     table = scan.to_arrow()
     assert table.schema == scan.schema
-    order = list(zip(*(table.column(name).to_pylist() for name in NAMES[:3]), strict=True))
+    order = list(zip(*(table.column(name).to_pylist() for name in COLUMN_NAMES[:3]), strict=True))
     assert order == sorted(order)
     assert table.num_rows == 300
     chosen_table = scan.select("value", "file", "codec").to_arrow()
@@ -122,7 +122,7 @@ def test_slices_are_pickled_and_read_separately(log):
 def test_one_offset_for_all_partitions_ignores_the_empty_ones(tmp_path):
     for name, count in (("orders-0", 5), ("orders-1", 0), ("orders-2", 2)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / f"{0:020}.log").write_bytes(segment(0, count) if count else b"")
+        (tmp_path / name / f"{0:020}.log").write_bytes(build_segment(0, count) if count else b"")
 
     def offsets(**bounds):
         table = kafkaframes.scan_log(tmp_path, topics=["orders"], **bounds).select("partition", "offset").to_arrow()
@@ -148,7 +148,7 @@ def test_start_and_end_limit_the_plan(log):
     assert offsets(
         start="earliest", end={"orders": {0: dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC), 1: "1970-01-02"}}
     ) == [0]
-    assert offsets(start="2030-01-01") == []  # later than every record
+    assert offsets(start="2030-01-01") == []  # after every record
     with pytest.raises(OptionError, match="beyond the log's end 100"):
         offsets(start=5, end=101)
     with pytest.raises(OptionError, match="expected an offset of at least 0"):
@@ -176,7 +176,7 @@ def test_invalid_scans_are_rejected(log):
 
 
 def test_damage_is_reported_and_counted_as_it_is_read(tmp_path, caplog):
-    data = bytearray(segment(0, 70))
+    data = bytearray(build_segment(0, 70))
     data[-3] ^= 1  # the last batch's checksum is wrong
     file = tmp_path / f"{0:020}.log"
     file.write_bytes(data)
@@ -223,7 +223,7 @@ def test_a_text_that_is_not_a_time_is_rejected(log, timestamp_bound):
 
 
 def test_a_time_in_seconds_causes_a_warning(log, caplog):
-    """A stranger passed ``time.time()`` as an integer, and every record was selected without a remark."""
+    """Previously, ``time.time()`` as an integer selected every record without a warning."""
     kafkaframes.scan_log(log).where(timestamp=(1_700_000_000, None))
     assert caplog.messages == [
         "the time 1700000000 is 1970-01-20T16:13:20.000Z, because integers are milliseconds since 1970; for seconds, "

@@ -18,18 +18,18 @@ LOGS = Path(__file__).parent.parent / "data" / "logs"
 SHOP = Path(__file__).parent.parent / "data" / "examples" / "kafka-4.3"
 TRANSACTIONS = LOGS / "kraft-4x-transactions"
 START_MS = 1_700_000_000_000
-TIMES = [START_MS + step for step in (0, 10, 5, 20, 15, 30)]  # later records may be older
+TIMES = [START_MS + step for step in (0, 10, 5, 20, 15, 30)]  # later records can have older timestamps
 
 
-_COPIES = {"isolation", "control_records"}  # a copy of a log has all transactions, with their markers
-WITHOUT = {
+_SETTINGS_OF_READS_ONLY = {"isolation", "control_records"}  # a copy of a log has all transactions, with their markers
+READERS_WITHOUT_SETTINGS = {
     "verify_log": {"isolation", "control_records", "on_damage"},
     "dump_log": {"isolation", "control_records", "on_damage"},
-    "convert_log": _COPIES,
-    "recompress_log": _COPIES,
-    "restore_log": _COPIES,
-    "compact_log": {"start", "end", "on_damage", *_COPIES},  # docs/selecting.md explains why
-    "mirror_topics": _COPIES,
+    "convert_log": _SETTINGS_OF_READS_ONLY,
+    "recompress_log": _SETTINGS_OF_READS_ONLY,
+    "restore_log": _SETTINGS_OF_READS_ONLY,
+    "compact_log": {"start", "end", "on_damage", *_SETTINGS_OF_READS_ONLY},  # docs/selecting.md explains why
+    "mirror_topics": _SETTINGS_OF_READS_ONLY,
 }
 # These summarize whole partitions. The topics of a checkpoint are renamed.
 WITHOUT_DEFAULTS = {"describe_log", "report_log", "export_log", "analyze_records", "convert_checkpoint"}
@@ -75,7 +75,7 @@ def test_a_consumer_has_the_documented_defaults():
     defaults, settings = READER_DEFAULTS["Consumer"], ConsumerSettings.from_options({"bootstrap.servers": "a:1"})
     assert settings.isolation_level == defaults.isolation
     assert (settings.check_crcs, defaults.on_damage) == (True, "fail")
-    assert not defaults.control_records  # a consumer has no setting for them
+    assert not defaults.control_records  # a consumer has no setting for control records
 
 
 def test_every_command_with_a_reader_is_compared():
@@ -102,7 +102,7 @@ def test_signatures_have_the_documented_defaults(name):
     parameters = inspect.signature(getattr(kafkaframes, name)).parameters
     defaults = READER_DEFAULTS[name]
     keywords = ("topics", "partitions", "start", "end", "isolation", "control_records", "on_damage")
-    assert {one for one in keywords if one not in parameters} == WITHOUT.get(name, set())
+    assert {one for one in keywords if one not in parameters} == READERS_WITHOUT_SETTINGS.get(name, set())
     for setting in set(keywords) & set(parameters):
         if setting in ("isolation", "control_records", "on_damage"):
             assert parameters[setting].default == getattr(defaults, setting), setting
@@ -128,7 +128,7 @@ def test_every_public_function_that_selects_topics_has_defaults():
         (moment(START_MS + 10), None, [1, 2, 3, 4, 5]),  # offset 2 is older, and the range is contiguous
         (moment(START_MS + 12), moment(START_MS + 25), [3, 4]),
         (None, moment(START_MS + 10), [0]),
-        (moment(START_MS + 31), None, []),  # later than every record
+        (moment(START_MS + 31), None, []),  # after every record
         (None, moment(START_MS + 31), [0, 1, 2, 3, 4, 5]),
         (6, None, []),
     ],

@@ -33,7 +33,7 @@ def keys_of(rows):
     return sorted(zip(*(rows[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
 
 
-def keys_in_files(directory):
+def read_keys(directory):
     """Return topic, partition and offset of each row below ``topic=T/partition=P``."""
     keys = []
     for path in directory.rglob("*.parquet"):
@@ -61,7 +61,7 @@ SCANS = {
 def test_a_scan_of_topics_writes_its_rows(topic, tmp_path, name, writes):
     scan = SCANS[name](kafkaframes.scan_topic(topic, "t", start=1))
     getattr(scan, writes)(tmp_path / "out")
-    assert keys_in_files(tmp_path / "out") == keys_of(scan.to_arrow()) != []
+    assert read_keys(tmp_path / "out") == keys_of(scan.to_arrow()) != []
     has_headers = "headers" in pq.read_schema(next((tmp_path / "out").rglob("topic=t/*/*.parquet"))).names
     assert has_headers == (name != "no headers")
 
@@ -82,7 +82,7 @@ def test_a_scan_of_logs_writes_its_rows(tmp_path, writes, select):
     result = getattr(scan, writes)(tmp_path / "out")
     assert isinstance(result, JobResult)
     assert isinstance(result.report, Outcome)
-    assert keys_in_files(tmp_path / "out") == keys_of(scan.to_arrow()) != []
+    assert read_keys(tmp_path / "out") == keys_of(scan.to_arrow()) != []
 
 
 def test_a_time_range_is_tested_for_each_record(tmp_path):
@@ -93,10 +93,10 @@ def test_a_time_range_is_tested_for_each_record(tmp_path):
     (log / f"{0:020}.log").write_bytes(kafkaframes.build_records(rows))
     scan = kafkaframes.scan_log(tmp_path / "log").where(timestamp=("2026-01-02", "2026-01-05"))
     scan.export(tmp_path / "out")
-    assert keys_in_files(tmp_path / "out") == keys_of(scan.to_arrow()) == [("t", 0, 2), ("t", 0, 3)]
+    assert read_keys(tmp_path / "out") == keys_of(scan.to_arrow()) == [("t", 0, 2), ("t", 0, 3)]
 
 
-def test_a_single_segment_and_a_single_file(tmp_path):
+def test_a_single_segment_is_exported_into_a_single_file(tmp_path):
     segment = next(TRANSACTIONS.rglob("ledger-0/*.log"))
     scan = kafkaframes.scan_log(segment)
     scan.export(tmp_path / "out.parquet", single_file=True)
@@ -121,7 +121,7 @@ def test_a_table_has_the_decoded_values_and_dead_letters(topic, tmp_path, live):
     ]
     assert sorted(row["id"] for row in rows) == list(range(20))
     assert {row["name"] for row in rows} == {f"n{number}" for number in range(20)}
-    assert len(keys_in_files(tmp_path / "out-dead-letters")) == 1
+    assert len(read_keys(tmp_path / "out-dead-letters")) == 1
     again = kafkaframes.scan_topic(topic, "t") if live else scan
     assert again.decode(value="json", schema=schema).write_table(tmp_path / "out").report.records_read == 0
 

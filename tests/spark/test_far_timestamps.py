@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyspark
 import pytest
-from tests.scan.log.test_resolve import read as read_log
+from tests.scan.log.test_resolve import read_log_rows
 from tests.spark.topics import read
 
 import kafkaframes
@@ -94,8 +94,8 @@ def test_the_tables_of_batches_and_segments_raise_the_same_error(tmp_path, table
     with pytest.raises(
         OptionError, match=f"the {subject} of topic partition orders-3 has the timestamp {max(times)}, "
     ):
-        read_log(tmp_path, table=table)
-    (row,) = read_log(tmp_path, table=table, timestampErrors="null")
+        read_log_rows(tmp_path, table=table)
+    (row,) = read_log_rows(tmp_path, table=table, timestampErrors="null")
     assert row["maxTimestamp"] is None
     assert row["sizeBytes"] == len(records(times))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 import pytest
-from tests.scan.log.test_following import append
+from tests.scan.log.test_following import append_records
 from tests.spark.topics import read
 
 import kafkaframes
@@ -208,7 +208,7 @@ def test_dataframes_of_files_and_of_scans_are_snapshots_until_they_are_reloaded(
 
     def grow(number):
         produce(servers, topic, range(10))
-        append(log, 10 * number, 10, roll=True)
+        append_records(log, 10 * number, 10, roll=True)
         shutil.copy(CAPTURES[number], captures)
 
     def load():

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.scan.log.test_following import append
+from tests.scan.log.test_following import append_records
 
 from kafkaframes.jobs.restore.writing.marks import read_marks
 from kafkaframes.jobs.verify.verify import verify
@@ -51,14 +51,14 @@ def die(batches):
 
 def test_rows_are_written_once_after_failures_and_repeated_batches(spark, tmp_path):
     (tmp_path / "in").mkdir()
-    append(tmp_path / "in", 0, 50)
+    append_records(tmp_path / "in", 0, 50)
     for change, message in ((fail, "a task fails"), (die, "Python worker exited|crashed|SparkException")):
         with pytest.raises(Exception, match=message):
             run(spark, tmp_path, change)
         # If a worker starts a writer after Spark has given up the batch, the next commit removes its staging files.
         assert all(STAGING_DIRECTORY in name for name in names(tmp_path) - {"in", "checkpoint"})
     run(spark, tmp_path)
-    append(tmp_path / "in", 50, 30, roll=True)
+    append_records(tmp_path / "in", 50, 30, roll=True)
     run(spark, tmp_path)
     assert values(spark, tmp_path) == list(range(80))
     commits = tmp_path / "checkpoint" / "commits"
@@ -80,12 +80,12 @@ def test_rows_are_written_once_after_failures_and_repeated_batches(spark, tmp_pa
 def test_a_restored_or_deleted_checkpoint(spark, tmp_path):
     checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
     (tmp_path / "in").mkdir()
-    append(tmp_path / "in", 0, 20)
+    append_records(tmp_path / "in", 0, 20)
     run(spark, tmp_path)
     shutil.copytree(checkpoint, copy)
-    append(tmp_path / "in", 20, 20, roll=True)
+    append_records(tmp_path / "in", 20, 20, roll=True)
     run(spark, tmp_path)
-    append(tmp_path / "in", 40, 20, roll=True)
+    append_records(tmp_path / "in", 40, 20, roll=True)
     shutil.rmtree(checkpoint)
     for reason in ("the checkpoint was deleted", "ends at other offsets"):
         with pytest.raises(Exception, match=rf'does not fit.*{reason}.*startingOffsets=\{{"t":\{{"0":40\}}'):
@@ -99,7 +99,7 @@ def test_a_restored_or_deleted_checkpoint(spark, tmp_path):
 
 def test_output_mode_complete_replaces_the_rows(spark, tmp_path):
     (tmp_path / "in").mkdir()
-    append(tmp_path / "in", 0, 30)
+    append_records(tmp_path / "in", 0, 30)
     stream = spark.readStream.format("kafka-log").option("startingOffsets", "earliest").load(str(tmp_path / "in"))
     counts = stream.groupBy("topic").count().selectExpr("CAST(topic AS binary) key", "CAST(count AS string) value")
     for total in (30, 50):
@@ -107,4 +107,4 @@ def test_output_mode_complete_replaces_the_rows(spark, tmp_path):
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
         assert writer.start(str(tmp_path / "out")).awaitTermination(240)
         assert values(spark, tmp_path) == [total]
-        append(tmp_path / "in", 30, 20)
+        append_records(tmp_path / "in", 30, 20)

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from tests.scan.log.test_resolve import log_of
+from tests.scan.log.test_resolve import write_log
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.scan.columns import choose_columns
@@ -12,7 +12,7 @@ from kafkaframes.spark.options import parse_log_options
 
 
 def test_a_segment_deleted_by_retention_before_it_is_read(tmp_path, caplog):
-    partition = log_of(tmp_path, range(100), range(100, 200))
+    partition = write_log(tmp_path, range(100), range(100, 200))
     strict = parse_log_options({"path": str(partition), "columns": "offset"})
     lenient = parse_log_options({"path": str(partition), "columns": "offset", "failOnDataLoss": "false"})
     plan = plan_log(strict, cores=1)

@@ -5,7 +5,7 @@ import json
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from tests.scan.log.test_resolve import read
+from tests.scan.log.test_resolve import read_log_rows
 from tests.spark.truth import SHOP
 
 from kafkaframes.errors import LogDirError, OptionError
@@ -26,11 +26,13 @@ def comparable(rows):
 def test_rows_from_s3_equal_those_from_disk(s3):
     start = json.dumps({"orders": {"0": 55, "1": -2, "2": 1000}})
     for store_options in ({}, {"startingOffsets": start}, {"minPartitions": "7"}):
-        got = read("s3://backup/logs", "partition", "offset", "value", **s3, **store_options)
+        got = read_log_rows("s3://backup/logs", "partition", "offset", "value", **s3, **store_options)
         assert comparable(got) == comparable(
-            read(SHOP, "partition", "offset", "value", subscribe="orders", **store_options)
+            read_log_rows(SHOP, "partition", "offset", "value", subscribe="orders", **store_options)
         )
-    assert len(read("s3://backup/logs/orders-*", table="segments", **s3)) == len(list(SHOP.glob("orders-*/*.log")))
+    assert len(read_log_rows("s3://backup/logs/orders-*", table="segments", **s3)) == len(
+        list(SHOP.glob("orders-*/*.log"))
+    )
 
 
 @pytest.mark.spark
@@ -78,24 +80,24 @@ def flaky(monkeypatch):
 
 def test_a_store_with_transient_failures_loses_no_row(flaky):
     Flaky.failures = 3
-    assert [row["offset"] for row in read(flaky, "offset")] == list(range(2000))
+    assert [row["offset"] for row in read_log_rows(flaky, "offset")] == list(range(2000))
     assert Flaky.failures == 0
 
 
 def test_a_store_that_fails_in_the_middle_is_an_error_that_names_the_file(flaky):
     Flaky.failures = 10**9
     with pytest.raises(LogDirError, match=r"ConnectionResetError: connection reset by peer \(at flaky://.*\.log"):
-        read(flaky, "offset")
+        read_log_rows(flaky, "offset")
 
 
 def test_a_store_that_returns_too_few_bytes_is_an_error_in_every_mode(flaky):
     Flaky.short = True
     for mode in ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"):
         with pytest.raises(LogDirError, match=r"the store returned \d+ of \d+ bytes \(at flaky://.*\.log, byte \d+\)"):
-            read(flaky, "offset", mode=mode)
+            read_log_rows(flaky, "offset", mode=mode)
 
 
 def test_wrong_credentials_are_reported_without_showing_them():
     with pytest.raises(OptionError) as error_info:
-        read("s3://backup", **{"fs.s3a.path.style.access": "sesame"})
+        read_log_rows("s3://backup", **{"fs.s3a.path.style.access": "sesame"})
     assert "sesame" not in str(error_info.value)

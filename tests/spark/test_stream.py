@@ -1,7 +1,7 @@
 """The reader of a ``kafka-log`` stream, as Spark calls it."""
 
 import pytest
-from tests.scan.log.test_following import append
+from tests.scan.log.test_following import append_records
 
 from kafkaframes.scan.columns import choose_columns
 
@@ -21,11 +21,11 @@ def test_a_query_restarts_from_its_checkpoint_and_reads_every_row_once(spark, tm
         assert query.exception() is None
         return [progress["sources"][0] for progress in query.recentProgress]
 
-    append(log, 0, 40)
+    append_records(log, 0, 40)
     run({"startingOffsets": "earliest"})
-    append(log, 40, 30)
-    append(log, 70, 30, roll=True)
-    append(log, 0, 20, partition=1)
+    append_records(log, 40, 30)
+    append_records(log, 70, 30, roll=True)
+    append_records(log, 0, 20, partition=1)
     (log / "t-0" / f"{0:020}.log").stat()
     progress = run({"startingOffsets": "earliest", "maxOffsetsPerTrigger": "50"})
     assert len([one for one in progress if one["numInputRows"]]) == 2

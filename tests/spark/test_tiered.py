@@ -7,8 +7,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.scan.log.test_following import drain, follower
-from tests.scan.log.test_resolve import read
+from tests.scan.log.test_following import follower, read_all
+from tests.scan.log.test_resolve import read_log_rows
 from tests.storage.tiered.store import KeyPair, TieredStore
 
 from kafkaframes import read_batches, read_records
@@ -55,7 +55,7 @@ def test_records_of_a_store_equal_those_of_kafka(name):
         offsets = {offset for one in valid for offset in range(one["base_offset"], one["end_offset"] + 1)}
         names = ("offset", "timestamp", "key")
         assign = json.dumps({topic: [partition["partition"]]})
-        rows = read(case / "store", *names, assign=assign, **keys_of(case))
+        rows = read_log_rows(case / "store", *names, assign=assign, **keys_of(case))
         got = {
             row["offset"]: (
                 int(row["timestamp"].timestamp() * 1000 + 0.5),
@@ -71,7 +71,7 @@ def test_transactions_of_a_store_are_read_without_its_segments(isolation):
     case = CASES / "zstd-encrypted-transactions"
     index = json.loads((case / "index.json").read_text())
     (directory,) = discover(str(case / "store"), options={"key_files": tuple(keys_of(case)["keyFile"].split(","))})
-    rows = read(case / "store", "topic", "partition", "offset", isolation=isolation, **keys_of(case))
+    rows = read_log_rows(case / "store", "topic", "partition", "offset", isolation=isolation, **keys_of(case))
     truth = {(one["topic"], one["partition"]): one["live"][isolation]["ranges"] for one in index["partitions"]}
     for partition in directory.partitions:
         walked_state = read_transactions(directory.filesystem, partition, use_indexes=False)
@@ -132,7 +132,7 @@ def test_a_range_fetches_only_its_chunks(tmp_path, kind, first, end):
         upload(store, tmp_path, base)
     read_options = bounds(first, end) | ({"keyFile": f"{tmp_path}/k.pem"} if pair else {})
     meter = ByteCounter()
-    rows = read(store.root, "offset", "value", meter=meter, **read_options)
+    rows = read_log_rows(store.root, "offset", "value", meter=meter, **read_options)
     assert [(row["offset"], row["value"][0]) for row in rows] == [(n, n % 2000 % 251) for n in range(first, end)]
     plan = plan_log(parse_log_options({"path": str(store.root), **read_options}), cores=1)
     stored_bytes = sum(Path(f"{main}.log").stat().st_size for main in store.written_paths)
@@ -158,7 +158,7 @@ def test_a_wrong_index_loses_no_record(store, caplog):
         )
     path.write_bytes(raw)
     with caplog.at_level(logging.WARNING, logger="kafkaframes"):
-        rows = read(store.root, "offset", **bounds(4600, 5200))
+        rows = read_log_rows(store.root, "offset", **bounds(4600, 5200))
     assert [row["offset"] for row in rows] == list(range(4600, 5200))
     assert any("index is wrong" in message for message in caplog.messages)
 
@@ -171,7 +171,7 @@ def test_a_damaged_chunk_loses_only_its_batches(store, caplog, table):
     path.write_bytes(raw)
     name = {"records": "offset", "batches": "baseOffset"}[table]
     with caplog.at_level(logging.WARNING, logger="kafkaframes"):
-        rows = [row[name] for row in read(store.root, name, table=table) if row[name] is not None]
+        rows = [row[name] for row in read_log_rows(store.root, name, table=table) if row[name] is not None]
     step = {"records": 1, "batches": 20}[table]
     missing = sorted(set(range(0, 10_000, step)) - set(rows))
     assert rows == sorted(set(rows))
@@ -179,7 +179,7 @@ def test_a_damaged_chunk_loses_only_its_batches(store, caplog, table):
     assert missing == list(range(missing[0], missing[-1] + step, step))
     assert str(path) in caplog.text
     with pytest.raises(DamagedChunkError, match="cannot be read"):
-        read(store.root, name, table=table, mode="FAILFAST")
+        read_log_rows(store.root, name, table=table, mode="FAILFAST")
 
 
 def test_a_truncated_plain_object_is_read_to_its_end(tmp_path, caplog):
@@ -189,33 +189,33 @@ def test_a_truncated_plain_object_is_read_to_its_end(tmp_path, caplog):
     path = Path(f"{store.written_paths[0]}.log")
     path.write_bytes(path.read_bytes()[:-1000])
     with caplog.at_level(logging.WARNING, logger="kafkaframes"):
-        rows = [row["offset"] for row in read(store.root, "offset")]
+        rows = [row["offset"] for row in read_log_rows(store.root, "offset")]
     assert 1980 <= rows.index(2000) < 2000
     assert "its manifest states" in caplog.text
     with pytest.raises(LogDirError, match="its manifest states"):
-        read(store.root, "offset", mode="FAILFAST")
+        read_log_rows(store.root, "offset", mode="FAILFAST")
 
 
 def test_missing_objects_are_reported_and_the_rest_is_read(store, caplog):
     Path(f"{store.written_paths[1]}.log").unlink()
     with caplog.at_level(logging.WARNING, logger="kafkaframes"):
-        rows = [row["offset"] for row in read(store.root, "offset")]
+        rows = [row["offset"] for row in read_log_rows(store.root, "offset")]
     assert rows == [*range(2000), *range(4000, 10_000)]
     assert (
         f"a manifest without its .log object: the segment is lost (at {store.written_paths[1]}.rsm-manifest)"
         in caplog.text
     )
     with pytest.raises(LogDirError, match="a manifest without"):
-        read(store.root, "offset", mode="FAILFAST")
+        read_log_rows(store.root, "offset", mode="FAILFAST")
 
 
 def test_two_topics_with_the_same_name_are_reported_and_not_mixed(store, tmp_path):
     other = TieredStore(store.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA", chunk_size=10_000)
     upload(other, tmp_path, 0)
     with pytest.raises(LogDirError, match=r"two topics with the same name.*has AAAAAAAAAAAAAAAAAAAAAA") as caught:
-        read(store.root, "offset")
+        read_log_rows(store.root, "offset")
     assert store.topic_id in str(caught.value)
-    assert len(read(other.folder.parent, "offset")) == 2000
+    assert len(read_log_rows(other.folder.parent, "offset")) == 2000
 
 
 def test_read_records_accepts_objects(store, tmp_path):
@@ -239,20 +239,22 @@ def test_a_store_in_s3_and_the_local_log_are_read_as_one_log(s3):
     for file in (case / "store").rglob("*.*"):
         bucket.put_file(str(file), f"backup/tiered/dc2-{file.relative_to(case / 'store')}")
     store_options = keys_of(case) | s3
-    far = [row["offset"] for row in read("s3://backup/tiered", "offset", **store_options)]
+    far = [row["offset"] for row in read_log_rows("s3://backup/tiered", "offset", **store_options)]
     assert far == list(range(3090))
     some = json.dumps({"orders": {"0": 1000}}), json.dumps({"orders": {"0": 1100}})
-    rows = read("s3://backup/tiered", "offset", startingOffsets=some[0], endingOffsets=some[1], **store_options)
+    rows = read_log_rows(
+        "s3://backup/tiered", "offset", startingOffsets=some[0], endingOffsets=some[1], **store_options
+    )
     assert [row["offset"] for row in rows] == list(range(1000, 1100))
     both = json.dumps([str(case / "local"), "s3://backup/tiered"])
-    merged_rows = read("", "offset", paths=both, subscribe="orders", **store_options)
+    merged_rows = read_log_rows("", "offset", paths=both, subscribe="orders", **store_options)
     assert [row["offset"] for row in merged_rows] == list(range(3200))
 
 
 def test_a_stream_reads_every_row_of_a_store_once():
     case = CASES / "settings-changed"
     follow = follower(case / "store", **keys_of(case))
-    read_rows, _, batches = drain(follow, follow.find_start_offsets().offsets, max_offsets=700)
+    read_rows, _, batches = read_all(follow, follow.find_start_offsets().offsets, max_offsets=700)
     assert [offset for _, offset in read_rows] == list(range(3090))
     assert batches == 5
 

@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from tests.scan.log.test_following import append
+from tests.scan.log.test_following import append_records
 from tests.spark.topics import recreate_topic
 
 from kafkaframes.client import Consumer, Producer, TopicPartition
@@ -68,7 +68,7 @@ def test_lag_is_estimated_from_existing_batches(servers):
 @pytest.mark.spark
 @pytest.mark.parametrize("source", ["kafka-topic", "kafka-log"])
 def test_a_stream_from_latest_without_new_rows_continues(spark, servers, source, tmp_path):
-    append(tmp_path, 0, 10)
+    append_records(tmp_path, 0, 10)
     options = {"kafka.bootstrap.servers": servers, "subscribe": "lagging"} if source == "kafka-topic" else {}
     stream = spark.readStream.format(source).options(**options)
     frame = stream.load() if source == "kafka-topic" else stream.load(str(tmp_path))

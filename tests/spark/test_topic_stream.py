@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from tests.scan.topic.test_following import make
+from tests.scan.topic.test_following import create_topic
 
 from kafkaframes.client import Admin, Producer, TopicPartition
 from kafkaframes.errors import OptionError
@@ -26,7 +26,7 @@ def test_the_start_of_a_new_query_does_not_move_while_rows_arrive(servers):
     """
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
-    make(servers, "moving", 5)
+    create_topic(servers, "moving", 5)
     reader = stream_reader(servers, "moving")
     start = reader.initialOffset()
     with Producer(servers) as producer:
@@ -42,7 +42,7 @@ def test_a_new_query_without_rows_begins_with_an_empty_micro_batch(servers):
     """Spark plans one although no row exists; the same one of an earlier run is rejected."""
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
-    make(servers, "idle", 5)
+    create_topic(servers, "idle", 5)
     reader = stream_reader(servers, "idle")
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
@@ -58,13 +58,13 @@ def test_a_recreated_topic_of_equal_length_is_detected_by_its_id(servers):
     """Offsets alone are not sufficient: the new topic ends at or after the offset to which the old one was read."""
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
-    make(servers, "again", 5)
+    create_topic(servers, "again", 5)
     reader = stream_reader(servers, "again", startingOffsets="earliest")
     start = reader.initialOffset()
     read = reader.latestOffset(start, ReadAllAvailable())
     assert [name.partition("@")[0] for name in read] == ["again", "again"]
     assert parse_offsets(json.dumps(read)) == {"again": {"0": 5}}  # as with Spark's connector
-    make(servers, "again", 8)
+    create_topic(servers, "again", 8)
     reason = "topic again was deleted and recreated .* new checkpoint.*`kafkaframes checkpoint convert`.*=false reads"
     with pytest.raises(OptionError, match=reason):
         reader.latestOffset(read, ReadAllAvailable())
@@ -83,7 +83,7 @@ def test_a_checkpoint_without_topic_ids_is_accepted(servers):
     """From an earlier version, from Spark's connector, or converted: it causes no empty micro-batch."""
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
-    make(servers, "plain", 5)
+    create_topic(servers, "plain", 5)
     reader = stream_reader(servers, "plain")
     start = {"plain": {"0": 5}}
     assert reader.latestOffset(start, ReadAllAvailable()) == start
@@ -110,7 +110,7 @@ def test_a_new_partition_without_its_first_records_is_an_error_or_read_from_its_
     """KafkaMicroBatchStream: "Added partition .. starts from .. instead of 0. Some data may have been missed"."""
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
-    make(servers, "grown", 2)
+    create_topic(servers, "grown", 2)
     reader = stream_reader(servers, "grown", startingOffsets="earliest")
     start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     with Admin(servers) as admin:
@@ -140,7 +140,7 @@ def pair(servers):
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     for topic in ("pair-a", "pair-b"):
-        make(servers, topic, 5)
+        create_topic(servers, topic, 5)
 
     class Pair:
         def __init__(self, **options):
@@ -226,7 +226,7 @@ def test_a_topic_that_returns_with_another_id_is_a_new_topic(servers, pair, capl
     loose.hide("pair-b")
     send(servers, "pair-a", 1)
     end, _ = loose.batch(loose.start)
-    make(servers, "pair-b", 9)
+    create_topic(servers, "pair-b", 9)
     loose.hide()
     with pytest.raises(OptionError, match="topic pair-b was deleted and recreated"):
         pair().latest(end)

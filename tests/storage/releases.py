@@ -1,4 +1,4 @@
-"""The generation of brokers that a release of Kafka belongs to."""
+"""The generation of brokers for a Kafka release: releases with equal recovery rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, KEEPS_FORMAT
 
 
 def release_of_version(version: str) -> str:
-    """Return the generation of a broker's version."""
+    """Return the broker generation for a Kafka version."""
     numbers = tuple(int(part) for part in version.split(".")[:2])
     if numbers < (3, 1):
         return BEFORE_HORIZONS

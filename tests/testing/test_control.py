@@ -1,4 +1,4 @@
-"""A broker's HTTP controls: everything that a test in another language needs."""
+"""HTTP control of a broker, for tests in other languages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def call(broker):
     control.close()
 
 
-def test_topics_and_records_both_ways(call):
+def test_topics_and_records_are_written_and_read(call):
     assert call("POST", "/topics", {"name": "orders", "partitions": 2, "configs": {"retention.ms": 60000}})
     rows = [
         {"key": "a", "value": "1", "timestamp": 5, "headers": [{"key": "h", "value": "v"}]},
@@ -79,7 +79,7 @@ def test_topics_and_records_both_ways(call):
     assert (topic["end_offsets"], topic["configs"]) == ([0, 3], {"retention.ms": "1000"})
 
 
-def test_a_fault_is_made_seen_and_removed(call, broker):
+def test_a_fault_is_created_listed_and_removed(call, broker):
     call("POST", "/topics", {"name": "orders"})
     fault = call(
         "POST",
@@ -111,7 +111,7 @@ def test_held_requests_are_released(call, broker):
     assert producer.flush(60) == 0
 
 
-def test_a_torn_tail_a_kill_and_a_restart(call, broker):
+def test_a_killed_broker_restarts_with_a_torn_tail(call, broker):
     for value in ("1", "2"):
         call("POST", "/topics/orders/records", {"records": [{"value": value}]})
     call("POST", "/kill")
@@ -120,7 +120,7 @@ def test_a_torn_tail_a_kill_and_a_restart(call, broker):
     assert [row["value"] for row in call("GET", "/topics/orders/records")] == ["1"]
 
 
-def test_disk_faults_over_http(call):
+def test_disk_faults_are_set_over_http(call):
     call("POST", "/topics", {"name": "orders"})
     fault = call(
         "POST", "/disk-faults", {"effect": "write", "path": "*/orders-0/*.log", "do": "full", "after_bytes": 0}
@@ -134,7 +134,7 @@ def test_disk_faults_over_http(call):
     assert call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})["base_offset"] == 0
 
 
-def test_time_snapshots_leaders_and_nodes(call, broker):
+def test_clock_snapshots_leaders_and_nodes_are_controlled(call, broker):
     call("POST", "/topics", {"name": "orders"})
     before = call("GET", "/clock")["now_ms"]
     assert call("POST", "/clock/advance", {"seconds": 1.5})["now_ms"] >= before + 1500
@@ -151,7 +151,7 @@ def test_time_snapshots_leaders_and_nodes(call, broker):
     assert call("GET", "/topics/orders/records") == []
 
 
-def test_groups_and_transactions_over_http(call, broker):
+def test_groups_and_transactions_are_listed_over_http(call, broker):
     call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
@@ -199,7 +199,7 @@ def test_groups_and_transactions_over_http(call, broker):
         ("POST", "/topics/a/partitions/0/tear", {"bytes": 1}, "kill"),
     ],
 )
-def test_what_is_wrong_is_told(call, method, path, body, message_part):
+def test_invalid_requests_are_rejected_with_a_reason(call, method, path, body, message_part):
     status, message = call(method, path, body)
     assert status in (400, 404, 405)
     assert message_part in message
@@ -207,7 +207,7 @@ def test_what_is_wrong_is_told(call, method, path, body, message_part):
 
 
 @pytest.mark.parametrize("wrong", [{"after": "x"}, {"times": "x"}])
-def test_a_fault_that_is_refused_for_its_count_is_not_in_force(call, broker, wrong):
+def test_a_fault_with_an_invalid_count_has_no_effect(call, broker, wrong):
     call("POST", "/topics", {"name": "orders"})
     refusing = {"do": "error", "api": "ListGroups", "code": "GROUP_AUTHORIZATION_FAILED", **wrong}
     assert call("POST", "/faults", refusing)[0] == 400
@@ -218,7 +218,7 @@ def test_a_fault_that_is_refused_for_its_count_is_not_in_force(call, broker, wro
     assert call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})["base_offset"] == 0
 
 
-def test_a_body_that_is_no_json_or_too_long_is_refused(call):
+def test_a_body_that_is_not_json_or_too_long_is_rejected(call):
     assert call("POST", "/topics", raw=b"{")[0] == 400
     assert call("POST", "/topics", raw=b"[" * 100_000)[0] == 400
     request = urllib.request.Request(
@@ -228,7 +228,7 @@ def test_a_body_that_is_no_json_or_too_long_is_refused(call):
         urllib.request.urlopen(request, timeout=60)
 
 
-def test_names_in_a_path_reach_nothing_outside_the_data_directory(call, broker, tmp_path):
+def test_names_in_a_path_cannot_leave_the_data_directory(call, broker, tmp_path):
     outside = tmp_path.parent / f"{tmp_path.name}-outside-0"
     outside.mkdir()
     (outside / "00000000000000000000.log").write_bytes(b"mine")
@@ -255,7 +255,7 @@ def test_names_in_a_path_reach_nothing_outside_the_data_directory(call, broker, 
     assert call("POST", "/topics/orders/partitions/0/tear", {"bytes": 1})["size_bytes"] > 0
 
 
-def test_the_token_is_in_a_file_that_is_its_owners_alone(tmp_path):
+def test_the_token_file_is_only_readable_by_its_owner(tmp_path):
     path = tmp_path / "token"
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--control", "0"]
     command += ["--control-token-file", str(path)]
@@ -317,7 +317,7 @@ def test_the_command_serves_controls_and_schemas():
 
 
 @pytest.mark.parametrize("option", ["--control", "--schema-registry", "--metrics-port"])
-def test_a_bad_address_is_refused(option):
+def test_an_invalid_address_is_rejected(option):
     result = CliRunner().invoke(cli, ["broker", "--port", "0", option, "here"])
     assert isinstance(result.exception, OptionError)
     assert str(result.exception) == f"{option} must be PORT or HOST:PORT, not 'here'"
@@ -328,7 +328,7 @@ def test_a_bad_address_is_refused(option):
     [{"value": "\ud800"}, {"key": "a\udfff"}, {"value": "v", "headers": [{"key": "\ud800", "value": "v"}]}],
     ids=["value", "key", "header"],
 )
-def test_half_a_surrogate_pair_is_refused_and_nothing_is_appended(call, broker, row):
+def test_a_lone_surrogate_is_rejected_and_nothing_is_appended(call, broker, row):
     call("POST", "/topics", {"name": "orders"})
     code, message = call("POST", "/topics/orders/records", {"records": [{"value": "a"}, row]})
     assert (code, "surrogate" in message) == (400, True)

@@ -1,4 +1,4 @@
-"""The pytest plugin in a separate pytest; seeding; snapshots."""
+"""The pytest plugin in a separate pytest process, topics filled from files, and snapshots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_records
 from kafkaframes.testing import seed
 
-TESTS = """
+TEST_MODULE = """
 import pytest
 
 def test_one(kafka_broker):
@@ -42,10 +42,10 @@ def test_that_fails(kafka_broker):
 """
 
 
-def run(directory, *arguments):
-    (directory / "test_it.py").write_text(TESTS)
+def run_pytest(directory, *arguments):
+    (directory / "test_it.py").write_text(TEST_MODULE)
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(directory)]
-    # a checkout that was installed before it had a plugin
+    # the installed metadata can be older than the plugin
     if "kafkaframes" not in entry_points(group="pytest11").names:
         command += ["-p", "kafkaframes.testing.plugin"]
     process = subprocess.run(
@@ -54,15 +54,15 @@ def run(directory, *arguments):
     return process.stdout
 
 
-def test_fixtures_markers_and_what_a_failure_shows(tmp_path):
-    output = run(tmp_path)
+def test_fixtures_markers_and_failure_reports(tmp_path):
+    output = run_pytest(tmp_path)
     assert "1 failed, 4 passed" in output
     assert "requests of kafka_broker" in output
     assert "Metadata v1" in output
 
 
-def test_the_same_tests_run_against_a_real_cluster_and_skip_what_needs_more(tmp_path):
-    output = run(tmp_path, "--kafka-bootstrap", "127.0.0.1:1", "-k", "test_one or test_session")
+def test_tests_run_against_a_real_cluster_or_are_skipped(tmp_path):
+    output = run_pytest(tmp_path, "--kafka-bootstrap", "127.0.0.1:1", "-k", "test_one or test_session")
     assert "1 passed, 1 skipped" in output
 
 
@@ -120,13 +120,13 @@ def test_a_topic_is_filled_from_a_file(broker, tmp_path, name, write):
     assert [(one.key, one.value) for one in broker.records(topic)] == [(b"a", b"1"), (b"b", b"2")]
 
 
-def test_a_row_without_a_value_is_json(broker):
+def test_a_row_without_a_value_is_stored_as_json(broker):
     seed(broker, "json", [{"id": 7, "name": "x"}], key="id")
     (only,) = broker.records("json")
     assert (only.key, json.loads(only.value)) == (b"7", {"name": "x"})
 
 
-def test_unknown_files_and_columns_are_refused(broker, tmp_path):
+def test_unknown_files_and_columns_are_rejected(broker, tmp_path):
     with pytest.raises(OptionError, match=r"file type \*\.xml"):
         seed(broker, "t", tmp_path / "a.xml")
     with pytest.raises(OptionError, match="column 'id' does not exist"):
@@ -134,7 +134,7 @@ def test_unknown_files_and_columns_are_refused(broker, tmp_path):
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_a_broker_goes_back_to_a_snapshot(tmp_path, on_disk):
+def test_a_broker_is_restored_from_a_snapshot(tmp_path, on_disk):
     with Broker(data_dir=tmp_path if on_disk else None) as broker:
         broker.append("orders", [{"value": b"1"}])
         port, snapshot = broker.port, broker.snapshot()

@@ -33,7 +33,7 @@ def control(broker):
     server.close()
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     """The error of a rejected command or HTTP request."""
 
 
@@ -41,64 +41,64 @@ def as_text(row):
     return {name: content.decode() if isinstance(content, bytes) else content for name, content in row.items()}
 
 
-def append(topic, rows, broker, control, tmp_path):
-    broker.append(topic, rows)
+def append(created_topic, rows, broker, control, tmp_path):
+    broker.append(created_topic, rows)
 
 
-def append_columns(topic, rows, broker, control, tmp_path):
-    broker.append(topic, pa.Table.from_pylist(rows))
+def append_columns(created_topic, rows, broker, control, tmp_path):
+    broker.append(created_topic, pa.Table.from_pylist(rows))
 
 
-def seed_rows(topic, rows, broker, control, tmp_path):
-    seed(broker, topic, rows)
+def seed_rows(created_topic, rows, broker, control, tmp_path):
+    seed(broker, created_topic, rows)
 
 
-def seed_lines(topic, rows, broker, control, tmp_path):
-    seed(broker, topic, write_lines(rows, tmp_path))
+def seed_lines(created_topic, rows, broker, control, tmp_path):
+    seed(broker, created_topic, write_lines(rows, tmp_path))
 
 
-def seed_csv(topic, rows, broker, control, tmp_path):
+def seed_csv(created_topic, rows, broker, control, tmp_path):
     file = tmp_path / "rows.csv"
     lines = [",".join(rows[0]), *(",".join(as_text(row).values()) for row in rows)]
     file.write_text("".join(f"{line}\n" for line in lines))
-    seed(broker, topic, file)
+    seed(broker, created_topic, file)
 
 
-def seed_parquet(topic, rows, broker, control, tmp_path):
-    seed(broker, topic, write_parquet(rows, tmp_path))
+def seed_parquet(created_topic, rows, broker, control, tmp_path):
+    seed(broker, created_topic, write_parquet(rows, tmp_path))
 
 
-def post(topic, rows, broker, control, tmp_path):
+def post(created_topic, rows, broker, control, tmp_path):
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {control.token}"}
     body = json.dumps({"records": [as_text(row) for row in rows]}).encode()
-    request = urllib.request.Request(f"{control.url}/topics/{topic}/records", body, headers)
+    request = urllib.request.Request(f"{control.url}/topics/{created_topic}/records", body, headers)
     try:
         urllib.request.urlopen(request, timeout=600).close()
     except urllib.error.HTTPError as error:
         with error:
-            raise RefusedError(json.load(error)["message"]) from None
+            raise RejectedError(json.load(error)["message"]) from None
 
 
-def send_arrow(topic, rows, broker, control, tmp_path):
+def send_arrow(created_topic, rows, broker, control, tmp_path):
     with Producer(broker.bootstrap_servers) as producer:
-        producer.send_arrow(pa.Table.from_pylist(rows), topic=topic)
+        producer.send_arrow(pa.Table.from_pylist(rows), created_topic=created_topic)
 
 
-def queue_arrow(topic, rows, broker, control, tmp_path):
+def queue_arrow(created_topic, rows, broker, control, tmp_path):
     with Producer(broker.bootstrap_servers) as producer:
-        producer.queue_arrow(pa.Table.from_pylist(rows), topic=topic).result(600)
+        producer.queue_arrow(pa.Table.from_pylist(rows), created_topic=created_topic).result(600)
 
 
-def produce_lines(topic, rows, broker, control, tmp_path):
-    produce(broker, topic, write_lines(rows, tmp_path), "jsonl")
+def produce_lines(created_topic, rows, broker, control, tmp_path):
+    run_produce(broker, created_topic, write_lines(rows, tmp_path), "jsonl")
 
 
-def produce_parquet(topic, rows, broker, control, tmp_path):
-    produce(broker, topic, write_parquet(rows, tmp_path), "parquet")
+def produce_parquet(created_topic, rows, broker, control, tmp_path):
+    run_produce(broker, created_topic, write_parquet(rows, tmp_path), "parquet")
 
 
-def produce(broker, topic, file, form):
-    result = ask("produce", topic, file, "--format", form, "-b", broker.bootstrap_servers)
+def run_produce(broker, created_topic, file, form):
+    result = ask("produce", created_topic, file, "--format", form, "-b", broker.bootstrap_servers)
     if result.exception is not None:
         raise result.exception
 
@@ -122,7 +122,7 @@ every_writer = pytest.mark.parametrize("write", WRITERS, ids=[one.__name__ for o
 
 
 @pytest.fixture
-def topic(broker, request):
+def created_topic(broker, request):
     name = f"t{abs(hash(request.node.nodeid))}"
     broker.create_topic(name)
     return name
@@ -130,27 +130,29 @@ def topic(broker, request):
 
 @every_writer
 @pytest.mark.parametrize("count", COUNTS)
-def test_records_of_100_bytes(broker, control, tmp_path, topic, write, count):
+def test_records_of_100_bytes_are_stored(broker, control, tmp_path, created_topic, write, count):
     rows = [{"value": b"%099d" % number + b"x"} for number in range(count)]
-    write(topic, rows, broker, control, tmp_path)
-    assert broker.topics[topic].end_offsets == (count,)
-    stored_records = broker.records(topic)
+    write(created_topic, rows, broker, control, tmp_path)
+    assert broker.topics[created_topic].end_offsets == (count,)
+    stored_records = broker.records(created_topic)
     assert [record.value for record in stored_records] == [row["value"] for row in rows]
 
 
 @every_writer
-def test_values_of_all_sizes(broker, control, tmp_path, topic, write):
+def test_values_of_all_sizes_are_stored(broker, control, tmp_path, created_topic, write):
     rows = [{"key": b"k%d" % size, "value": b"x" * size} for size in (0, 1 << 10, 1_000_000, 1)]
-    write(topic, rows, broker, control, tmp_path)
-    assert [(one.key, one.value) for one in broker.records(topic)] == [(row["key"], row["value"]) for row in rows]
+    write(created_topic, rows, broker, control, tmp_path)
+    assert [(one.key, one.value) for one in broker.records(created_topic)] == [
+        (row["key"], row["value"]) for row in rows
+    ]
 
 
 @every_writer
-def test_one_mebibyte_is_refused_before_anything_is_appended(broker, control, tmp_path, topic, write):
+def test_one_mebibyte_is_rejected_before_an_append(broker, control, tmp_path, created_topic, write):
     rows = [*({"value": b"x" * 10_000} for _ in range(5)), {"value": b"x" * MIB}, {"value": b"y"}]
     with pytest.raises(Exception, match=r"MESSAGE_TOO_LARGE|max_request_size"):
-        write(topic, rows, broker, control, tmp_path)
-    assert broker.records(topic) == []
+        write(created_topic, rows, broker, control, tmp_path)
+    assert broker.records(created_topic) == []
 
 
 @every_writer
@@ -163,14 +165,14 @@ def test_one_mebibyte_is_refused_before_anything_is_appended(broker, control, tm
         ({"value": b"v", "heders": b""}, "heders"),
     ],
 )
-def test_a_misspelt_column_is_refused(broker, control, tmp_path, topic, write, row, misspelt):
+def test_a_misspelt_column_is_rejected(broker, control, tmp_path, created_topic, write, row, misspelt):
     with pytest.raises(Exception, match=misspelt):
-        write(topic, [row], broker, control, tmp_path)
-    assert broker.records(topic) == []
+        write(created_topic, [row], broker, control, tmp_path)
+    assert broker.records(created_topic) == []
 
 
 @every_writer
-def test_columns_of_readers_are_accepted(broker, control, tmp_path, topic, write):
+def test_columns_of_readers_are_accepted(broker, control, tmp_path, created_topic, write):
     row = {
         "value": b"v",
         "topic": "elsewhere",
@@ -181,11 +183,11 @@ def test_columns_of_readers_are_accepted(broker, control, tmp_path, topic, write
         "crcOk": "true",
         "file": "x",
     }
-    write(topic, [row], broker, control, tmp_path)
-    assert [(one.offset, one.value) for one in broker.records(topic)] == [(0, b"v")]
+    write(created_topic, [row], broker, control, tmp_path)
+    assert [(one.offset, one.value) for one in broker.records(created_topic)] == [(0, b"v")]
 
 
-def test_a_topic_is_not_created_for_records_that_are_refused(broker):
+def test_a_topic_is_not_created_for_rejected_records(broker):
     with pytest.raises(Exception, match="MESSAGE_TOO_LARGE"):
         broker.append("never", [{"value": b"x"}, {"value": b"x" * MIB}])
     with pytest.raises(Exception, match="partition"):
@@ -193,7 +195,7 @@ def test_a_topic_is_not_created_for_records_that_are_refused(broker):
     assert "never" not in broker.topics
 
 
-def test_a_later_record_that_a_compacted_topic_refuses_leaves_the_log_as_it_was(broker):
+def test_a_rejected_record_of_a_compacted_topic_leaves_the_log_unchanged(broker):
     broker.create_topic("compacted", cleanup_policy="compact")
     rows = [{"key": b"k", "value": b"x" * 20_000}, {"value": b"no key"}]
     with pytest.raises(Exception, match="key"):
@@ -201,7 +203,7 @@ def test_a_later_record_that_a_compacted_topic_refuses_leaves_the_log_as_it_was(
     assert broker.records("compacted") == []
 
 
-def test_a_row_without_key_and_value_is_refused():
+def test_a_row_without_key_and_value_is_rejected():
     with pytest.raises(Exception, match=r"needs a key or a value.*\[1\]"):
         build_records([{"value": b"x"}, {}])
     table = pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"])
@@ -209,23 +211,25 @@ def test_a_row_without_key_and_value_is_refused():
         build_records(table)
 
 
-def test_json_lines_have_one_meaning(broker, control, tmp_path, topic):
-    """``produce``, ``seed`` and HTTP accept the output of ``consume`` and HTTP."""
+def test_all_ways_read_json_lines_equally(broker, control, tmp_path, created_topic):
+    """``run_produce``, ``seed`` and HTTP accept the output of ``consume`` and HTTP."""
     values = [b"paid", b"\xff\x00", b"", None, "h\u00e9\u2028".encode(), b"aGk="]
     rows = [{"key": value, "value": value, "headers": [("h", value)], "timestamp": 5} for value in values]
-    broker.append(topic, rows)
-    original = [one[1:6] for one in broker.records(topic)]
-    lines = ask("consume", topic, "-e", "--format", "jsonl", "-b", broker.bootstrap_servers).stdout_bytes
+    broker.append(created_topic, rows)
+    original = [one[1:6] for one in broker.records(created_topic)]
+    lines = ask("consume", created_topic, "-e", "--format", "jsonl", "-b", broker.bootstrap_servers).stdout_bytes
     file = tmp_path / "copy.jsonl"
     file.write_bytes(lines)
-    produce(broker, f"{topic}-produced", file, "jsonl")
-    seed(broker, f"{topic}-seeded", file)
+    run_produce(broker, f"{created_topic}-produced", file, "jsonl")
+    seed(broker, f"{created_topic}-seeded", file)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {control.token}"}
-    request = urllib.request.Request(f"{control.url}/topics/{topic}/records", headers=headers)
+    request = urllib.request.Request(f"{control.url}/topics/{created_topic}/records", headers=headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         body = json.dumps({"records": json.load(answer)}).encode()
     urllib.request.urlopen(
-        urllib.request.Request(f"{control.url}/topics/{topic}-posted/records", body, headers), timeout=60
+        urllib.request.Request(f"{control.url}/topics/{created_topic}-posted/records", body, headers), timeout=60
     ).close()
     for how in ("produced", "seeded", "posted"):
-        assert sorted(map(repr, (one[1:6] for one in broker.records(f"{topic}-{how}")))) == sorted(map(repr, original))
+        assert sorted(map(repr, (one[1:6] for one in broker.records(f"{created_topic}-{how}")))) == sorted(
+            map(repr, original)
+        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.testing.test_control import ControlClient
 
-AVRO = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
-COMPACT = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+AVRO_SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+COMPACT_AVRO_SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 
 
 @pytest.fixture
@@ -15,13 +15,13 @@ def call(schema_registry):
 
 
 def test_a_schema_gets_an_id_and_a_version_once(call, schema_registry):
-    assert call("POST", "/subjects/orders-value/versions", {"schema": AVRO}) == {"id": 1}
-    assert call("POST", "/subjects/orders-value/versions", {"schema": COMPACT}) == {"id": 1}
+    assert call("POST", "/subjects/orders-value/versions", {"schema": AVRO_SCHEMA}) == {"id": 1}
+    assert call("POST", "/subjects/orders-value/versions", {"schema": COMPACT_AVRO_SCHEMA}) == {"id": 1}
     assert call("POST", "/subjects/orders-value/versions", {"schema": '"string"'}) == {"id": 2}
-    assert call("POST", "/subjects/orders-key/versions", {"schema": AVRO}) == {"id": 1}
+    assert call("POST", "/subjects/orders-key/versions", {"schema": AVRO_SCHEMA}) == {"id": 1}
     assert call("GET", "/subjects") == ["orders-key", "orders-value"]
     assert call("GET", "/subjects/orders-value/versions") == [1, 2]
-    assert call("GET", "/schemas/ids/1") == {"schema": COMPACT}
+    assert call("GET", "/schemas/ids/1") == {"schema": COMPACT_AVRO_SCHEMA}
     assert call("GET", "/schemas/ids/1/schema")["name"] == "R"
     assert call("GET", "/schemas/ids/1/versions") == [
         {"subject": "orders-value", "version": 1},
@@ -29,12 +29,12 @@ def test_a_schema_gets_an_id_and_a_version_once(call, schema_registry):
     ]
     latest = call("GET", "/subjects/orders-value/versions/latest")
     assert latest == {"subject": "orders-value", "version": 2, "id": 2, "schema": '"string"'}
-    assert call("POST", "/subjects/orders-value", {"schema": AVRO})["version"] == 1
-    assert schema_registry.register("orders-value", AVRO) == 1
-    assert schema_registry.subjects()["orders-key"][1].text == COMPACT
+    assert call("POST", "/subjects/orders-value", {"schema": AVRO_SCHEMA})["version"] == 1
+    assert schema_registry.register("orders-value", AVRO_SCHEMA) == 1
+    assert schema_registry.subjects()["orders-key"][1].text == COMPACT_AVRO_SCHEMA
 
 
-def test_other_languages_say_their_type_and_references(call):
+def test_other_schema_types_have_a_type_and_references(call):
     references = [{"name": "a.proto", "subject": "a", "version": 1}]
     body = {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF", "references": references}
     call("POST", "/subjects/p/versions", body)
@@ -69,7 +69,7 @@ def test_what_is_wrong_is_told(call, method, path, body, status):
     assert call(method, path, body)[0] == status
 
 
-def test_a_level_of_compatibility_is_none(call):
+def test_the_compatibility_level_is_none(call):
     assert call("GET", "/config") == {"compatibilityLevel": "NONE"}
     assert call("PUT", "/config/a", {"compatibility": "NONE"}) == {"compatibility": "NONE"}
     call("POST", "/subjects/a/versions", {"schema": '"int"'})

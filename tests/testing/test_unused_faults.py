@@ -17,7 +17,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Producer
 from kafkaframes.testing import SchemaRegistry, assert_records, plugin
 
-TESTS = """
+TEST_MODULE = """
 import unittest
 
 import pytest
@@ -138,19 +138,19 @@ class Case(unittest.TestCase):
 
 
 @pytest.fixture(scope="module")
-def failures(tmp_path_factory):
-    """The output of a run of pytest, by test."""
+def failure_reports(tmp_path_factory):
+    """Return pytest's output about each failed test."""
     directory = tmp_path_factory.mktemp("run")
-    (directory / "test_it.py").write_text(TESTS)
+    (directory / "test_it.py").write_text(TEST_MODULE)
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--rootdir", str(directory), "-p", "no:cacheprovider"]
-    # a checkout that was installed before it had a plugin
+    # the installed metadata can be older than the plugin
     if "kafkaframes" not in entry_points(group="pytest11").names:
         command += ["-p", "kafkaframes.testing.plugin"]
     process = subprocess.run([*command, str(directory)], capture_output=True, text=True, timeout=240, cwd=directory)
     return process.stdout
 
 
-def section(output, name):
+def get_failure_section(output, name):
     """Return pytest's output about a failed test."""
     _, _, text = output.partition(f" {name} __")
     assert text, output
@@ -170,45 +170,45 @@ def section(output, name):
         ("Case.test_unittest", ['on("Produce", topic="ordres").close()']),
     ],
 )  # fmt: skip
-def test_a_fault_that_never_happened_fails_its_test_by_name(failures, name, lines):
-    section_text = section(failures, name)
+def test_a_fault_that_never_happened_fails_its_test_by_name(failure_reports, name, lines):
+    section_text = get_failure_section(failure_reports, name)
     for line in ("never happened", "optional=True", *lines):
         assert line in section_text
     assert "test_it.py:" in section_text
     assert "the block has failed before" not in section_text.replace(
         'raise RuntimeError("the block has failed before")', ""
     )
-    assert f"FAILED test_it.py::{name.replace('.', '::')}" in failures
+    assert f"FAILED test_it.py::{name.replace('.', '::')}" in failure_reports
 
 
-def test_others_pass_or_keep_their_own_failure(failures):
-    assert "10 failed" not in failures.splitlines()[-1]
+def test_other_tests_pass_or_keep_their_own_failure(failure_reports):
+    assert "10 failed" not in failure_reports.splitlines()[-1]
     for name in ("test_own_failure", "test_own_failure_in_a_block", "Case.test_unittest_own_failure"):
-        section_text = section(failures, name)
+        section_text = get_failure_section(failure_reports, name)
         assert "never happened" not in section_text
-    assert "its own failure" in section(failures, "test_own_failure")
-    assert "its own error" in section(failures, "test_own_failure_in_a_block")
+    assert "its own failure" in get_failure_section(failure_reports, "test_own_failure")
+    assert "its own error" in get_failure_section(failure_reports, "test_own_failure_in_a_block")
     results = dict(
-        line.split(" ", 1)[::-1] for line in failures.splitlines() if " test_it.py::" in line and "[" not in line
+        line.split(" ", 1)[::-1] for line in failure_reports.splitlines() if " test_it.py::" in line and "[" not in line
     )
     passed_tests = {name.split("::", 1)[1] for name, result in results.items() if result == "PASSED"}
     assert passed_tests == {
         "test_optional_passes", "test_watching_passes", "test_a_fault_that_happened_passes", "test_own_broker_passes",
         "test_after_session_rule_passes",
     }  # fmt: skip
-    assert "ERROR test_it.py" not in failures
-    assert "1 skipped" in failures
-    assert "1 xfailed" in failures
+    assert "ERROR test_it.py" not in failure_reports
+    assert "1 skipped" in failure_reports
+    assert "1 xfailed" in failure_reports
 
 
-def test_a_failure_shows_the_line_of_the_test_and_no_line_of_ours(failures):
-    section_text = section(failures, "test_line_of_the_test")
+def test_a_failure_shows_only_the_line_of_the_test(failure_reports):
+    section_text = get_failure_section(failure_reports, "test_line_of_the_test")
     assert '>       kafka_broker.create_topic("orders")  # this line' in section_text
     assert "kafkaframes/broker" not in section_text
-    assert "requests of kafka_broker" in section(failures, "test_misspelt_topic")
+    assert "requests of kafka_broker" in get_failure_section(failure_reports, "test_misspelt_topic")
 
 
-def test_one_line_says_what_an_object_is():
+def test_objects_have_a_one_line_repr():
     with Broker() as broker:
         assert repr(broker) == f"<Broker {broker.bootstrap_servers}>"
         broker.create_topic("orders", 2, retention_ms=1000)
@@ -249,30 +249,30 @@ def test_fixtures_have_types_for_editors():
 
 
 @pytest.fixture(scope="module")
-def orders():
+def ordered_rows():
     with Broker() as broker:
         rows = [{"key": b"%d" % n, "value": b"v%d" % n, "headers": [("h", b"1")], "timestamp": n} for n in range(20)]
         broker.append("orders", rows)
         yield broker.records("orders")
 
 
-def test_records_are_compared_by_the_fields_that_matter(orders):
-    assert_records(orders, [{"key": str(n), "value": f"v{n}"} for n in range(20)])
-    assert_records(orders, [b"v%d" % n for n in range(20)])
-    assert_records(orders[:1], [{"headers": {"h": "1"}, "timestamp": 0, "offset": 0}])
-    assert_records(reversed(orders), [f"v{n}" for n in range(20)], in_order=False)
-    assert_records(orders[:2], [{"key": "0"}, {"value": "v1"}])
+def test_records_are_compared_by_the_given_fields(ordered_rows):
+    assert_records(ordered_rows, [{"key": str(n), "value": f"v{n}"} for n in range(20)])
+    assert_records(ordered_rows, [b"v%d" % n for n in range(20)])
+    assert_records(ordered_rows[:1], [{"headers": {"h": "1"}, "timestamp": 0, "offset": 0}])
+    assert_records(reversed(ordered_rows), [f"v{n}" for n in range(20)], in_order=False)
+    assert_records(ordered_rows[:2], [{"key": "0"}, {"value": "v1"}])
     assert_records([], [])
     with pytest.raises(TypeError, match="no field 'vlaue'"):
-        assert_records(orders, [{"vlaue": b"v0"}])
+        assert_records(ordered_rows, [{"vlaue": b"v0"}])
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_records_that_differ_are_shown_one_by_one(orders, in_order):
+def test_records_that_differ_are_shown_one_by_one(ordered_rows, in_order):
     expected_values = [f"v{n}" for n in range(20) if n != 7]
     expected_values[10] = "other"
     with pytest.raises(AssertionError) as caught:
-        assert_records(orders, expected_values, in_order=in_order)
+        assert_records(ordered_rows, expected_values, in_order=in_order)
     lines = str(caught.value).splitlines()
     assert lines[0] == "records differ: 19 expected, 20 found (- expected, + found)"
     different = [line.split()[0] + line.split()[-1] for line in lines[1:] if line[0] in "+-"]
@@ -281,6 +281,6 @@ def test_records_that_differ_are_shown_one_by_one(orders, in_order):
 
 
 @pytest.mark.parametrize("expected_values", [[], ["v0", "v1"], ["v1", "v0", "v2"], [None, "v1", "v2"]])
-def test_missing_more_or_other_records_are_a_difference(orders, expected_values):
+def test_missing_additional_and_other_records_are_differences(ordered_rows, expected_values):
     with pytest.raises(AssertionError, match="records differ"):
-        assert_records(orders[:3], expected_values)
+        assert_records(ordered_rows[:3], expected_values)

@@ -21,8 +21,8 @@ from kafkaframes.testing.vectors import write, write_vectors
 from kafkaframes.testing.vectors.messages import generate_value_rows, list_catalog_specs
 from kafkaframes.testing.vectors.records import generate_record_files
 
-# From Kafka's own UtilsTest.
-HASHES = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
+# Values of Kafka's UtilsTest.
+EXPECTED_HASHES = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def rows(path):
     return [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()]
 
 
-def test_every_message_is_there_at_every_version_and_reads_as_it_says(vectors):
+def test_every_version_of_every_message_decodes_to_its_value(vectors):
     message_rows = rows(vectors / "messages.jsonl.gz")
     pairs = {(row["message"], row["version"]) for row in message_rows}
     assert pairs == {
@@ -55,7 +55,7 @@ def test_every_message_is_there_at_every_version_and_reads_as_it_says(vectors):
     assert sum("error" in row for row in message_rows) < len(message_rows) // 100
 
 
-def test_each_case_says_what_it_is(vectors):
+def test_each_case_has_a_description(vectors):
     message_rows = [row for row in rows(vectors / "messages.jsonl.gz") if row["message"] == "MetadataRequest"]
     at_13 = {row["case"]: row for row in message_rows if row["version"] == 13}
     assert set(at_13) == {"defaults", "ordinary", "lowest", "highest", "nulls", "unknown tags"}
@@ -64,7 +64,7 @@ def test_each_case_says_what_it_is(vectors):
     assert "unknown tags" not in {row["case"] for row in message_rows if row["version"] == 8}
 
 
-def test_damaged_messages_are_refused_or_read_as_they_say(vectors):
+def test_damaged_messages_are_rejected_or_decoded_as_described(vectors):
     message_rows = rows(vectors / "messages-damaged.jsonl.gz")
     assert {"error" in row for row in message_rows} == {True, False}
     for row in message_rows:
@@ -76,7 +76,7 @@ def test_damaged_messages_are_refused_or_read_as_they_say(vectors):
             assert len(data) - cls.decode_prefix(data, row["version"])[1] == row["remaining"]
 
 
-def test_frames_have_the_header_that_their_version_has(vectors):
+def test_frames_have_the_header_of_their_version(vectors):
     for row in rows(vectors / "frames.jsonl.gz"):
         data = bytes.fromhex(row["bytes"])
         if row["type"] == "request":
@@ -87,9 +87,9 @@ def test_frames_have_the_header_that_their_version_has(vectors):
         assert frame.correlation_id == row["correlation_id"]
 
 
-def test_numbers_are_kafkas(vectors):
+def test_numbers_equal_those_of_kafka(vectors):
     hashes = {bytes.fromhex(row["key"]): row["murmur2"] for row in rows(vectors / "keys.jsonl")}
-    assert {key: hashes[key] for key in HASHES} == HASHES
+    assert {key: hashes[key] for key in EXPECTED_HASHES} == EXPECTED_HASHES
     for row in rows(vectors / "varints.jsonl"):
         if row["kind"] == "varint" and "value" in row and row.get("canonical", True):
             data, value, shift = bytes.fromhex(row["bytes"]), 0, 0
@@ -101,7 +101,7 @@ def test_numbers_are_kafkas(vectors):
     assert coordinators["a"]["50"] == 97 % 50
 
 
-def test_whole_batches_read_the_same_by_another_library(vectors):
+def test_another_library_reads_equal_batches(vectors):
     descriptions = json.loads((vectors / "records.json").read_text())
     read = 0
     for name, description in descriptions.items():
@@ -132,7 +132,7 @@ def binary(text):
     return None if text is None else bytes.fromhex(text)
 
 
-def test_damage_is_told(vectors):
+def test_damage_is_described(vectors):
     descriptions = json.loads((vectors / "records.json").read_text())
     assert not all(batch["crc_ok"] for batch in descriptions["v2-a-bit-flipped"]["batches"])
     assert "ends_at" in descriptions["v1-cut"]
@@ -140,19 +140,19 @@ def test_damage_is_told(vectors):
     assert any("error" in batch for batch in descriptions["v2-unknown-codec"]["batches"])
 
 
-def test_the_same_bytes_each_time(vectors):
+def test_the_bytes_are_reproducible(vectors):
     for name, data in generate_record_files():
         assert (vectors / "records" / f"{name}.bin").read_bytes() == data
     again = list(islice(generate_value_rows(list_catalog_specs()), 200))
     assert again == rows(vectors / "messages.jsonl.gz")[:200]
 
 
-def test_nothing_is_written_over_something(vectors):
+def test_existing_files_are_not_overwritten(vectors):
     with pytest.raises(OptionError, match="not empty"):
         write_vectors(vectors)
 
 
-def test_what_is_interrupted_leaves_no_half_directory(monkeypatch, tmp_path):
+def test_an_interruption_leaves_no_partial_directory(monkeypatch, tmp_path):
     (tmp_path / "there").mkdir()
     monkeypatch.setattr(write, "_NUMBER_FILES", write._NUMBER_FILES[:1])
     monkeypatch.setattr(write, "_MESSAGE_FILES", ())
@@ -171,7 +171,7 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_a_proposal_has_vectors_of_its_own(tmp_path):
+def test_a_proposal_has_its_own_vectors(tmp_path):
     counts = write_vectors(tmp_path / "out", specs=write_specs(tmp_path / "specs"))
     with gzip.open(tmp_path / "out/messages.jsonl.gz", "rt") as file:
         rows = [json.loads(line) for line in file]

@@ -1,6 +1,6 @@
 """The names that destinations and brokers store: keys of their JSON files, of table properties and of Parquet files.
 
-``python -m tests.upgrades.stored_names`` writes the list in ``docs/contributing.md`` again.
+``python -m tests.upgrades.read_stored_names`` writes the list in ``docs/contributing.md`` again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkaframes.broker import Broker
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
 START, END = "<!-- stored names -->", "<!-- end of stored names -->"
 # Files that store names, by their names in the list. Keys below some names are topics, codecs, reasons or settings.
-FILES = {
+FILES_BY_DESCRIPTION = {
     "an export's _kafkaframes/export.json": "_kafkaframes/export.json",
     "an export's journal, _kafkaframes/journal/*.jsonl": "_kafkaframes/journal/*.jsonl",
     "an export's _kafkaframes/summary.json": "_kafkaframes/summary.json",
@@ -64,26 +64,26 @@ _FREE_KEYS = frozenset(
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-def keys_of(value: Any, *, is_free: bool = False) -> Iterator[str]:
+def yield_names(value: Any, *, is_free: bool = False) -> Iterator[str]:
     """Yield the keys of a JSON value that are names, not topics or other content."""
     if isinstance(value, list):
         for item in value:
-            yield from keys_of(item)
+            yield from yield_names(item)
     elif isinstance(value, dict):
         for key, item in value.items():
             if not is_free and _NAME.fullmatch(key):
                 yield key
-            yield from keys_of(item, is_free=key in _FREE_KEYS)
+            yield from yield_names(item, is_free=key in _FREE_KEYS)
 
 
-def stored_names(root: Path) -> dict[str, set[str]]:
+def read_stored_names(root: Path) -> dict[str, set[str]]:
     """Return the names that are stored below a directory, by kind of file."""
     names: dict[str, set[str]] = defaultdict(set)
-    for kind, pattern in FILES.items():
+    for kind, pattern in FILES_BY_DESCRIPTION.items():
         for path in root.rglob(pattern):
             text = path.read_text()
             for line in text.splitlines() if path.suffix == ".jsonl" else [text] if text else []:
-                names[kind].update(keys_of(json.loads(line)))
+                names[kind].update(yield_names(json.loads(line)))
     for path in root.rglob("topic=*/*/*.parquet"):
         metadata = pq.ParquetFile(path).schema_arrow.metadata or {}
         names[PARQUET].update(key.decode() for key in metadata if not key.startswith((b"ARROW", b"org.apache")))
@@ -93,31 +93,31 @@ def stored_names(root: Path) -> dict[str, set[str]]:
             properties = entry.get("metaData", {}).get("configuration", {}) | {
                 key: value for key, value in entry.get("commitInfo", {}).items() if "kafkaframes" in key
             }
-            names[DELTA].update(_property_names(properties))
+            names[DELTA].update(_yield_property_names(properties))
     for path in root.rglob("*iceberg*.json"):
         table = json.loads(path.read_text())
-        names[ICEBERG].update(_property_names(table["properties"]))
+        names[ICEBERG].update(_yield_property_names(table["properties"]))
         for snapshot in table["snapshots"]:
-            names[ICEBERG].update(_property_names(snapshot["summary"]))
+            names[ICEBERG].update(_yield_property_names(snapshot["summary"]))
     return dict(names)
 
 
-def _property_names(properties: dict[str, Any]) -> Iterator[str]:
+def _yield_property_names(properties: dict[str, Any]) -> Iterator[str]:
     for key, value in properties.items():
         if key.startswith("kafkaframes"):
             yield key
-            yield from keys_of(json.loads(value) if isinstance(value, str) else value)
+            yield from yield_names(json.loads(value) if isinstance(value, str) else value)
 
 
-def earlier_names() -> dict[str, set[str]]:
+def read_earlier_names() -> dict[str, set[str]]:
     """Return the names that the earlier commit stored."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("exports", "tables", "jobs", "broker", "queries"):
             unpack_states(Path(folder, name), name)
-        return stored_names(Path(folder))
+        return read_stored_names(Path(folder))
 
 
-def current_names() -> dict[str, set[str]]:
+def read_current_names() -> dict[str, set[str]]:
     """Return the names that today's code stores."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -133,10 +133,10 @@ def current_names() -> dict[str, set[str]]:
         kafkaframes.restore_log(log, root / "restored")
         with Broker(data_dir=root / "log-2"):
             pass
-        return stored_names(root)
+        return read_stored_names(root)
 
 
-def list_of(names: dict[str, set[str]]) -> str:
+def format_list(names: dict[str, set[str]]) -> str:
     """Return the list of the page, a block of text."""
     indent = " " * 4
     lines = [
@@ -150,14 +150,14 @@ def list_of(names: dict[str, set[str]]) -> str:
     return "\n".join((START, "", "```text", *lines, "```", "", END))
 
 
-def all_names() -> dict[str, set[str]]:
+def read_all_names() -> dict[str, set[str]]:
     """Return the names that today's code or the earlier commit stored."""
-    earlier, current = earlier_names(), current_names()
+    earlier, current = read_earlier_names(), read_current_names()
     return {kind: earlier.get(kind, set()) | current.get(kind, set()) for kind in {**earlier, **current}}
 
 
 if __name__ == "__main__":
     text = PAGE.read_text()
     before, _, rest = text.partition(START)
-    PAGE.write_text(before + list_of(all_names()) + rest.partition(END)[2])
+    PAGE.write_text(before + format_list(read_all_names()) + rest.partition(END)[2])
     sys.stdout.write(f"{PAGE}\n")

@@ -1,7 +1,7 @@
-"""State that an earlier commit wrote is continued: no record is lost, none is there twice, and nothing is refused.
+"""State written by an earlier commit is continued: no record is lost or duplicated, and no state is rejected.
 
-``write_states.py`` says how the states in ``tests/data/upgrades`` were written, and by which commit. About 6,000 names
-changed since then. Names that are data must not change: keys of JSON, names of files, columns, table properties.
+``write_states.py`` specifies how the states in ``tests/data/upgrades`` were written, and by which commit. About 6,000
+names changed since then. Stored names must not change: JSON keys, file names, columns, and table properties.
 """
 
 import base64
@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from tests.upgrades.states import unpack_states
-from tests.upgrades.stored_names import PAGE, all_names, list_of
+from tests.upgrades.stored_names import PAGE, format_list, read_all_names
 
 import kafkaframes
 from kafkaframes.broker import Broker
@@ -42,20 +42,20 @@ BROKER_CONFIG = {
     "super.users": "User:admin",
     "group.initial.rebalance.delay.ms": "0",
 }
-ADMIN = {
+ADMIN_LOGIN = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_mechanism": "PLAIN",
     "sasl_username": "admin",
     "sasl_password": "secret",
 }
-ALL = [*range(240)]
-ABORTED = range(120, 140)
-COMMITTED = [number for number in ALL if number not in ABORTED]
-LATEST = range(233, 240)  # of each key
+ALL_NUMBERS = [*range(240)]
+ABORTED_NUMBERS = range(120, 140)
+COMMITTED_NUMBERS = [number for number in ALL_NUMBERS if number not in ABORTED_NUMBERS]
+LATEST_NUMBERS = range(233, 240)  # the last value of each key
 
 
 @pytest.fixture
-def unpack(tmp_path):
+def unpack_fixture(tmp_path):
     """Return a function that unpacks states. Paths in them become those of this test."""
 
     def unpack_here(*names):
@@ -69,17 +69,17 @@ def number_of(value):
     return int(re.fullmatch(rb"value (\d+)", bytes(value))[1])
 
 
-def check_numbers(numbers, expected_numbers):
-    """Check that each record is there, and once."""
+def assert_each_number_once(numbers, expected_numbers):
+    """Assert that each record exists exactly once."""
     counts = Counter(numbers)
-    assert not [number for number, count in counts.items() if count > 1], "records that are there twice"
+    assert not [number for number, count in counts.items() if count > 1], "duplicate records"
     assert sorted(counts) == sorted(expected_numbers)
 
 
 # -------------------------------------------------------------------------------------------------------------- exports
 
 
-def exported_numbers(root):
+def read_exported_numbers(root):
     for path in root.glob("topic=*/*/*"):
         if path.suffix == ".parquet":
             values = pq.ParquetFile(path).read().column("value").to_pylist()
@@ -99,32 +99,32 @@ def exported_numbers(root):
         ("json", 6, {"format": "json", "key_regex": "k[0-4]"}),
     ],
 )
-def test_an_export_is_continued(unpack, name, finished_segments, options):
-    root = unpack("logs", "exports")
+def test_an_export_is_continued(unpack_fixture, name, finished_segments, options):
+    root = unpack_fixture("logs", "exports")
     earlier_files = {path: path.stat().st_ino for path in (root / name).glob("topic=*/*/*")}
     options = {"isolation": "read_uncommitted", **options}
     outcome = kafkaframes.export_log(root / "log-1", root / name, **options).report
     assert (outcome.resumed, outcome.exported) == (finished_segments, 6 - finished_segments)
     assert {path: path.stat().st_ino for path in earlier_files} == earlier_files
-    expected_numbers = [number for number in ALL if name != "json" or number % 7 < 5]
-    check_numbers(exported_numbers(root / name), [number for number in expected_numbers if number < 160])
+    expected_numbers = [number for number in ALL_NUMBERS if name != "json" or number % 7 < 5]
+    assert_each_number_once(read_exported_numbers(root / name), [number for number in expected_numbers if number < 160])
     assert kafkaframes.export_log(root / "log-2", root / name, **options).report.resumed == 4
-    check_numbers(exported_numbers(root / name), expected_numbers)
+    assert_each_number_once(read_exported_numbers(root / name), expected_numbers)
     assert kafkaframes.export_log(root / "log-2", root / name, **options).report.exported == 0
 
 
-def test_an_export_whose_isolation_level_is_another_now_is_refused_by_name(unpack):
-    root = unpack("logs", "exports")
+def test_an_export_with_another_isolation_level_is_rejected(unpack_fixture):
+    root = unpack_fixture("logs", "exports")
     with pytest.raises(OptionError, match="`isolation` was read_uncommitted and is read_committed"):
         kafkaframes.export_log(root / "log-1", root / "parquet")
 
 
 @pytest.mark.parametrize("source", ["parquet", "backup.parquet"])
-def test_an_exported_backup_is_restored(unpack, source):
-    root = unpack("exports")
+def test_an_exported_backup_is_restored(unpack_fixture, source):
+    root = unpack_fixture("exports")
     kafkaframes.restore_log(root / source, root / "restored")
     table = kafkaframes.scan_log(root / "restored", topics="orders").to_arrow()
-    check_numbers(map(number_of, table["value"].to_pylist()), range(160))
+    assert_each_number_once(map(number_of, table["value"].to_pylist()), range(160))
     assert {(row["headers"][0]["key"], row["headers"][0]["value"]) for row in table.to_pylist()} == {
         ("number", b"%d" % number) for number in range(160)
     }
@@ -137,35 +137,35 @@ def delta_values(path):
     return pytest.importorskip("deltalake").DeltaTable(str(path)).to_pyarrow_table().column("value").to_pylist()
 
 
-def test_a_list_of_parquet_files_is_continued(unpack):
-    root = unpack("logs", "tables")
+def test_a_table_of_parquet_files_is_continued(unpack_fixture):
+    root = unpack_fixture("logs", "tables")
     kafkaframes.table_log(root / "log-2", root / "parquet", format="parquet")
-    check_numbers(exported_numbers(root / "parquet"), COMMITTED)
+    assert_each_number_once(read_exported_numbers(root / "parquet"), COMMITTED_NUMBERS)
 
 
 @pytest.mark.parametrize("name", ["delta", "exported-delta"])
-def test_a_delta_table_is_continued(unpack, name):
+def test_a_delta_table_is_continued(unpack_fixture, name):
     pytest.importorskip("deltalake")
-    root = unpack("logs", "tables")
+    root = unpack_fixture("logs", "tables")
     options = {"isolation": "read_uncommitted"} if name == "exported-delta" else {}
     kafkaframes.table_log(root / "log-2", root / name, format="delta", **options)
-    expected_numbers = ALL if name == "exported-delta" else COMMITTED
-    check_numbers(map(number_of, delta_values(root / name)), expected_numbers)
+    expected_numbers = ALL_NUMBERS if name == "exported-delta" else COMMITTED_NUMBERS
+    assert_each_number_once(map(number_of, delta_values(root / name)), expected_numbers)
 
 
-def test_a_delta_list_of_latest_rows_is_continued(unpack):
+def test_a_delta_table_of_latest_rows_is_continued(unpack_fixture):
     pytest.importorskip("deltalake")
-    root = unpack("logs", "tables")
+    root = unpack_fixture("logs", "tables")
     kafkaframes.table_log(root / "log-2", root / "latest", format="delta", mode="latest")
-    check_numbers(map(number_of, delta_values(root / "latest")), LATEST)
+    assert_each_number_once(map(number_of, delta_values(root / "latest")), LATEST_NUMBERS)
 
 
-def test_an_iceberg_table_is_continued(unpack):
-    """The table itself has absolute paths, so a table of today gets the notes that the earlier commit wrote."""
+def test_an_iceberg_table_is_continued(unpack_fixture):
+    """An Iceberg table has absolute paths, so the test writes a new table with the properties of the earlier commit."""
     pytest.importorskip("pyiceberg")
     from pyiceberg.catalog.sql import SqlCatalog
 
-    root = unpack("logs", "tables")
+    root = unpack_fixture("logs", "tables")
     kafkaframes.table_log(root / "log-1", root / "iceberg", format="iceberg")
     earlier = json.loads((root / "iceberg.metadata.json").read_text())
     newest = max((root / "iceberg").rglob("*.metadata.json"))
@@ -187,15 +187,15 @@ def test_an_iceberg_table_is_continued(unpack):
     catalog = SqlCatalog("kafkaframes", uri=f"sqlite:///{root / 'iceberg' / 'catalog.db'}", warehouse=str(root))
     values = catalog.load_table("kafka.records").scan().to_arrow().column("value").to_pylist()
     catalog.close()
-    check_numbers(map(number_of, values), COMMITTED)
+    assert_each_number_once(map(number_of, values), COMMITTED_NUMBERS)
 
 
 # -------------------------------------------------------------------------------------------------------------- mirrors
 
 
 @pytest.mark.parametrize("name", ["copy", "killed"])
-def test_a_mirror_into_a_directory_is_continued(unpack, name):
-    root = unpack("logs", "mirrors")
+def test_a_mirror_into_a_directory_is_continued(unpack_fixture, name):
+    root = unpack_fixture("logs", "mirrors")
     report = kafkaframes.mirror_topics(root / "log-2", root / name)
     starts = [
         (one["partition"], one["from_offset"]) for one in report.as_json()["partitions"] if one["topic"] == "orders"
@@ -209,14 +209,14 @@ def read_batches(directory):
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
 
-def test_a_mirror_with_new_offsets_is_continued(unpack):
-    root = unpack("logs", "mirrors")
+def test_a_mirror_with_new_offsets_is_continued(unpack_fixture):
+    root = unpack_fixture("logs", "mirrors")
     with Broker(data_dir=root / "target") as target:
         assert 0 < sum(len(target.records("orders", partition)) for partition in (0, 1)) < 160
         state = str(root / "state")
         kafkaframes.mirror_topics(root / "log-2", target.bootstrap_servers, offsets="reassign", state_dir=state)
         numbers = [number_of(record.value) for partition in (0, 1) for record in target.records("orders", partition)]
-    check_numbers(numbers, COMMITTED)
+    assert_each_number_once(numbers, COMMITTED_NUMBERS)
 
 
 # ----------------------------------------------------------------------------------------------------------------- jobs
@@ -232,8 +232,8 @@ def test_a_mirror_with_new_offsets_is_continued(unpack):
     ],
     ids=["converted", "recompressed", "compacted", "restored"],
 )
-def test_the_directory_of_a_finished_job_is_recognized(unpack, monkeypatch, name, run_again):
-    monkeypatch.chdir(unpack("logs", "jobs"))  # jobs recognize their source by its path, too
+def test_the_directory_of_a_finished_job_is_recognized(unpack_fixture, monkeypatch, name, run_again):
+    monkeypatch.chdir(unpack_fixture("logs", "jobs"))  # jobs recognize their source by its path, too
     result = run_again("log-1", name)
     assert getattr(result, "report", result).done_before
     with pytest.raises(LogDirError, match="exists already"):
@@ -250,9 +250,9 @@ def start_clock():
 
 
 @pytest.fixture(params=["killed", "stopped"])
-def broker(request, unpack):
-    """A broker on the directory of one that was killed, or stopped cleanly."""
-    root = unpack("broker")
+def broker(request, unpack_fixture):
+    """A broker that opens the directory of a killed or cleanly stopped broker."""
+    root = unpack_fixture("broker")
     security = Security(users={"admin": "secret"}, authorizer=True)
     directory = root / request.param
     with Broker(data_dir=directory, config=BROKER_CONFIG, security=security, clock=start_clock()) as broker:
@@ -262,12 +262,12 @@ def broker(request, unpack):
 
 @pytest.fixture
 def admin(broker):
-    with Admin(broker.bootstrap_servers, **ADMIN) as admin:
+    with Admin(broker.bootstrap_servers, **ADMIN_LOGIN) as admin:
         yield admin
 
 
 def read_numbers(servers, topic, **options):
-    with Consumer(servers, auto_offset_reset="earliest", **ADMIN, **options) as consumer:
+    with Consumer(servers, auto_offset_reset="earliest", **ADMIN_LOGIN, **options) as consumer:
         partitions = consumer.partitions_for(topic)
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
@@ -278,16 +278,18 @@ def read_numbers(servers, topic, **options):
 
 def test_a_broker_has_the_records_of_an_earlier_one(broker, admin):
     servers = broker.bootstrap_servers
-    check_numbers(read_numbers(servers, "orders", isolation_level="read_uncommitted"), range(90))
+    assert_each_number_once(read_numbers(servers, "orders", isolation_level="read_uncommitted"), range(90))
     latest = list(read_numbers(servers, "keys"))
     assert {number % 3: number for number in latest} == {0: 297, 1: 298, 2: 299}
     assert len(latest) < 100
-    with Producer(servers, transactional_id="running", **ADMIN) as producer:  # aborts the open transaction
+    with Producer(servers, transactional_id="running", **ADMIN_LOGIN) as producer:  # aborts the open transaction
         producer.begin_transaction()
         for number in range(90, 100):
             producer.send("orders", value=b"value %d" % number, partition=number % 2)
         producer.commit_transaction()
-    check_numbers(read_numbers(servers, "orders", isolation_level="read_committed"), [*range(70), *range(90, 100)])
+    assert_each_number_once(
+        read_numbers(servers, "orders", isolation_level="read_committed"), [*range(70), *range(90, 100)]
+    )
 
 
 def test_a_broker_has_the_producers_and_transactions_of_an_earlier_one(broker, admin):
@@ -314,14 +316,14 @@ def test_a_broker_has_the_groups_of_an_earlier_one(broker, admin):
             TopicPartition("orders", 0): CommittedOffset(7, 0, "of partition 0"),
             TopicPartition("orders", 1): CommittedOffset(9, 0, ""),
         }
-        with Consumer(servers, group_id=f"{protocol} readers", group_protocol=protocol, **ADMIN) as consumer:
+        with Consumer(servers, group_id=f"{protocol} readers", group_protocol=protocol, **ADMIN_LOGIN) as consumer:
             consumer.subscribe(["orders"])
             first_offsets = {}
             while len(first_offsets) < 2:
                 for record in consumer.poll(WAIT_MS):
                     first_offsets.setdefault(record.partition, record.offset)
             assert first_offsets == {0: 7, 1: 9}
-    with ShareConsumer(servers, group_id="sharers", **ADMIN) as consumer:
+    with ShareConsumer(servers, group_id="sharers", **ADMIN_LOGIN) as consumer:
         consumer.subscribe(["shared"])
         deliveries = {}
         while len(deliveries) < 5:
@@ -365,7 +367,7 @@ SPARK_VERSION = (4, 3)  # version of the checkpoints; an older Spark cannot read
 
 
 def forget_last_commit(checkpoint):
-    """Let a checkpoint be as if the query had been killed before it noted its last commit."""
+    """Change a checkpoint to the state of a query that was killed before it recorded its last commit."""
     max((checkpoint / "commits").iterdir(), key=lambda path: int(path.name)).unlink()
 
 
@@ -377,8 +379,8 @@ def checkpoint_reader(spark):
 
 
 @pytest.mark.spark
-def test_a_query_over_logs_into_a_log_is_continued(checkpoint_reader, unpack):
-    root = unpack("logs", "queries")
+def test_a_query_over_logs_into_a_log_is_continued(checkpoint_reader, unpack_fixture):
+    root = unpack_fixture("logs", "queries")
     forget_last_commit(root / "written.checkpoint")
     logs = checkpoint_reader.format("kafka-log").options(startingOffsets="earliest", isolation="read_committed")
     frame = logs.load(str(root / "log-2")).select("key", "value")
@@ -386,13 +388,13 @@ def test_a_query_over_logs_into_a_log_is_continued(checkpoint_reader, unpack):
     writer = writer.option("checkpointLocation", str(root / "written.checkpoint"))
     assert writer.start(str(root / "written")).awaitTermination(240)
     table = kafkaframes.scan_log(root / "written", topics="orders").to_arrow()
-    check_numbers(map(number_of, table["value"].to_pylist()), COMMITTED)
+    assert_each_number_once(map(number_of, table["value"].to_pylist()), COMMITTED_NUMBERS)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["function", "format"])
-def test_a_query_over_topics_into_a_topic_is_continued(checkpoint_reader, unpack, name):
-    root = unpack("queries")
+def test_a_query_over_topics_into_a_topic_is_continued(checkpoint_reader, unpack_fixture, name):
+    root = unpack_fixture("queries")
     checkpoint = root / f"{name}.checkpoint"
     forget_last_commit(checkpoint)
     config = {"transaction.state.log.num.partitions": 1, "log.index.size.max.bytes": 65536}
@@ -422,14 +424,14 @@ def test_a_query_over_topics_into_a_topic_is_continued(checkpoint_reader, unpack
             numbers = []
             while any(consumer.position(partition) < end for partition, end in ends.items()):
                 numbers += [number_of(value) for value in consumer.fetch_arrow(WAIT_MS)["value"].to_pylist()]
-        check_numbers(numbers, range(60))
+        assert_each_number_once(numbers, range(60))
 
 
 # ---------------------------------------------------------------------------------------------------------------- names
 
 
 def test_the_page_lists_the_names_that_are_stored():
-    """A name that is missing in today's code is one that it must still read; a new one is data from now on."""
+    """A name that the current code no longer writes must still be read. A new name is stored data from now on."""
     pytest.importorskip("deltalake")
     pytest.importorskip("pyiceberg")
-    assert list_of(all_names()) in PAGE.read_text(), "run: python -m tests.upgrades.stored_names"
+    assert format_list(read_all_names()) in PAGE.read_text(), "run: python -m tests.upgrades.stored_names"

@@ -41,41 +41,41 @@ from kafkaframes.client import (
     TopicPartition,
 )
 
-TIME = 1_700_000_000_000
-BROKER_TIME = TIME + 1_000_000  # at the start of the broker: states expire by its clock
-FILE_TIME = TIME // 1000  # of all files: jobs recognize their sources by it
+START_TIME_MS = 1_700_000_000_000
+BROKER_TIME = START_TIME_MS + 1_000_000  # at the start of the broker: states expire by its clock
+FILE_TIME = START_TIME_MS // 1000  # modification time of all files, by which jobs recognize their sources
 TEXTS_WITH_PATHS = ("iceberg.metadata.json", "summary.json", ".kafkaframes-streams")
 _WAIT_MS = 60_000
 
 
-class Stopped(KeyboardInterrupt):
-    """Ends a job in the middle."""
+class JobStoppedError(KeyboardInterrupt):
+    """Stops a job before it is complete."""
 
 
-def send(producer, first, end, *, topic="orders", partitions=2, keys=7):
-    """Send records whose content follows from their numbers, each partition in turn."""
+def send_records(producer, first, end, *, topic="orders", partitions=2, keys=7):
+    """Send numbered records to the partitions in turn. The number determines the content."""
     for number in range(first, end):
         producer.send(
             topic,
             key=b"k%d" % (number % keys),
             value=b"value %d" % number,
             partition=number % partitions,
-            timestamp_ms=TIME + number,
+            timestamp_ms=START_TIME_MS + number,
             headers=[("number", b"%d" % number)],
         )
     producer.flush()
 
 
-def run(*arguments, is_stopped=False):
-    """Run a command in this process, to its end unless ``stop_exports_after`` stops it."""
+def run_command(*arguments, is_stopped=False):
+    """Run a command in this process. With ``is_stopped``, ``stop_exports_after`` must stop it."""
     from kafkaframes.cli.main import cli
 
     result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
     assert (result.exit_code != 0) == is_stopped, result.output
 
 
-def pack(folder, target):
-    """Write a folder to a small archive that has no times and owners."""
+def pack_folder(folder, target):
+    """Write a folder to an archive without file times and owners."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as archive:
         for path in sorted(folder.rglob("*")):
@@ -108,19 +108,19 @@ def write_logs(root):
             configs = {"segment.bytes": "1500", "retention.ms": "-1"}
             admin.create_topics([NewTopic("orders", num_partitions=2, configs=configs)])
         with Producer(servers, batch_size=400, linger_ms=5) as producer:
-            send(producer, 0, 120)
+            send_records(producer, 0, 120)
         with Producer(servers, batch_size=400, transactional_id="writer") as producer:
             producer.begin_transaction()
-            send(producer, 120, 140)
+            send_records(producer, 120, 140)
             producer.abort_transaction()
             producer.begin_transaction()
-            send(producer, 140, 160)
+            send_records(producer, 140, 160)
             producer.commit_transaction()
         with Consumer(servers, group_id="readers", auto_offset_reset="earliest") as consumer:
             consumer.commit({TopicPartition("orders", 0): 17})
     shutil.copytree(data, root / "log-1")
     with Broker(data_dir=data) as broker, Producer(broker.bootstrap_servers, batch_size=400) as producer:
-        send(producer, 160, 240)
+        send_records(producer, 160, 240)
     data.rename(root / "log-2")
     for log in ("log-1", "log-2"):
         for path in (root / log).glob("__*"):
@@ -144,7 +144,7 @@ def stop_exports_after(count):
         nonlocal calls
         if calls == count:
             Path(settings.to, "_kafkaframes", "tmp", "part").write_bytes(b"PAR1")
-            raise Stopped
+            raise JobStoppedError
         calls += 1
         return original(tasks, settings, **options)
 
@@ -158,24 +158,24 @@ def stop_exports_after(count):
 def write_exports(root):
     """Write complete exports of ``log-1`` in three formats, and one that was stopped after two files."""
     log = root / "log-1"
-    run("export", log, "--to", root / "parquet", "--workers", 1)
-    run("export", log, "--to", root / "csv", "--format", "csv", "--base64", "--workers", 1)
-    run("export", log, "--to", root / "json", "--format", "json", "--key-regex", "k[0-4]", "--workers", 1)
-    run("export", log, "-o", root / "backup.parquet")
+    run_command("export", log, "--to", root / "parquet", "--workers", 1)
+    run_command("export", log, "--to", root / "csv", "--format", "csv", "--base64", "--workers", 1)
+    run_command("export", log, "--to", root / "json", "--format", "json", "--key-regex", "k[0-4]", "--workers", 1)
+    run_command("export", log, "-o", root / "backup.parquet")
     with stop_exports_after(2):
-        run("export", log, "--to", root / "stopped", "--workers", 1, is_stopped=True)
+        run_command("export", log, "--to", root / "stopped", "--workers", 1, is_stopped=True)
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
 
 
 def write_tables(root):
-    """Write tables of ``log-1``: Parquet files, two of Delta, and what an Iceberg table stores besides its paths."""
+    """Write tables of ``log-1``: Parquet files, two of Delta, and the properties of an Iceberg table."""
     log = root / "log-1"
     for form in ("parquet", "delta", "iceberg"):
-        run("table", log, "--to", form, root / form, "--workers", 1)
-    run("export", log, "--to", root / "exported-delta", "--format", "delta", "--workers", 1)
-    run("table", log, "--to", "delta", root / "latest", "--mode", "latest", "--workers", 1)
+        run_command("table", log, "--to", form, root / form, "--workers", 1)
+    run_command("export", log, "--to", root / "exported-delta", "--format", "delta", "--workers", 1)
+    run_command("table", log, "--to", "delta", root / "latest", "--mode", "latest", "--workers", 1)
     newest = max((root / "iceberg").rglob("*.metadata.json"))
     newest.rename(root / "iceberg.metadata.json")
     shutil.rmtree(root / "iceberg")
@@ -190,7 +190,7 @@ def read_log(directory):
 
 def write_mirrors(root):
     """Write copies of ``log-1``: a directory, one of a killed mirror, and one of a broker that assigned new offsets."""
-    run("mirror", "--from", root / "log-1", "--to", root / "copy")
+    run_command("mirror", "--from", root / "log-1", "--to", root / "copy")
     with Broker(serve=root / "log-1") as source:
         arguments = ["mirror", "--from", source.bootstrap_servers, "--to", str(root / "killed"), "--follow"]
         process = subprocess.Popen([sys.executable, "-m", "kafkaframes", *arguments])
@@ -217,10 +217,10 @@ def write_mirrors(root):
 def write_jobs(root):
     """Write the results of jobs whose later runs recognize them: a conversion, a compaction, a restore."""
     with contextlib.chdir(root):
-        run("convert", "log-1", "--record-format", "v2", "--codec", "gzip", "--to", "converted")
-        run("recompress", "log-1", "--codec", "gzip", "--to", "recompressed")
-        run("compact", "log-1", "--to", "compacted")
-        run("restore", "log-1", "--to", "restored", "--cluster-id", "AAAAAAAAAAAAAAAAAAAAAQ")
+        run_command("convert", "log-1", "--record-format", "v2", "--codec", "gzip", "--to", "converted")
+        run_command("recompress", "log-1", "--codec", "gzip", "--to", "recompressed")
+        run_command("compact", "log-1", "--to", "compacted")
+        run_command("restore", "log-1", "--to", "restored", "--cluster-id", "AAAAAAAAAAAAAAAAAAAAAQ")
 
 
 # --------------------------------------------------------------------------------------------------------------- broker
@@ -277,13 +277,13 @@ def write_broker(root):
             admin.alter_configs("topic", "orders", {"max.message.bytes": "123456"})
             admin.alter_configs("group", "sharers", {"share.auto.offset.reset": "earliest"})
         with Producer(servers, batch_size=400, **ADMIN) as producer:
-            send(producer, 0, 60)
-            send(producer, 0, 300, topic="keys", partitions=1, keys=3)
-            send(producer, 0, 10, topic="shared", partitions=1)
+            send_records(producer, 0, 60)
+            send_records(producer, 0, 300, topic="keys", partitions=1, keys=3)
+            send_records(producer, 0, 10, topic="shared", partitions=1)
         with Producer(servers, transactional_id="finished", **ADMIN) as producer:
             for first, end in ((60, "commit"), (70, "abort")):
                 producer.begin_transaction()
-                send(producer, first, first + 10)
+                send_records(producer, first, first + 10)
                 producer.commit_transaction() if end == "commit" else producer.abort_transaction()
         for protocol in ("classic", "consumer"):
             with Consumer(
@@ -310,15 +310,15 @@ def write_broker(root):
             consumer.commit()
         running = Producer(servers, transactional_id="running", transaction_timeout_ms=900_000, **ADMIN)
         running.begin_transaction()
-        send(running, 80, 90)
-        broker.wait_for(lambda: "keys 0" in checkpoint_of(data))
+        send_records(running, 80, 90)
+        broker.wait_for(lambda: "keys 0" in get_checkpoint(data))
         shutil.copytree(data, root / "killed")
         running.abort_transaction()
         running.close()
     data.rename(root / "stopped")
 
 
-def checkpoint_of(data):
+def get_checkpoint(data):
     path = data / "cleaner-offset-checkpoint"
     return path.read_text() if path.exists() else ""
 
@@ -329,8 +329,8 @@ def checkpoint_of(data):
 def write_queries(root):
     """Write checkpoints and sinks of three streaming queries, two micro-batches each.
 
-    From ``log-1`` to the log directory ``written``; and from the topic ``in`` to the topics ``function`` and ``format``
-    exactly once, by ``write_topic`` and ``writeStream.format``.
+    One query writes ``log-1`` to the log directory ``written``. The others write the topic ``in`` exactly once, to
+    ``function`` with ``write_topic`` and to ``format`` with ``writeStream.format``.
     """
     import kafkaframes
 
@@ -351,7 +351,7 @@ def write_queries(root):
             with Admin(servers) as admin:
                 admin.create_topics([NewTopic(name, num_partitions=2) for name in ("in", "function", "format")])
             with Producer(servers) as producer:
-                send(producer, 0, 40, topic="in")
+                send_records(producer, 0, 40, topic="in")
             topics = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
             topics = topics.options(subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=25)
             frame = topics.load().select("key", "value")
@@ -367,7 +367,7 @@ def write_queries(root):
         spark.stop()
 
 
-PARTS = {
+WRITERS_BY_NAME = {
     "exports": write_exports,
     "tables": write_tables,
     "mirrors": write_mirrors,
@@ -384,14 +384,14 @@ def main(target, *names):
         write_logs(root)
         logs = {root / "log-1", root / "log-2"}
         if not names or "logs" in names:
-            pack(root, target / "logs.tar.xz")
-        for name, write in PARTS.items():
+            pack_folder(root, target / "logs.tar.xz")
+        for name, write in WRITERS_BY_NAME.items():
             if names and name not in names:
                 continue
             write(root)
             for log in logs:
                 log.rename(root.parent / f"{root.name}-{log.name}")
-            pack(root, target / f"{name}.tar.xz")
+            pack_folder(root, target / f"{name}.tar.xz")
             for path in root.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             for log in logs:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.wire import primitives as wire
 
-GOLDEN = [  # type, value, plain, compact
+EXAMPLES = [  # type, value, bytes of the plain encoding, bytes of the compact encoding
     ("bool", True, "01", "01"),
     ("int8", -2, "fe", "fe"),
     ("int16", -2, "fffe", "fffe"),
@@ -28,7 +28,7 @@ GOLDEN = [  # type, value, plain, compact
     ("bytes", None, "ffffffff", "00"),
     ("records", b"", "00000000", "01"),
 ]
-STRATEGIES = {
+VALUE_STRATEGIES = {
     "bool": st.booleans(),
     "int8": st.integers(-128, 127),
     "int16": st.integers(-(2**15), 2**15 - 1),
@@ -44,8 +44,8 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize(("name", "value", "plain", "compact"), GOLDEN)
-def test_golden(name, value, plain, compact):
+@pytest.mark.parametrize(("name", "value", "plain", "compact"), EXAMPLES)
+def test_values_have_the_expected_bytes(name, value, plain, compact):
     for table, expected_hex in ((wire.PRIMITIVE_CODECS, plain), (wire.COMPACT_PRIMITIVE_CODECS, compact)):
         read, write = table[name]
         out = bytearray(b"x")
@@ -54,9 +54,9 @@ def test_golden(name, value, plain, compact):
         assert read(bytes(out) + b"y", 1) == (value, len(out))
 
 
-@given(st.data(), st.sampled_from(sorted(STRATEGIES)), st.booleans())
-def test_what_is_written_is_read(data, name, compact):
-    value = data.draw(STRATEGIES[name])
+@given(st.data(), st.sampled_from(sorted(VALUE_STRATEGIES)), st.booleans())
+def test_encoded_values_are_decoded(data, name, compact):
+    value = data.draw(VALUE_STRATEGIES[name])
     read, write = (wire.COMPACT_PRIMITIVE_CODECS if compact else wire.PRIMITIVE_CODECS)[name]
     out = bytearray()
     write(out, value)
@@ -66,7 +66,7 @@ def test_what_is_written_is_read(data, name, compact):
             read(bytes(out[:cut_at]), 0)
 
 
-@given(st.binary(max_size=40), st.sampled_from(sorted(STRATEGIES)), st.booleans())
+@given(st.binary(max_size=40), st.sampled_from(sorted(VALUE_STRATEGIES)), st.booleans())
 def test_any_bytes_give_a_value_or_an_error(raw, name, compact):
     read, _ = (wire.COMPACT_PRIMITIVE_CODECS if compact else wire.PRIMITIVE_CODECS)[name]
     try:
@@ -104,7 +104,7 @@ def test_replacement_never_fails(raw):
     assert isinstance(wire.decode_java_text(raw), str)
 
 
-def test_no_step_of_python_is_taken_for_a_bad_byte():
+def test_no_python_call_per_invalid_byte():
     steps = 0
 
     def count(*_):
@@ -122,7 +122,7 @@ def test_no_step_of_python_is_taken_for_a_bad_byte():
     assert steps < 20  # one error per byte, each with a scan of all later bytes, was quadratic
 
 
-def test_a_lone_surrogate_is_written_as_a_question_mark_and_a_pair_as_one_character():
+def test_lone_surrogates_become_question_marks_and_pairs_one_character():
     assert wire.encode_java_text("a\ud800b") == b"a?b"
     assert wire.encode_java_text("\ud83d\ude00") == "😀".encode()
 

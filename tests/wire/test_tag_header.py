@@ -1,4 +1,4 @@
-"""The two tag headers: the numbers of the seed documents, the table of sizes, and a round trip."""
+"""The two tag headers: examples of the seed documents, the table of sizes, and round trips."""
 
 import pytest
 from hypothesis import given
@@ -8,8 +8,8 @@ from kafkaframes.errors import EncodeError, TruncatedError
 from kafkaframes.wire.varint import TAG_HEADERS, deinterleave, interleave
 
 ADOPTED, INTERLEAVED = TAG_HEADERS["adopted"], TAG_HEADERS["interleaved"]
-U32 = st.integers(0, 2**32 - 1)
-VECTORS = [  # length, tag, the draft's bytes
+UINT32 = st.integers(0, 2**32 - 1)
+VECTORS = [  # length, tag, bytes in the draft
     (4, 5, "32"),
     (0, 0, "00"),
     (15, 7, "7f"),
@@ -18,12 +18,12 @@ VECTORS = [  # length, tag, the draft's bytes
     (127, 127, "ff7f"),
     (128, 0, "808001"),
     (2**31 - 1, 2**31 - 1, "ffffffffffffffff3f"),
-    (2**32 - 1, 2**32 - 1, "ffffffffffffffffff01"),  # the draft's numbers have 32 bits
+    (2**32 - 1, 2**32 - 1, "ffffffffffffffffff01"),  # numbers of the draft have 32 bits
 ]
 
 
 @pytest.mark.parametrize(("length", "tag", "expected_hex"), VECTORS)
-def test_vectors_of_the_draft(length, tag, expected_hex):
+def test_encodings_equal_the_vectors_of_the_draft(length, tag, expected_hex):
     out = bytearray()
     INTERLEAVED.write(out, tag, length)
     assert out.hex() == expected_hex
@@ -49,8 +49,8 @@ def test_sizes_side_by_side(length, tag, interleaved_size, adopted_size):
     assert (INTERLEAVED.size(tag, length), ADOPTED.size(tag, length)) == (interleaved_size, adopted_size)
 
 
-@given(U32, U32, st.sampled_from(sorted(TAG_HEADERS)))
-def test_what_is_written_is_read(tag, length, name):
+@given(UINT32, UINT32, st.sampled_from(sorted(TAG_HEADERS)))
+def test_encoded_tag_headers_are_decoded(tag, length, name):
     header = TAG_HEADERS[name]
     out = bytearray(b"x")
     header.write(out, tag, length)
@@ -60,13 +60,13 @@ def test_what_is_written_is_read(tag, length, name):
         header.read(bytes(out[:-1]), 1)
 
 
-@given(U32, U32)
-def test_every_bit_has_its_place(tag, length):
+@given(UINT32, UINT32)
+def test_bits_of_tag_and_length_are_interleaved(tag, length):
     number = interleave(tag, length)
     assert deinterleave(number) == (tag, length)
     assert number == sum((length >> i & 1) << 2 * i | (tag >> i & 1) << 2 * i + 1 for i in range(32))
 
 
-def test_numbers_of_more_than_32_bits_are_refused():
+def test_numbers_of_more_than_32_bits_are_rejected():
     with pytest.raises(EncodeError, match="32 bits"):
         interleave(2**32, 0)

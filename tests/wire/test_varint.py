@@ -1,4 +1,4 @@
-"""Varints: the seed documents' examples, Kafka's limits, and laws over any value and any bytes."""
+"""Varints: examples of the seed documents, Kafka's limits, and properties for any value and any bytes."""
 
 import doctest
 
@@ -10,13 +10,16 @@ from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.wire import varint
 
 FORMS = ("unsigned_varint", "unsigned_varlong", "varint", "varlong")
-SIZED = ("unsigned_varint", "unsigned_varlong")  # in compact lengths; zig-zag numbers are written and measured
+FORMS_OF_LENGTHS = (
+    "unsigned_varint",
+    "unsigned_varlong",
+)  # encodings of compact lengths; the others are zig-zag encodings
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-VALUES = {"unsigned_varint": INT32, "unsigned_varlong": INT64, "varint": INT32, "varlong": INT64}
-MAX_BYTES = {"unsigned_varint": 5, "unsigned_varlong": 10, "varint": 5, "varlong": 10}
+VALUE_RANGE_BY_FORM = {"unsigned_varint": INT32, "unsigned_varlong": INT64, "varint": INT32, "varlong": INT64}
+MAX_BYTES_BY_FORM = {"unsigned_varint": 5, "unsigned_varlong": 10, "varint": 5, "varlong": 10}
 
-# The article's examples (base-128 varints), and Kafka's own edges.
+# Examples of an article about base-128 varints, and limits of Kafka.
 UNSIGNED = [
     (1, "01"),
     (300, "ac02"),
@@ -39,40 +42,40 @@ def read(form, raw, position=0):
     return getattr(varint, f"read_{form}")(raw, position)
 
 
-def write_form(form, value):
+def encode_varint(form, value):
     out = bytearray()
     getattr(varint, f"write_{form}")(out, value)
     return bytes(out)
 
 
 @pytest.mark.parametrize(("form", "value", "expected_hex"), EXAMPLES)
-def test_examples_of_the_seed_documents(form, value, expected_hex):
+def test_encodings_equal_the_seed_documents(form, value, expected_hex):
     raw = bytes.fromhex(expected_hex)
-    assert write_form(form, value) == raw
+    assert encode_varint(form, value) == raw
     assert read(form, raw) == (value, len(raw))
     assert read(form, b"\xff" + raw + b"\xff", 1) == (value, len(raw) + 1)
-    if form in SIZED:
+    if form in FORMS_OF_LENGTHS:
         assert getattr(varint, f"size_of_{form}")(value) == len(raw)
 
 
 @pytest.mark.parametrize(("signed", "unsigned"), [(0, 0), (-1, 1), (1, 2), (-2, 3), (2, 4), (-(2**31), 2**32 - 1)])
 def test_zigzag_numbers(signed, unsigned):
-    assert write_form("varint", signed) == write_form("unsigned_varint", unsigned)
+    assert encode_varint("varint", signed) == encode_varint("unsigned_varint", unsigned)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(data=st.data())
 def test_read_inverts_write(form, data):
-    value = data.draw(VALUES[form])
-    raw = write_form(form, value)
+    value = data.draw(VALUE_RANGE_BY_FORM[form])
+    raw = encode_varint(form, value)
     assert read(form, raw) == (value, len(raw))
-    if form in SIZED:
+    if form in FORMS_OF_LENGTHS:
         assert getattr(varint, f"size_of_{form}")(value) == len(raw)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(raw=st.binary(max_size=12))
-def test_any_bytes_are_a_value_or_a_decode_error(form, raw):
+def test_any_bytes_give_a_value_or_a_decode_error(form, raw):
     error = None
     try:
         _, end = read(form, raw)
@@ -81,13 +84,13 @@ def test_any_bytes_are_a_value_or_a_decode_error(form, raw):
     if error is not None:
         assert error.position == 0
     else:
-        assert 1 <= end <= min(len(raw), MAX_BYTES[form])
+        assert 1 <= end <= min(len(raw), MAX_BYTES_BY_FORM[form])
         assert raw[end - 1] < 0x80
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_continuation_bit_in_the_last_byte_is_an_error(form):
-    raw = b"\x80" * MAX_BYTES[form] + b"\x00"
+    raw = b"\x80" * MAX_BYTES_BY_FORM[form] + b"\x00"
     with pytest.raises(DecodeError) as caught:
         read(form, b"\x00" + raw, 1)
     assert caught.value.position == 1
@@ -96,12 +99,12 @@ def test_a_continuation_bit_in_the_last_byte_is_an_error(form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("raw", [b"", b"\x80", b"\xff\xff\xff\xff"])
-def test_the_end_inside_a_varint_is_truncation(form, raw):
+def test_a_truncated_varint_is_reported(form, raw):
     with pytest.raises(TruncatedError):
         read(form, raw)
 
 
-def test_bits_that_do_not_fit_are_lost_as_in_java():
+def test_excess_bits_are_dropped_like_in_java():
     assert read("unsigned_varint", bytes.fromhex("8280808070")) == (2, 5)
     assert read("unsigned_varint", bytes.fromhex("8280808000")) == (2, 5)
     assert read("unsigned_varint", bytes.fromhex("ffffffff7f")) == (-1, 5)
@@ -112,10 +115,10 @@ def test_bits_that_do_not_fit_are_lost_as_in_java():
     ("form", "value"),
     [("unsigned_varint", 2**32), ("unsigned_varlong", 2**64), ("varint", 2**31), ("varlong", -(2**63) - 1)],
 )
-def test_values_that_do_not_fit_are_refused(form, value):
+def test_values_outside_the_range_are_rejected(form, value):
     with pytest.raises(EncodeError):
-        write_form(form, value)
-    if form in SIZED:
+        encode_varint(form, value)
+    if form in FORMS_OF_LENGTHS:
         with pytest.raises(EncodeError):
             getattr(varint, f"size_of_{form}")(value)
 

@@ -20,7 +20,7 @@ def orders() -> DataFrame:
 
 @dp.append_flow(target="large_orders")
 def large() -> DataFrame:
-    """One transaction per micro-batch: read_committed consumers see each row once, even after a crash."""
+    """Each micro-batch is one transaction, so that read_committed consumers see each row once, even after a crash."""
     rows = spark.readStream.table("orders").where("amount >= 900")
     return rows.selectExpr("customer AS key", "CAST(amount AS string) AS value")
 

@@ -1,1 +1,1 @@
-"""One module a kind of truth."""
+"""One module for each kind of reference data."""

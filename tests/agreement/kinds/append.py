@@ -14,19 +14,24 @@ from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.append import AppendSettings, down_convert, validate_and_assign
 from kafkaframes.records.batch import read_batches
 
-_CODECS = {"target_codec": "codec", "target_magic": "record_format", "leader_epoch": "leader_epoch", "now": "now_ms"}
-_SETTINGS = _CODECS | {
+_CODEC_SETTINGS = {
+    "target_codec": "codec",
+    "target_magic": "record_format",
+    "leader_epoch": "leader_epoch",
+    "now": "now_ms",
+}
+_SETTINGS = _CODEC_SETTINGS | {
     "ts_type": "timestamp_type",
     "before_max": "before_max_ms",
     "after_max": "after_max_ms",
     "compacted": "is_compacted",
     "origin": "origin",
 }
-_ASKED = {"file", "op", "offset", "first_offset", *_SETTINGS}
-_CASES_AT_ONCE = 100
+_INPUT_KEYS = {"file", "op", "offset", "first_offset", *_SETTINGS}
+_LINES_PER_CASE = 100
 
 
-def _cases(folder: Path) -> Iterator[Case]:
+def _yield_cases(folder: Path) -> Iterator[Case]:
     path = folder / "append.jsonl.gz"
     if not path.exists():
         return
@@ -37,7 +42,7 @@ def _cases(folder: Path) -> Iterator[Case]:
             yield Case(f"{row['file']} (line {number})", (str(place), row))
 
 
-def _append_result(data: bytes, row: dict[str, Any]) -> dict[str, Any]:
+def _run_append(data: bytes, row: dict[str, Any]) -> dict[str, Any]:
     try:
         if row["op"] == "down":
             result = down_convert(data, row["target_magic"], first_offset=row["first_offset"])
@@ -63,8 +68,8 @@ def _append_result(data: bytes, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _truth(row: dict[str, Any]) -> dict[str, Any]:
-    truth = {key: value for key, value in row.items() if key not in _ASKED}
+def _expected_row(row: dict[str, Any]) -> dict[str, Any]:
+    truth = {key: value for key, value in row.items() if key not in _INPUT_KEYS}
     if "error" in truth:
         truth["error"] = truth["error"].partition(":")[0]
     if "record_errors" in truth:
@@ -74,10 +79,8 @@ def _truth(row: dict[str, Any]) -> dict[str, Any]:
     return truth
 
 
-def _batches(data: bytes) -> list[Any]:
-    """Compare rebuilt compressed sets by their records: all but sizes, CRCs and positions, which depend on the
-    codec.
-    """
+def _describe_batches(data: bytes) -> list[Any]:
+    """Describe rebuilt compressed sets by records, without sizes, CRCs and positions, which depend on the codec."""
     walk = read_batches(data)
     batches = [
         {name: getattr(batch, name) for name in batch.__slots__ if name not in ("position", "size", "crc")}
@@ -86,15 +89,15 @@ def _batches(data: bytes) -> list[Any]:
     return [*batches, walk.end.status if walk.end else None]
 
 
-def _disagreements(case: Case) -> Iterator[str]:
+def _yield_disagreements(case: Case) -> Iterator[str]:
     path, row = case.payload
-    truth, actual_row = _truth(row), _append_result(Path(path).read_bytes(), row)
+    truth, actual_row = _expected_row(row), _run_append(Path(path).read_bytes(), row)
     rebuilt = actual_row.get("in_place") is False or (row["op"] == "down" and "out" in actual_row)
     if rebuilt and "out" in truth and truth["out"] != actual_row["out"]:
-        truth["out"], actual_row["out"] = _batches(truth["out"]), _batches(actual_row["out"])
+        truth["out"], actual_row["out"] = _describe_batches(truth["out"]), _describe_batches(actual_row["out"])
         if not any(batch["codec"] not in ("none", None) for batch in truth["out"][:-1]):
-            yield "out: rebuilt without compression, and not the same bytes"
+            yield "out: rebuilt without compression, but with other bytes"
     yield from differences(truth, actual_row)
 
 
-KIND = Kind("append", ("records",), _cases, _disagreements)
+KIND = Kind("append", ("records",), _yield_cases, _yield_disagreements)

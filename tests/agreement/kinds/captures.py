@@ -30,25 +30,25 @@ from kafkaframes.protocol.messages.headers import decode_request
 from kafkaframes.protocol.spec.releases import find_release
 from kafkaframes.records.layout import CODECS
 
-_TRUTH = ".truth.jsonl.gz"
+_REFERENCE_SUFFIX = ".truth.jsonl.gz"
 _SUMMARY_COUNTS = ("codes", "codes_zero", "messages", "messages_null")
 # Fields that have other names in the specs of some releases than in the catalog.
-_RENAMED = {
+_RENAMED_FIELDS = {
     "zkVersion": "partitionEpoch",
     "generationId": "generationIdOrMemberEpoch",
     "partitionResponses": "partitions",
     "partition": "partitionIndex",
     "recordSetSizeInBytes": "recordsSizeInBytes",
 }
-_SAME_SECONDS = 2e-6  # both are rounded to microseconds
-_UNSUPPORTED_VERSION = 35  # a broker reads an ApiVersions request with an unknown version as version 0
+_TIME_TOLERANCE_SECONDS = 2e-6  # both are rounded to microseconds
+_UNSUPPORTED_VERSION_ERROR = 35  # a broker reads an ApiVersions request with an unknown version as version 0
 Row = dict[str, Any]
 
 
 def cases(folder: Path) -> Iterator[Case]:
     taken_files = set()
     for path in sorted(folder.glob("*.json")):
-        files = _files(folder, path.stem, json.loads(path.read_text()))
+        files = _list_captures(folder, path.stem, json.loads(path.read_text()))
         taken_files.update(files)
         yield Case(path.stem, (str(folder), path.stem, files))
     for path in sorted(folder.iterdir()):
@@ -56,7 +56,7 @@ def cases(folder: Path) -> Iterator[Case]:
             yield Case(path.name, (str(folder), None, [str(path)]))
 
 
-def _files(folder: Path, case: str, manifest: Row) -> list[str]:
+def _list_captures(folder: Path, case: str, manifest: Row) -> list[str]:
     """Return the captures of a case: one, or several of a rotating recorder."""
     paths = [str(path) for path in folder.glob(f"{case}.*") if CAPTURE_NAME_PATTERN.search(path.name)]
     return sorted(paths, key=natural_sort_key) or [str(folder / str(manifest.get("file", case)))]
@@ -64,28 +64,31 @@ def _files(folder: Path, case: str, manifest: Row) -> list[str]:
 
 def disagreements(case: Case) -> Iterator[str]:
     folder, name, files = case.payload
-    if name is None or not (Path(folder) / f"{name}{_TRUTH}").is_file():
-        yield from _read_or_refused(files)
+    if name is None or not (Path(folder) / f"{name}{_REFERENCE_SUFFIX}").is_file():
+        yield from _check_unreferenced_capture(files)
         return
     manifest = json.loads((Path(folder) / f"{name}.json").read_text())
-    truth = [json.loads(line) for line in gzip.decompress((Path(folder) / f"{name}{_TRUTH}").read_bytes()).splitlines()]
+    truth = [
+        json.loads(line)
+        for line in gzip.decompress((Path(folder) / f"{name}{_REFERENCE_SUFFIX}").read_bytes()).splitlines()
+    ]
     options = CaptureOptions(columns=tuple(column.name for column in CALLS_TABLE_COLUMNS), secrets=True)
     rows = read_capture(files, options).read_all().to_pylist()
-    yield from _Comparison(truth, rows, has_times=not manifest.get("odd")).lines()
-    yield from _totals(manifest, rows)
-    yield from _audit(manifest, files)
+    yield from _CallComparison(truth, rows, has_times=not manifest.get("odd")).lines()
+    yield from _compare_totals(manifest, rows)
+    yield from _compare_audit(manifest, files)
 
 
-def _read_or_refused(files: list[str]) -> Iterator[str]:
+def _check_unreferenced_capture(files: list[str]) -> Iterator[str]:
     try:
         for table in ("calls", "connections", "gaps", "records"):
             read_capture(files, CaptureOptions(table=table)).read_all()
     except KafkaframesError as error:
         if Path(files[0]).name not in str(error):
-            yield f"refused without its name: {error}"
+            yield f"rejected without the name of the capture: {error}"
 
 
-def _audit(manifest: Row, files: list[str]) -> Iterator[str]:
+def _compare_audit(manifest: Row, files: list[str]) -> Iterator[str]:
     """Compare the audit for 4.0: removed versions and old formats by client, with counts."""
     truth, uses, target = manifest["audit_target_4_0"], UsageSummary(), find_release("4.0.1")
     count_uses(files, target, uses)
@@ -117,10 +120,10 @@ def _texts(counts: Mapping[tuple[Any, ...], int]) -> Row:
     return {str(key): count for key, count in counts.items()}
 
 
-def _totals(manifest: Row, rows: list[Row]) -> Iterator[str]:
+def _compare_totals(manifest: Row, rows: list[Row]) -> Iterator[str]:
     """Compare the numbers of requests and responses that are at least partly available."""
     if manifest.get("damage", {}).get("responses_damaged"):
-        return  # a response without request and prefix is a gap, but not a row
+        return  # a response without request and size is a gap, but not a row
     for direction in ("request", "response"):
         there = [row for row in rows if row[f"{direction}State"] in ("whole", "damaged")]
         if len(there) != manifest[f"{direction}s"]:
@@ -130,7 +133,7 @@ def _totals(manifest: Row, rows: list[Row]) -> Iterator[str]:
             yield f"{direction}_bytes: expected {manifest[direction + '_bytes']}, found {size}"
 
 
-class _Comparison:
+class _CallComparison:
     """The calls of a reference and the calls found, with their times if the capture has the original ones."""
 
     def __init__(self, truth: list[Row], rows: list[Row], *, has_times: bool) -> None:
@@ -150,10 +153,10 @@ class _Comparison:
                 if not (wire.get("request_missing") and wire.get("response_damaged")):
                     yield f"{where}: expected this call, found none"
             else:
-                yield from (f"{where}: {text}" for text in self._call(line, row))
+                yield from (f"{where}: {text}" for text in self._compare_call(line, row))
         for rows in self.rows.values():
             for row in rows:
-                yield f"{row['connection']} {row['apiName']} #{row['correlationId']}: not in the truth"
+                yield f"{row['connection']} {row['apiName']} #{row['correlationId']}: not in the reference"
 
     def _take_row(self, line: Row) -> Row | None:
         missing = line["wire"].get("request_missing")
@@ -161,39 +164,39 @@ class _Comparison:
         rows = self.rows.get(key)
         return rows.pop(0) if rows else None
 
-    def _call(self, line: Row, row: Row) -> Iterator[str]:
+    def _compare_call(self, line: Row, row: Row) -> Iterator[str]:
         wire = line["wire"]
         if self.has_times:
-            yield from _times(wire, row)
+            yield from _compare_times(wire, row)
         has_request, has_response = not wire.get("request_missing"), not wire.get("response_missing")
-        yield from differences(_states(line), {name: row[f"{name}State"] for name in ("request", "response")})
+        yield from differences(_expected_states(line), {name: row[f"{name}State"] for name in ("request", "response")})
         if has_request:
-            expected_header = _header(line)
-            yield from differences(expected_header, {name: _header_of(row)[name] for name in expected_header})
-            yield from self._place(line, row, "request")
+            expected_header = _expected_header(line)
+            yield from differences(expected_header, {name: _actual_header(row)[name] for name in expected_header})
+            yield from self._compare_position(line, row, "request")
         if "response_size" in wire and has_response:
-            yield from self._place(line, row, "response")
+            yield from self._compare_position(line, row, "response")
         if has_request and not wire.get("request_damaged"):
-            yield from _request(line, row)
+            yield from _compare_request(line, row)
         if has_request and has_response and not wire.get("response_damaged"):
-            yield from _response(line, row)
+            yield from _compare_response(line, row)
 
-    def _place(self, line: Row, row: Row, direction: str) -> Iterator[str]:
+    def _compare_position(self, line: Row, row: Row, direction: str) -> Iterator[str]:
         wire = line["wire"]
         if row[f"{direction}SizeBytes"] != wire[f"{direction}_size"]:
             yield f"{direction} size: expected {wire[f'{direction}_size']}, found {row[f'{direction}SizeBytes']}"
         shift = wire[f"{direction}_offset"] - row[f"{direction}Offset"]
         known_shift = self.shifts.setdefault((row["connection"], direction), shift)
         if shift != known_shift:
-            yield f"{direction} offset: {shift} away from the truth, others of this connection {known_shift}"
+            yield f"{direction} offset: {shift} away from the reference, other calls of this connection {known_shift}"
 
 
-def _times(wire: Row, row: Row) -> Iterator[str]:
+def _compare_times(wire: Row, row: Row) -> Iterator[str]:
     for direction in ("request", "response"):
         expected_time, actual_time = wire.get(f"{direction}_time"), row[f"{direction}Time"]
         if (expected_time is None) is not (actual_time is None):
             yield f"{direction} time: expected {expected_time}, found {actual_time}"
-        elif expected_time is not None and abs(expected_time - actual_time.timestamp()) > _SAME_SECONDS:
+        elif expected_time is not None and abs(expected_time - actual_time.timestamp()) > _TIME_TOLERANCE_SECONDS:
             yield f"{direction} time: expected {expected_time}, found {actual_time.timestamp()}"
 
 
@@ -210,7 +213,7 @@ def _address(address: str, port: int) -> str:
     return f"{address}:{port}"
 
 
-def _states(line: Row) -> Row:
+def _expected_states(line: Row) -> Row:
     wire = line["wire"]
 
     def state(direction: str) -> str:
@@ -222,7 +225,7 @@ def _states(line: Row) -> Row:
     return {"request": state("request"), "response": response}
 
 
-def _header(line: Row) -> Row:
+def _expected_header(line: Row) -> Row:
     """Return a call's header and connection, as far as the capture has them."""
     software: Any = line["software_name"], line["software_version"]
     if line.get("software_not_in_capture"):
@@ -235,7 +238,7 @@ def _header(line: Row) -> Row:
     return facts
 
 
-def _header_of(row: Row) -> Row:
+def _actual_header(row: Row) -> Row:
     return {
         "api_name": row["apiName"],
         "client_id": row["clientId"] or None,
@@ -244,14 +247,14 @@ def _header_of(row: Row) -> Row:
     }
 
 
-def _request(line: Row, row: Row) -> Iterator[str]:
+def _compare_request(line: Row, row: Row) -> Iterator[str]:
     body = json.loads(row["request"])
-    if "request" in line and line["wire"].get("first_error") != _UNSUPPORTED_VERSION:
+    if "request" in line and line["wire"].get("first_error") != _UNSUPPORTED_VERSION_ERROR:
         yield from differences(_rename_paths(line["request"]), _rename_paths(body), "request")
     if "acks" in line["wire"] and body.get("acks", line["wire"]["acks"]) != line["wire"]["acks"]:
         yield f"acks: expected {line['wire']['acks']}, found {body.get('acks')}"
     if line["api_key"] == 0:
-        yield from _records(line, row)
+        yield from _compare_records(line, row)
     if "envelope" in line:
         inner = decode_request(base64.b64decode(body["requestData"]))
         expected_header = {
@@ -269,7 +272,7 @@ def _request(line: Row, row: Row) -> Iterator[str]:
         )
 
 
-def _response(line: Row, row: Row) -> Iterator[str]:
+def _compare_response(line: Row, row: Row) -> Iterator[str]:
     if "response_size" not in line["wire"]:
         return
     body = json.loads(row["response"])
@@ -282,14 +285,16 @@ def _response(line: Row, row: Row) -> Iterator[str]:
     if "first_error" in line["wire"] and line["wire"]["first_error"] != body["errorCode"]:
         yield f"first_error: expected {line['wire']['first_error']}, found {body['errorCode']}"
     if "error_fields" in line:
-        yield from differences(line["error_fields"], dict(zip(_SUMMARY_COUNTS, _fields(body), strict=True)), "fields")
+        yield from differences(
+            line["error_fields"], dict(zip(_SUMMARY_COUNTS, _count_fields(body), strict=True)), "fields"
+        )
     if line["api_key"] == 1:
-        yield from _records(line, row)
+        yield from _compare_records(line, row)
 
 
 def _rename_paths(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_RENAMED.get(name, name): _rename_paths(one) for name, one in value.items()}
+        return {_RENAMED_FIELDS.get(name, name): _rename_paths(one) for name, one in value.items()}
     return [_rename_paths(one) for one in value] if isinstance(value, list) else value
 
 
@@ -297,10 +302,10 @@ def _path_renamed(error: Row) -> Row:
     return error | {"path": error["path"].replace("partitionResponses", "partitions")}
 
 
-def _fields(body: Any) -> tuple[int, int, int, int]:
+def _count_fields(body: Any) -> tuple[int, int, int, int]:
     """Return a body's numbers of error codes (and of zero codes), and of messages (and of null messages)."""
     counts = [0, 0, 0, 0]
-    for name, value in _leaves(body):
+    for name, value in _yield_leaves(body):
         if name.lower().endswith("errorcode"):
             counts[0] += 1
             counts[1] += value == 0
@@ -310,18 +315,18 @@ def _fields(body: Any) -> tuple[int, int, int, int]:
     return counts[0], counts[1], counts[2], counts[3]
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _yield_leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, one in value.items():
-            yield from _leaves(one, key)
+            yield from _yield_leaves(one, key)
     elif isinstance(value, list):
         for one in value:
-            yield from _leaves(one, name)
+            yield from _yield_leaves(one, name)
     else:
         yield name, value
 
 
-def _records(line: Row, row: Row) -> Iterable[str]:
+def _compare_records(line: Row, row: Row) -> Iterable[str]:
     expected_records = line["wire"].get("records")
     if expected_records is None or "unparsed" in expected_records:
         return []

@@ -1,6 +1,6 @@
 """Kind ``committed``: the records that live consumers received under both isolation levels, and their end offsets.
 
-Each read is done twice: with the transaction indexes, and with the markers alone.
+Each partition is read twice: with the transaction indexes, and with the markers only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
-from tests.storage.log.delivered import delivered_offsets
+from tests.storage.log.delivered import yield_delivered_offsets
 
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partitions_of
 from kafkaframes.storage.log.discover import discover
@@ -44,12 +44,12 @@ def disagreements(case: Case) -> Iterator[str]:
 
 def _read_consumed(directory: LogDirectory, partition: Partition, isolation: str, use_indexes: bool) -> dict[str, Any]:
     state = read_transactions(directory.filesystem, partition, use_indexes=use_indexes)
-    offsets = list(delivered_offsets(directory.filesystem, partition, isolation=isolation, state=state))
+    offsets = list(yield_delivered_offsets(directory.filesystem, partition, isolation=isolation, state=state))
     end = state.end_offset_for(isolation)
-    return {"ranges": _ranges(offsets), "count": len(offsets), "end": end, "position": end}
+    return {"ranges": _to_ranges(offsets), "count": len(offsets), "end": end, "position": end}
 
 
-def _ranges(offsets: Iterable[int]) -> list[list[int]]:
+def _to_ranges(offsets: Iterable[int]) -> list[list[int]]:
     ranges: list[list[int]] = []
     for offset in offsets:
         if ranges and ranges[-1][1] == offset - 1:

@@ -29,19 +29,19 @@ from typing import Any
 from tests.agreement.corpus import LogCase, log_cases
 from tests.agreement.kind import Case, Kind, differences
 
-TRUTH = ".dumplog.txt.gz"
-ENOUGH = 40
+REFERENCE_SUFFIX = ".dumplog.txt.gz"
+MAX_DIFFERENCES = 40
 ENTRY_BYTES = {".index": 8, ".timeindex": 12}
 SANITY, PLAIN = "--index-sanity-check", ""
-_COMMAND = re.compile(rb"### kafka-dump-log ?(\([0-9.]+\))? ?(.*?)(?: ?--files (\S+))?(?: \(\d+ files\) exit 0)?")
-_STARTS = re.compile(rb"Dumping (\S+/\d{20}[-.]\S+)")
+_COMMAND_LINE = re.compile(rb"### kafka-dump-log ?(\([0-9.]+\))? ?(.*?)(?: ?--files (\S+))?(?: \(\d+ files\) exit 0)?")
+_FILE_START = re.compile(rb"Dumping (\S+/\d{20}[-.]\S+)")
 _DEEP = "--deep-iteration"
 _HEADING = re.compile(r"(Mismatches in|Found |The following|Non-consecutive|Snapshot)")
 
 
 @dataclass
-class Section:
-    """One run of the tool: its flags, the lines of each file, its standard error."""
+class ToolRun:
+    """One run of kafka-dump-log: its flags, the output lines of each file, and its standard error."""
 
     flags: str
     version: str = ""
@@ -52,16 +52,16 @@ class Section:
     file: str = ""  # the file in the command, if the output concerns it
 
 
-def parse(text: bytes) -> list[Section]:
+def parse(text: bytes) -> list[ToolRun]:
     """Parse a ``*.dumplog.txt``; its three layouts differ in their ``###`` lines."""
-    sections: list[Section] = []
+    sections: list[ToolRun] = []
     current: list[bytes] = []
     name, errors = "", False
     for line in text.split(b"\n"):
-        command = _COMMAND.fullmatch(line) if line.startswith(b"### kafka-dump-log") else None
-        starts = _STARTS.fullmatch(line) if line.startswith(b"Dumping ") else None
+        command = _COMMAND_LINE.fullmatch(line) if line.startswith(b"### kafka-dump-log") else None
+        starts = _FILE_START.fullmatch(line) if line.startswith(b"Dumping ") else None
         if command:
-            sections.append(Section(command[2].decode(), (command[1] or b"()").decode()[1:-1]))
+            sections.append(ToolRun(command[2].decode(), (command[1] or b"()").decode()[1:-1]))
             sections[-1].file = (command[3] or b"").decode()
             current, errors = [], False
         elif line == b"### stderr" or line.startswith(b"### exit"):
@@ -81,8 +81,8 @@ def parse(text: bytes) -> list[Section]:
     return sections
 
 
-def _cases(folder: Path) -> Iterator[Case]:
-    for case in log_cases(folder, TRUTH):
+def _yield_cases(folder: Path) -> Iterator[Case]:
+    for case in log_cases(folder, REFERENCE_SUFFIX):
         yield Case(case.name, case)
 
 
@@ -93,7 +93,7 @@ def _strip_empty(lines: list[bytes]) -> list[bytes]:
     return lines
 
 
-def _details(lines: Iterable[str], *, headings_only: bool) -> dict[str, list[str]]:
+def _collect_details(lines: Iterable[str], *, headings_only: bool) -> dict[str, list[str]]:
     lines_by_heading: dict[str, list[str]] = {}
     heading = ""
     for line in filter(None, lines):
@@ -113,8 +113,8 @@ def _compare_lines(where: str, expected_lines: list[bytes], actual_lines: list[b
 
 
 @contextmanager
-def _as_it_was(path: Path, *, is_trimmed: bool) -> Iterator[Path]:
-    """Return the file as it was when the reference was produced.
+def _restore_file(path: Path, *, is_trimmed: bool) -> Iterator[Path]:
+    """Return the file in its state when the reference was produced.
 
     kafka-dump-log of 4.x truncates an index to whole entries when it closes it, and the plain dump ran before the
     sanity check (which alone rejects such a file).
@@ -132,8 +132,8 @@ def _as_it_was(path: Path, *, is_trimmed: bool) -> Iterator[Path]:
         yield copy
 
 
-class _Product:
-    """The product's dump of one file under the root, in the format of one version."""
+class _DumpedFiles:
+    """Our dumps of files under a root directory, in the output format of one Kafka version."""
 
     def __init__(self, root: Path, version: str) -> None:
         self.root, self.version = root, version
@@ -149,7 +149,7 @@ class _Product:
                 text_options["decoder"] = flag.removeprefix("--").removesuffix("-decoder")
             else:
                 text_options[flag.removeprefix("--").replace("-", "_")] = True
-        with _as_it_was(self.root / name, is_trimmed=flags == SANITY and self.version.startswith("4.")) as path:
+        with _restore_file(self.root / name, is_trimmed=flags == SANITY and self.version.startswith("4.")) as path:
             dumped_text = dump_text(str(path), TextOptions(style=self.version, **text_options), shown_path=name)
             text = b"".join(bytes(chunk) for chunk in dumped_text)
             return (
@@ -167,10 +167,10 @@ class _Product:
         }
 
 
-def _compare_section(section: Section, product: _Product) -> Iterator[str]:
+def _compare_section(section: ToolRun, product: _DumpedFiles) -> Iterator[str]:
     errors: list[str] = []
     if section.file and set(section.blocks) != {section.file}:
-        yield f"{section.flags} {section.file}: the truth has {sorted(section.blocks) or 'nothing'}"
+        yield f"{section.flags} {section.file}: the reference has {sorted(section.blocks) or 'nothing'}"
     for name, expected_lines in section.blocks.items():
         where = f"{section.flags} {name}".strip()
         actual_lines, lines, faults = product.dump(name, section.flags)
@@ -179,18 +179,18 @@ def _compare_section(section: Section, product: _Product) -> Iterator[str]:
             expected_lines = _strip_empty(expected_lines)
             actual_lines = actual_lines[: len(expected_lines)]
             if not faults:
-                yield f"{where}: expected a fault ({section.end_lines[name]}), found none"
+                yield f"{where}: expected an error ({section.end_lines[name]}), found none"
         elif faults:
-            yield f"{where}: expected no fault, found {faults}"
+            yield f"{where}: expected no error, found {faults}"
         yield from _compare_lines(where, _strip_empty(expected_lines), _strip_empty(actual_lines))
     if not section.end_lines:
-        expected_details = _details(section.errors, headings_only=section.headings_only)
+        expected_details = _collect_details(section.errors, headings_only=section.headings_only)
         yield from differences(
-            expected_details, _details(errors, headings_only=section.headings_only), f"{section.flags} stderr"
+            expected_details, _collect_details(errors, headings_only=section.headings_only), f"{section.flags} stderr"
         )
 
 
-def _expected_files(case: LogCase, product: _Product) -> Iterator[tuple[str, Callable[[str], bool], set[str]]]:
+def _expected_files(case: LogCase, product: _DumpedFiles) -> Iterator[tuple[str, Callable[[str], bool], set[str]]]:
     """Yield the files that each kind of section must cover: a name, the sections' flags, the files."""
     yield "segments", lambda flags: flags.startswith(_DEEP), product.files("log", "checkpoint")
     indexes = {
@@ -202,31 +202,31 @@ def _expected_files(case: LogCase, product: _Product) -> Iterator[tuple[str, Cal
     yield "plain", lambda flags: flags == PLAIN, indexes | product.files("snapshot", "txnindex")
 
 
-def _compare_files(sections: list[Section], case: LogCase, product: _Product) -> Iterator[str]:
+def _compare_files(sections: list[ToolRun], case: LogCase, product: _DumpedFiles) -> Iterator[str]:
     for what, fits, expected_files in _expected_files(case, product):
         named_files = {name for section in sections if fits(section.flags) for name in section.blocks}
         if named_files != expected_files and not (
             what == "indexes" and not any(fits(section.flags) for section in sections)
         ):
             missing, surplus = sorted(named_files - expected_files), sorted(expected_files - named_files)
-            yield f"{what}: only in the truth {missing}, only in ours {surplus}"
+            yield f"{what}: only in the reference {missing}, only in our output {surplus}"
 
 
-def _compare(case: LogCase) -> Iterator[str]:
+def _compare_case(case: LogCase) -> Iterator[str]:
     problem = case.problem()
     if problem:
         yield problem
         return
     sections = parse(gzip.decompress(case.truth.read_bytes()))
     version = next((section.version for section in sections if section.version), case.kafka_version())
-    product = _Product(case.directory, version)
+    product = _DumpedFiles(case.directory, version)
     yield from _compare_files(sections, case, product)
     for section in sections:
         yield from _compare_section(section, product)
 
 
 def _disagreements(case: Case) -> Iterator[str]:
-    yield from itertools.islice(_compare(case.payload), ENOUGH)
+    yield from itertools.islice(_compare_case(case.payload), MAX_DIFFERENCES)
 
 
-KIND = Kind("dumplog", ("logs",), _cases, _disagreements)
+KIND = Kind("dumplog", ("logs",), _yield_cases, _disagreements)

@@ -13,13 +13,13 @@ from kafkaframes.protocol.spec.changes import most_severe
 from kafkaframes.protocol.spec.evolution import compare_messages
 
 
-def _cases(folder: Path) -> Iterator[Case]:
+def _yield_cases(folder: Path) -> Iterator[Case]:
     truth = json.loads((folder / "expected.json").read_bytes())
     names = {path.name.rsplit(".", 2)[0] for path in folder.glob("*.[12].json")}
     yield from (Case(name, (folder, name, truth.get(name))) for name in sorted(names | truth.keys()))
 
 
-def _disagreements(case: Case) -> Iterator[str]:
+def _yield_disagreements(case: Case) -> Iterator[str]:
     folder, name, truth = case.payload
     files = [folder / f"{name}.{which}.json" for which in (1, 2)]
     if truth is None or not all(path.is_file() for path in files):
@@ -32,4 +32,4 @@ def _disagreements(case: Case) -> Iterator[str]:
         yield f"expected compatible = {truth['compatible']}, found {verdict}: {reasons}"
 
 
-KIND = Kind("evolution", ("spec/evolution",), _cases, _disagreements)
+KIND = Kind("evolution", ("spec/evolution",), _yield_cases, _yield_disagreements)

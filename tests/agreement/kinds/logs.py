@@ -17,26 +17,26 @@ from typing import Any
 from tests.agreement.corpus import LogCase, log_cases
 from tests.agreement.kind import Case, Kind, differences
 
-TRUTH = ".records.jsonl.gz"
-WORDS = ("class", "message")
-ENOUGH = 40  # a missing line shifts all that follow
+REFERENCE_SUFFIX = ".records.jsonl.gz"
+TEXT_FIELDS = ("class", "message")
+MAX_DIFFERENCES = 40  # a missing line shifts all later lines
 
 
-def _cases(folder: Path) -> Iterator[Case]:
-    for case in log_cases(folder, TRUTH):
+def _yield_cases(folder: Path) -> Iterator[Case]:
+    for case in log_cases(folder, REFERENCE_SUFFIX):
         yield Case(case.name, case)
 
 
-def lines(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def parse_lines(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the lines to compare, without Kafka's texts."""
     for text in texts:
         line = json.loads(text)
         if "field_error" in line:
             line["field_error"] = True
-        yield {key: value for key, value in line.items() if line["type"] != "error" or key not in WORDS}
+        yield {key: value for key, value in line.items() if line["type"] != "error" or key not in TEXT_FIELDS}
 
 
-def product_lines(directory: Path) -> Iterator[bytes]:
+def dump_lines(directory: Path) -> Iterator[bytes]:
     """Yield our description of a log directory, line by line."""
     from kafkaframes.jobs.dump.jsonl import dump_json_lines
 
@@ -44,13 +44,13 @@ def product_lines(directory: Path) -> Iterator[bytes]:
         yield from bytes(chunk).splitlines()
 
 
-def _compare(case: LogCase) -> Iterator[str]:
+def _compare_case(case: LogCase) -> Iterator[str]:
     problem = case.problem()
     if problem:
         yield problem
         return
     with gzip.open(case.truth) as truth:
-        pairs = itertools.zip_longest(lines(truth), lines(product_lines(case.directory)))
+        pairs = itertools.zip_longest(parse_lines(truth), parse_lines(dump_lines(case.directory)))
         place = "the beginning"
         for number, (expected_line, actual_line) in enumerate(pairs, start=1):
             if expected_line is None or actual_line is None:
@@ -63,7 +63,7 @@ def _compare(case: LogCase) -> Iterator[str]:
 
 
 def _disagreements(case: Case) -> Iterator[str]:
-    yield from itertools.islice(_compare(case.payload), ENOUGH)
+    yield from itertools.islice(_compare_case(case.payload), MAX_DIFFERENCES)
 
 
-KIND = Kind("logs", ("logs", "examples"), _cases, _disagreements)
+KIND = Kind("logs", ("logs", "examples"), _yield_cases, _disagreements)

@@ -18,7 +18,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 
 
-def _cases(folder: Path) -> Iterator[Case]:
+def _yield_cases(folder: Path) -> Iterator[Case]:
     for file in sorted(folder.glob("*.jsonl*")):
         lines = read_lines(file)
         if file.name.startswith("headers-"):
@@ -29,22 +29,22 @@ def _cases(folder: Path) -> Iterator[Case]:
             yield Case(f"{file.name} {name}", ("encoding" if encoding else "decoding", list(group)))
 
 
-def _disagreements(case: Case) -> Iterator[str]:
+def _yield_disagreements(case: Case) -> Iterator[str]:
     kind, lines = case.payload
     if kind == "headers":
-        yield from _headers(lines)
+        yield from _compare_headers(lines)
         return
     for line in lines:
         yield from disagreements(line, message, encoding=kind == "encoding", canonical=True)
 
 
-def _headers(lines: list[dict[str, Any]]) -> Iterator[str]:
+def _compare_headers(lines: list[dict[str, Any]]) -> Iterator[str]:
     for line in lines:
         try:
             api, own = (
                 catalog.find_api(line["api_key"]),
                 catalog.find_entry(f"{line['name']}Request"),
-            )  # its name in that release
+            )  # the name of the API in that release
         except SpecError as error:
             yield str(error)
             continue
@@ -57,4 +57,4 @@ def _headers(lines: list[dict[str, Any]]) -> Iterator[str]:
         yield from differences(line, header, f"API {api.key}")
 
 
-KIND = Kind("messages", ("messages",), _cases, _disagreements)
+KIND = Kind("messages", ("messages",), _yield_cases, _yield_disagreements)

@@ -16,22 +16,22 @@ from tests.agreement.kind import Case, Kind, differences
 
 from kafkaframes.records.batch import Batch, Record, read_batches
 
-_LISTED = 6  # of `n` records the reference lists the first few
-_ERRORS = ("recErr", "hdrErr", "skipErr")
+_MAX_LISTED_RECORDS = 6  # the reference lists only the first of `n` records
+_ERROR_FIELDS = ("recErr", "hdrErr", "skipErr")
 
 
-def _cases(folder: Path) -> Iterator[Case]:
-    """Yield a case for each file and each entry of the reference, so that one without the other is noticed."""
+def _yield_cases(folder: Path) -> Iterator[Case]:
+    """Yield a case for each file and each entry of the reference, so that one without the other is detected."""
     truth_path = folder / "expected.json"
     truth = json.loads(truth_path.read_text()) if truth_path.exists() else {}
     for name in sorted(truth.keys() | {path.stem for path in folder.glob("*.bin")}):
         yield Case(name, (folder / f"{name}.bin", truth.get(name)))
 
 
-def _disagreements(case: Case) -> Iterator[str]:
+def _yield_disagreements(case: Case) -> Iterator[str]:
     path, expected_set = case.payload
     if expected_set is None:
-        yield f"{path} has no truth"
+        yield f"{path} has no reference"
         return
     if not path.exists():
         yield f"{path} is missing"
@@ -41,26 +41,26 @@ def _disagreements(case: Case) -> Iterator[str]:
     batch_pairs = list(zip(walk, lenient, strict=True))
     assert walk.end is not None
     for index, (one, pair) in enumerate(zip_longest(expected_set["batches"], batch_pairs)):
-        other = None if pair is None else _batch(*pair, forms=_forms(one))
-        yield from differences(_outcome(one), other, f"batches[{index}]")
+        other = None if pair is None else _describe_batch(*pair, forms=_list_shortened_records(one))
+        yield from differences(_reduce_errors(one), other, f"batches[{index}]")
     rest = {key: value for key, value in expected_set.items() if key not in ("batches", "validate")}
     yield from differences(rest | {"iterErr": rest["iterErr"] is not None}, {"iterErr": walk.end.is_corrupt})
 
 
-def _outcome(batch: dict[str, Any] | None) -> dict[str, Any] | None:
+def _reduce_errors(batch: dict[str, Any] | None) -> dict[str, Any] | None:
     """Reduce an error to the fact that one exists."""
     if batch is None:
         return None
-    return {key: value is not None if key in _ERRORS else value for key, value in batch.items()}
+    return {key: value is not None if key in _ERROR_FIELDS else value for key, value in batch.items()}
 
 
-def _forms(batch: dict[str, Any] | None) -> list[bool]:
+def _list_shortened_records(batch: dict[str, Any] | None) -> list[bool]:
     """Return for each listed record whether the reference has its value by length and checksum only."""
     rows = [] if batch is None else batch["records"]
     return [str(row[3]).startswith("len") for row in rows]
 
 
-def _batch(batch: Batch, lenient: Batch, *, forms: list[bool]) -> dict[str, Any]:
+def _describe_batch(batch: Batch, lenient: Batch, *, forms: list[bool]) -> dict[str, Any]:
     fields: dict[str, Any] = {"size": batch.size, "isValid": batch.valid, "magic": batch.magic}
     skipped_counts = _skip_values(batch, lenient)
     if batch.max_timestamp is None or batch.last_offset is None:
@@ -73,8 +73,8 @@ def _batch(batch: Batch, lenient: Batch, *, forms: list[bool]) -> dict[str, Any]
         "n": len(batch.records) if damage is None else damage.reached,
         "recErr": damage is not None,
         "records": [
-            _record(record, is_short=bool(is_short))
-            for record, is_short in zip_longest(batch.records[:_LISTED], forms[: len(batch.records)])
+            _describe_record(record, is_short=bool(is_short))
+            for record, is_short in zip_longest(batch.records[:_MAX_LISTED_RECORDS], forms[: len(batch.records)])
         ],
         "skipN": skipped_counts[0],
         "skipErr": skipped_counts[1],
@@ -82,14 +82,14 @@ def _batch(batch: Batch, lenient: Batch, *, forms: list[bool]) -> dict[str, Any]
 
 
 def _skip_values(batch: Batch, lenient: Batch) -> tuple[int, bool]:
-    """Return the result of the iterator that skips keys and values: it checks less, except for uncompressed batches of
-    format 2.
+    """Return the result of the iterator that skips keys and values, which checks fewer fields, except in uncompressed
+    v2 batches.
     """
     chosen_batch = batch if batch.magic >= 2 and batch.codec == "none" else lenient
     return len(chosen_batch.records), chosen_batch.damage is not None
 
 
-def _record(record: Record, *, is_short: bool) -> list[Any]:
+def _describe_record(record: Record, *, is_short: bool) -> list[Any]:
     key, value = (None if raw is None else raw.hex() for raw in (record.key, record.value))
     if is_short and record.value is not None:
         value = f"len{len(record.value)}:crc{binascii.crc32(record.value)}"
@@ -97,5 +97,5 @@ def _record(record: Record, *, is_short: bool) -> list[Any]:
     return row if record.crc_ok is None else [*row, record.crc_ok]
 
 
-RECORDS = Kind("records", ("records",), _cases, _disagreements)
-BATCHES = Kind("batches", ("batches",), _cases, _disagreements)
+RECORDS_KIND = Kind("records", ("records",), _yield_cases, _yield_disagreements)
+BATCHES_KIND = Kind("batches", ("batches",), _yield_cases, _yield_disagreements)

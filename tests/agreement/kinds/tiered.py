@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
-from tests.agreement.kinds.logs import lines
+from tests.agreement.kinds.logs import parse_lines
 
 from kafkaframes.storage.files.checkpoints import write_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -31,11 +31,11 @@ from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 from kafkaframes.storage.tiered.lineage import MetadataEntry
 from kafkaframes.storage.tiered.names import INDEX_BY_SUFFIX, ObjectName, TieredObjectStore, ViewPath, find_store
 
-_FREE = ("made_by_hand", "copy_of")
+_UNCOMPARED_FIELDS = ("made_by_hand", "copy_of")
 _NOT_NAMED = "not in the metadata topic"
 _OTHER_HISTORY = "its leader epochs are not those of the log"
 ISOLATIONS = ("read_committed", "read_uncommitted")
-ENOUGH = 40
+MAX_DIFFERENCES = 40
 
 
 def cases(folder: Path) -> Iterator[Case]:
@@ -51,20 +51,20 @@ def disagreements(case: Case) -> Iterator[str]:
         yield f"missing: {', '.join(missing)}"
         return
     truth = json.loads((folder / "index.json").read_text())
-    product = _Product(folder)
-    yield from differences(_segments(truth["segments"]), dict(product.segments()), "segments")
-    yield from product.store_alone(truth["segments"])
+    product = _OurResults(folder)
+    yield from differences(_expected_segments(truth["segments"]), dict(product.segments()), "segments")
+    yield from product.check_store_alone(truth["segments"])
     yield from differences(
         _partitions(truth["partitions"]), dict(product.partitions(truth["partitions"])), "partitions"
     )
-    yield from _records(folder, product)
+    yield from _compare_records(folder, product)
 
 
-def _segments(entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _expected_segments(entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the reference of uploads, by object; the text after the colon of a reason is the corpus's own."""
     entries_by_object = {}
     for entry in entries:
-        kept_fields = {name: value for name, value in entry.items() if name not in _FREE}
+        kept_fields = {name: value for name, value in entry.items() if name not in _UNCOMPARED_FIELDS}
         if "why_not" in kept_fields:
             kept_fields["why_not"] = kept_fields["why_not"].partition(":")[0]
         entries_by_object[entry["object"]] = kept_fields
@@ -75,8 +75,8 @@ def _partitions(entries: list[dict[str, Any]]) -> dict[str, Any]:
     return {f"{entry['topic']}-{entry['partition']}": entry for entry in entries}
 
 
-class _Product:
-    """Our results for one case."""
+class _OurResults:
+    """Our results for one case, in the form of the reference."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,19 +95,19 @@ class _Product:
         seen_segments = set()
         for directory in self.tiered_directories:
             assert isinstance(directory.filesystem, TieredFileSystem)
-            for store in _stores(directory):
+            for store in _open_stores(directory):
                 for folder in store.folders:
                     shown_view = view.choose_uploads(directory.filesystem, folder, self.knowledge)
                     for stem in folder.uploads:
                         name = ObjectName.parse(f"{stem}.{names.LOG}")
                         assert name is not None
                         seen_segments.add(name.segment_id)
-                        yield self._upload(directory, shown_view, stem, name, entries.get(name.segment_id, []))
+                        yield self._describe_upload(directory, shown_view, stem, name, entries.get(name.segment_id, []))
         for segment_id, segment_entries in entries.items():
             if segment_id not in seen_segments:
-                yield self._deleted_segment(segment_entries)
+                yield self._describe_deleted_segment(segment_entries)
 
-    def _upload(
+    def _describe_upload(
         self,
         directory: LogDirectory,
         shown_view: view.PartitionDraft,
@@ -126,15 +126,15 @@ class _Product:
             "base_offset": name.base_offset,
             "segment_id": name.segment_id,
             "state": entries[-1].state if entries else None,
-            "metadata_records": list(map(_entry, entries)),
+            "metadata_records": list(map(_describe_entry, entries)),
             "valid": valid,
         }
         if not valid:
-            facts["why_not"] = _why_not(entries, shown_view.notes.get(stem, ""))
+            facts["why_not"] = _explain_invalid(entries, shown_view.notes.get(stem, ""))
         upload = shown_view.uploads.get(name.segment_id)
-        return key, facts if upload is None else facts | self._manifest(directory, upload, shown_view)
+        return key, facts if upload is None else facts | self._describe_manifest(directory, upload, shown_view)
 
-    def _manifest(
+    def _describe_manifest(
         self, directory: LogDirectory, upload: view.SegmentUpload, shown_view: view.PartitionDraft
     ) -> dict[str, Any]:
         manifest, read = upload.manifest, directory.filesystem.read
@@ -173,7 +173,7 @@ class _Product:
             "also_local": beside.exists() and beside.read_bytes() == plain,
         }
 
-    def _deleted_segment(self, entries: list[MetadataEntry]) -> tuple[str, dict[str, Any]]:
+    def _describe_deleted_segment(self, entries: list[MetadataEntry]) -> tuple[str, dict[str, Any]]:
         """Return a segment with deleted objects, as the metadata topic describes it."""
         first = entries[0]
         prefix = entries[1].facts.get("custom_metadata", {}).get("OBJECT_PREFIX", "") if len(entries) > 1 else ""
@@ -188,13 +188,13 @@ class _Product:
             "base_offset": first.facts["start_offset"],
             "segment_id": first.segment_id,
             "state": entries[-1].state,
-            "metadata_records": list(map(_entry, entries)),
+            "metadata_records": list(map(_describe_entry, entries)),
             "valid": False,
-            "why_not": _why_not(entries, ""),
+            "why_not": _explain_invalid(entries, ""),
             "end_offset": first.facts["end_offset"],
         }
 
-    def store_alone(self, truth: list[dict[str, Any]]) -> Iterator[str]:
+    def check_store_alone(self, truth: list[dict[str, Any]]) -> Iterator[str]:
         """Check that the same offsets are read from the same bytes without metadata topic and local log, except
         pending deletions.
         """
@@ -223,9 +223,12 @@ class _Product:
         }
         local = {str(partition.topic_partition): partition for partition in self.local.partitions}
         for name in sorted(remote.keys() | named_partitions.keys()):
-            yield name, self._partition(name, remote.get(name), local.get(name), named_partitions.get(name, {}))
+            yield (
+                name,
+                self._describe_partition(name, remote.get(name), local.get(name), named_partitions.get(name, {})),
+            )
 
-    def _partition(
+    def _describe_partition(
         self,
         name: str,
         remote: tuple[Partition, LogDirectory] | None,
@@ -258,7 +261,7 @@ class _Product:
             "live": {"log_start_offset": log.partition.log_start_offset, "high_watermark": _high_watermark(local)}
             | {isolation: self._read_consumed(tiered_partition, isolation) for isolation in ISOLATIONS},
         }
-        return facts | self._original(truth, announced_segments, both, log)
+        return facts | self._describe_original_segments(truth, announced_segments, both, log)
 
     def _read_consumed(self, partition: Partition, isolation: str) -> dict[str, Any]:
         """Return ``kafka-log``'s records of the store and the local directory together, in the reference's form."""
@@ -280,14 +283,14 @@ class _Product:
                 for pair in zip(batch.column(1).to_pylist(), batch.column(2).to_pylist(), strict=True):
                     for part in pair:
                         digest.update(b"-" if part is None else b"%d:%b" % (len(part), part))
-        return {"count": len(offsets), "ranges": _ranges(offsets), "sha256_of_keys_and_values": digest.hexdigest()}
+        return {"count": len(offsets), "ranges": _to_ranges(offsets), "sha256_of_keys_and_values": digest.hexdigest()}
 
-    def _original(
+    def _describe_original_segments(
         self, truth: Mapping[str, Any], announced_segments: set[int], have: list[int], log: TieredLog
     ) -> dict[str, Any]:
         """Return the original segments, and their contents if all still exist.
 
-        Lost histories were announced too, and the reference only counts deleted segments.
+        Metadata of lost epochs were also announced, and the reference only counts deleted segments.
         """
         ever = truth.get("original_base_offsets", [])
         empty = {segment.base_offset for segment in log.partition.segments if segment.size_bytes == 0}
@@ -329,7 +332,7 @@ class TieredLog:
         return records, batches
 
 
-def _stores(directory: LogDirectory) -> Iterator[TieredObjectStore]:
+def _open_stores(directory: LogDirectory) -> Iterator[TieredObjectStore]:
     filesystem = directory.filesystem
     assert isinstance(filesystem, TieredFileSystem)
     store = find_store(filesystem.inner, directory.path, filesystem.inner.list_directory(directory.path))
@@ -337,7 +340,7 @@ def _stores(directory: LogDirectory) -> Iterator[TieredObjectStore]:
         yield store
 
 
-def _entry(entry: MetadataEntry) -> dict[str, Any]:
+def _describe_entry(entry: MetadataEntry) -> dict[str, Any]:
     facts = dict(entry.facts)
     if "leader_epochs" in facts:
         facts["leader_epochs"] = {str(epoch): start for epoch, start in facts["leader_epochs"].items()}
@@ -349,7 +352,7 @@ def _entry(entry: MetadataEntry) -> dict[str, Any]:
     } | facts
 
 
-def _why_not(entries: list[MetadataEntry], note: str) -> str:
+def _explain_invalid(entries: list[MetadataEntry], note: str) -> str:
     if not entries:
         return _NOT_NAMED
     return "deleted" if entries[-1].state.startswith("DELETE") else note.partition(":")[0]
@@ -363,7 +366,7 @@ def _high_watermark(local: Partition) -> int | None:
     return local.checkpointed_offsets.get(HIGH_WATERMARK_CHECKPOINT)
 
 
-def _ranges(offsets: Iterable[int]) -> list[list[int]]:
+def _to_ranges(offsets: Iterable[int]) -> list[list[int]]:
     ranges: list[list[int]] = []
     for offset in offsets:
         if ranges and ranges[-1][1] == offset - 1:
@@ -388,11 +391,11 @@ def _dump_segments(directory: LogDirectory, partition: Partition) -> dict[tuple[
     }
 
 
-def _records(folder: Path, product: _Product) -> Iterator[str]:
+def _compare_records(folder: Path, product: _OurResults) -> Iterator[str]:
     """Compare every line about every segment, of the store and of the local directory, with Kafka's classes."""
     truths: dict[str, dict[tuple[str, str], list[bytes]]] = {}
     for path in sorted((folder / "truth").glob("*.records.jsonl.gz")):
-        truths[path.name.removesuffix(".records.jsonl.gz")] = _by_segment(gzip.decompress(path.read_bytes()))
+        truths[path.name.removesuffix(".records.jsonl.gz")] = _group_by_segment(gzip.decompress(path.read_bytes()))
     seen_segments: dict[str, set[tuple[str, str]]] = {name: set() for name in truths}
     for name, lines_by_segment in product.log_lines():
         if name not in truths:
@@ -402,15 +405,17 @@ def _records(folder: Path, product: _Product) -> Iterator[str]:
             if segment not in truths[name]:
                 if all(json.loads(line)["type"] == "end" for line in got):
                     continue  # rolled after the reference was taken, and still empty
-                yield f"{name}: the truth has no segment {segment[1]}"
+                yield f"{name}: the reference has no segment {segment[1]}"
                 continue
-            pairs = differences(list(lines(truths[name][segment])), list(lines(got)), f"{name}/{segment[1]}")
-            yield from (line for _, line in zip(range(ENOUGH), pairs, strict=False))
-    yield from _unseen(product, truths, seen_segments)
+            pairs = differences(
+                list(parse_lines(truths[name][segment])), list(parse_lines(got)), f"{name}/{segment[1]}"
+            )
+            yield from (line for _, line in zip(range(MAX_DIFFERENCES), pairs, strict=False))
+    yield from _report_missing_segments(product, truths, seen_segments)
 
 
-def _unseen(
-    product: _Product,
+def _report_missing_segments(
+    product: _OurResults,
     truths: dict[str, dict[tuple[str, str], list[bytes]]],
     seen_segments: dict[str, set[tuple[str, str]]],
 ) -> Iterator[str]:
@@ -424,10 +429,10 @@ def _unseen(
     for name, segments in truths.items():
         for segment in sorted(segments.keys() - seen_segments[name]):
             if (name, int(segment[1][:20])) not in deleted_segments:
-                yield f"{name}: segment {segment[1]} of the truth is neither in the store nor local"
+                yield f"{name}: segment {segment[1]} of the reference is neither in the store nor local"
 
 
-def _by_segment(text: bytes) -> dict[tuple[str, str], list[bytes]]:
+def _group_by_segment(text: bytes) -> dict[tuple[str, str], list[bytes]]:
     """Group the lines of a reference by segment. A record's line follows that of its batch, which names the segment."""
     lines_by_segment: dict[tuple[str, str], list[bytes]] = {}
     current: list[bytes] = []

@@ -24,7 +24,7 @@ from typing import Any
 from tests.agreement.corpus import LogCase, log_cases
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.cleaned import EXPIRATIONS
-from tests.agreement.kinds.logs import TRUTH, lines, product_lines
+from tests.agreement.kinds.logs import REFERENCE_SUFFIX, dump_lines, parse_lines
 from tests.storage.releases import release_of_version
 
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -32,24 +32,24 @@ from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.plan import plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
 
-ENOUGH = 40
+MAX_DIFFERENCES = 40
 
 
-def _cases(folder: Path) -> Iterator[Case]:
-    for case in log_cases(folder, TRUTH):
+def _yield_cases(folder: Path) -> Iterator[Case]:
+    for case in log_cases(folder, REFERENCE_SUFFIX):
         if case.name.endswith(".after"):
             yield Case(case.name.removesuffix(".after"), case)
 
 
-def _compare(case: LogCase) -> Iterator[str]:
+def _compare_case(case: LogCase) -> Iterator[str]:
     before = case.directory.parent / "before"
     if not case.truth.is_file() or not before.is_dir():
         yield f"{case.truth} or {before} is missing"
         return
     with tempfile.TemporaryDirectory() as scratch, gzip.open(case.truth) as truth:
         recover_all(before, Path(scratch), json.loads(case.manifest.read_text()))
-        yield from _file_differences(case.directory, Path(scratch))
-        pairs = itertools.zip_longest(lines(truth), lines(product_lines(Path(scratch))))
+        yield from _compare_files(case.directory, Path(scratch))
+        pairs = itertools.zip_longest(parse_lines(truth), parse_lines(dump_lines(Path(scratch))))
         for number, (expected_line, actual_line) in enumerate(pairs, start=1):
             yield from (f"line {number}: {text}" for text in differences(expected_line, actual_line))
 
@@ -58,12 +58,12 @@ def recover_all(before: Path, scratch: Path, manifest: dict[str, Any]) -> None:
     """Recover every partition of ``before`` into a directory with its name under ``scratch``."""
     (directory,) = discover(str(before))
     for partition in directory.partitions:
-        settings = _settings(directory, partition, manifest)
+        settings = _build_settings(directory, partition, manifest)
         plan = plan_recovery(directory, partition, broker_release=settings.broker_release)
         recover_to(directory, plan, settings, scratch / Path(partition.directory).name)
 
 
-def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str, Any]) -> RecoverySettings:
+def _build_settings(directory: LogDirectory, partition: Partition, manifest: dict[str, Any]) -> RecoverySettings:
     properties = manifest["server_properties"]
     magics = manifest["partitions"]["before"].get(Path(partition.directory).name, {}).get("magics", {})
     is_kraft = manifest["mode"] == "kraft"
@@ -71,7 +71,7 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
     broker_release = release_of_version(manifest["kafka_version"])
     expiration = properties.get(EXPIRATIONS.get(broker_release, "producer.id.expiration.ms"))
     return RecoverySettings(
-        now_ms=_clock_ms(manifest["recovery_log"]),
+        now_ms=_read_clock(manifest["recovery_log"]),
         index_interval_bytes=int(properties.get("log.index.interval.bytes", 4096)),
         producer_id_expiration_ms=None if expiration is None else int(expiration),
         record_format=2 if is_kraft else max((int(magic) for magic in magics), default=2),
@@ -80,19 +80,19 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
     )
 
 
-def _clock_ms(account: list[str]) -> int:
+def _read_clock(account: list[str]) -> int:
     """Return the time of the first line that has one, in milliseconds since 1970 (the lines are in UTC)."""
     for line in account:
         stamp = re.match(r"(\d+)-(\d+)-(\d+)T(\d+):(\d+):(\d+)\.(\d{3}) ", line)
         if stamp:
             *parts, milliseconds = (int(part) for part in stamp.groups())
             return calendar.timegm(time.struct_time((*parts, 0, 0, 0))) * 1000 + milliseconds
-    raise ValueError("the broker's account has no time")
+    raise ValueError("the broker's log has no time")
 
 
-def _file_differences(after: Path, actual_dir: Path) -> Iterator[str]:
+def _compare_files(after: Path, actual_dir: Path) -> Iterator[str]:
     """Compare the partitions' directories: every name, and every byte."""
-    expected_files, found_files = _files(after), _files(actual_dir)
+    expected_files, found_files = _list_files(after), _list_files(actual_dir)
     for name in sorted(expected_files.keys() | found_files.keys()):
         if name not in found_files:
             yield f"{name}: expected a file, found none"
@@ -106,7 +106,7 @@ def _file_differences(after: Path, actual_dir: Path) -> Iterator[str]:
             yield f"{name}: expected {len(expected_bytes)} bytes, found {len(raw)}; they differ from byte {at} on"
 
 
-def _files(directory: Path) -> dict[str, Path]:
+def _list_files(directory: Path) -> dict[str, Path]:
     """Return the files of the partitions, by name within the log directory. Files in its root belong to the broker."""
     return {
         path.relative_to(directory).as_posix(): path
@@ -116,7 +116,7 @@ def _files(directory: Path) -> dict[str, Path]:
 
 
 def _disagreements(case: Case) -> Iterator[str]:
-    yield from itertools.islice(_compare(case.payload), ENOUGH)
+    yield from itertools.islice(_compare_case(case.payload), MAX_DIFFERENCES)
 
 
-KIND = Kind("unclean", ("logs",), _cases, _disagreements)
+KIND = Kind("unclean", ("logs",), _yield_cases, _disagreements)

@@ -14,8 +14,8 @@ def rows(seed, *, headers=True):
     choose = random.Random(seed)
     count = choose.choice((1, 5, 200))
     columns = {
-        "key": [mutations.some_bytes(choose) for _ in range(count)],
-        "value": [mutations.some_bytes(choose) for _ in range(count)],
+        "key": [mutations.choose_bytes(choose) for _ in range(count)],
+        "value": [mutations.choose_bytes(choose) for _ in range(count)],
         "timestamp": [choose.choice((1000, 1063, 1064, 9000, 10**12)) for _ in range(count)],
     }
     if headers:
@@ -65,7 +65,7 @@ def test_unmeasurable_batches_are_skipped():
     old = kafkaframes.build_records(
         {"value": [b"v"], "timestamp": [5]}, record_format=1, timestamp_type="LogAppendTime"
     )
-    damaged_batch = mutations.batch_v2(b"\x7f", count=1)
+    damaged_batch = mutations.build_batch_v2(b"\x7f", count=1)
     append_time_batch = kafkaframes.build_records(rows(1), timestamp_type="LogAppendTime")
     sizes = measure_records(old + damaged_batch + append_time_batch + kafkaframes.build_records({"value": [b"v"]}))
     assert (sizes.batches, sizes.records, sizes.left_out) == (1, 1, 3)

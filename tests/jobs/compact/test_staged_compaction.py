@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.storage.cleaner.reference import latest_of, siphash
+from tests.storage.cleaner.reference import find_latest_entries, siphash
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact
@@ -389,7 +389,7 @@ def test_verdicts_equal_those_of_a_set(entries):
     given_entries = np.array([number for low, counts in entries for number in (low | counts, low)], np.int64)
     latest = np.empty(len(entries), np.uint8)
     _kernels.find_latest_entries(given_entries, np.zeros(2 * 128, np.int64), latest)
-    assert latest.astype(bool).tolist() == latest_of([(str(low).encode(), counts) for low, counts in entries])
+    assert latest.astype(bool).tolist() == find_latest_entries([(str(low).encode(), counts) for low, counts in entries])
 
 
 def test_an_empty_log(tmp_path):

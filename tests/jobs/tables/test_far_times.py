@@ -264,7 +264,7 @@ def test_duckdb_has_the_number_of_the_timestamps_of_a_topic(tmp_path, caplog):
 def test_dates_and_instants_of_values_beyond_the_calendar(form, tmp_path):
     """Iceberg's bounds of every column, not only of ``timestamp``."""
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}.get(form, "pyarrow"))
-    from tests.scan.values.avro_pairs import zigzag
+    from tests.scan.values.avro_pairs import encode_zigzag
 
     fields = [
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
@@ -277,7 +277,7 @@ def test_dates_and_instants_of_values_beyond_the_calendar(form, tmp_path):
         (-(2**31), -(2**63)),
         (2_932_897, 253_402_300_800_000_000),
     ]
-    values = [zigzag(day) + zigzag(at) for day, at in rows]
+    values = [encode_zigzag(day) + encode_zigzag(at) for day, at in rows]
     logs = write_log(tmp_path, [0] * len(rows), values=values)
     flags = ("--topic", "orders", "--to", form, tmp_path / "t", "--mode", "avro", "--schema", tmp_path / "r.avsc")
     assert "fit the schema" not in run("table", logs, *flags)

@@ -193,9 +193,9 @@ def _comparable(value):
 
 def expected_rows(source, **options):
     """Return the same rows, read by ``kafka-log``'s own reader."""
-    from tests.scan.log.test_resolve import read
+    from tests.scan.log.test_resolve import read_log_rows
 
-    source_rows = read(source, *NAMES, "headers", includeHeaders="true", **options)
+    source_rows = read_log_rows(source, *NAMES, "headers", includeHeaders="true", **options)
     return sorted(
         (tuple(_comparable(row[name]) for name in (*NAMES, "headers")) for row in source_rows), key=lambda r: r[:3]
     )

@@ -65,7 +65,7 @@ def test_a_wrong_byte_is_reported_in_the_same_words(kind, data):
 
 @given(st.integers(0, 1 << 40))
 def test_damage_under_matching_crcs_is_reported_in_the_same_words(seed):
-    assert_judged(mutations.some_log(seed))
+    assert_judged(mutations.choose_log(seed))
 
 
 def test_a_wrong_crc_inside_is_found():

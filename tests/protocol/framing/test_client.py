@@ -1,4 +1,4 @@
-"""The common version of two ends: rewritten specs at both ends use the new versions, others notice nothing."""
+"""Choice of common versions: two ends with rewritten specs use the new versions, and other ends are unaffected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafkaframes.protocol.spec.kip_636 import rewrite_errors
 from kafkaframes.protocol.spec.versions import Versions
 
 SPECS = {name: catalog.load_spec(name) for api in catalog.list_apis() for name in (api.request, api.response)}
-DONE = rewrite_errors(SPECS)
+REWRITTEN = rewrite_errors(SPECS)
 API_VERSIONS, HEARTBEAT, INIT_PRODUCER_ID, OFFSET_DELETE = 18, 12, 22, 47
 ApiVersionsResponse = message("ApiVersionsResponse")
 
@@ -33,61 +33,63 @@ def list_served_apis(specs=None):
     return {api.key: find_supported_versions(api.key, specs) for api in catalog.list_apis()}
 
 
-def refusal(**ranges):
-    """The answer of a broker that does not know the version of the question, as a client reads it."""
+def decode_unsupported_version_response(**ranges):
+    """Return the decoded response of a broker that does not support the version of the request."""
     rows = [ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, **ranges)] if ranges else []
     raw = encode_response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows), 0)
     return decode_response(raw, API_VERSIONS, 4)
 
 
-def test_two_ends_with_the_rewrite_speak_its_versions(tmp_path):
-    for name, spec in DONE.specs.items():
+def test_client_and_broker_with_the_rewrite_use_its_versions(tmp_path):
+    for name, spec in REWRITTEN.specs.items():
         (tmp_path / f"{name}.json").write_text(to_text(spec))
     assert find_supported_versions(HEARTBEAT, tmp_path) == Versions(0, 5)
-    theirs = list_served_apis(DONE.specs)
-    for api in DONE.apis:
+    theirs = list_served_apis(REWRITTEN.specs)
+    for api in REWRITTEN.apis:
         expected_version = 5 if api.key == INIT_PRODUCER_ID else api.version
-        assert choose_version(api.key, theirs, specs=DONE.specs) == expected_version
+        assert choose_version(api.key, theirs, specs=REWRITTEN.specs) == expected_version
 
 
-@pytest.mark.parametrize("api", [pytest.param(api, id=api.response) for api in DONE.apis])
-def test_an_unmodified_client_beside_a_rewritten_server_takes_the_old_version_and_sees_the_same_bytes(api):
-    version = choose_version(api.key, list_served_apis(DONE.specs))
+@pytest.mark.parametrize("api", [pytest.param(api, id=api.response) for api in REWRITTEN.apis])
+def test_an_unmodified_client_uses_the_old_version_with_a_rewritten_broker(api):
+    version = choose_version(api.key, list_served_apis(REWRITTEN.specs))
     assert version == choose_version(api.key, list_served_apis()) == (api.before if api.key != INIT_PRODUCER_ID else 5)
     for name in (api.request, api.response):
         raw = make_value(class_of(SPECS[name]), version, 2).encode(version)
-        assert class_of(DONE.specs[name]).decode(raw, version).encode(version) == raw
+        assert class_of(REWRITTEN.specs[name]).decode(raw, version).encode(version) == raw
 
 
-def test_a_rewritten_client_beside_an_unmodified_server_takes_the_old_version():
-    assert choose_version(HEARTBEAT, list_served_apis(), specs=DONE.specs) == 4
-    assert choose_version(OFFSET_DELETE, list_served_apis(), specs=DONE.specs) == 0
+def test_a_rewritten_client_uses_the_old_version_with_an_unmodified_broker():
+    assert choose_version(HEARTBEAT, list_served_apis(), specs=REWRITTEN.specs) == 4
+    assert choose_version(OFFSET_DELETE, list_served_apis(), specs=REWRITTEN.specs) == 0
 
 
-def raise_highest(name, highest):
+def raise_highest_version(name, highest):
     spec = SPECS[name]
     return replace(spec, struct=replace(spec.struct, versions=Versions(0, highest)))
 
 
-def test_a_client_of_the_future_asks_again_at_the_version_that_the_broker_lists():
+def test_a_newer_client_falls_back_to_the_version_that_the_broker_lists():
     """KIP-511: a client or broker that does not know the other's newest version reads request and response at version
     0.
     """
-    future = SPECS | {f"ApiVersions{half}": raise_highest(f"ApiVersions{half}", 8) for half in ("Request", "Response")}
+    future = SPECS | {
+        f"ApiVersions{half}": raise_highest_version(f"ApiVersions{half}", 8) for half in ("Request", "Response")
+    }
     assert find_supported_versions(API_VERSIONS, future).highest == 8
-    assert fallback_version(refusal(min_version=0, max_version=5), specs=future) == 5
-    assert fallback_version(refusal(min_version=0, max_version=3), specs=future) == 3
-    assert fallback_version(refusal()) == 0
+    assert fallback_version(decode_unsupported_version_response(min_version=0, max_version=5), specs=future) == 5
+    assert fallback_version(decode_unsupported_version_response(min_version=0, max_version=3), specs=future) == 3
+    assert fallback_version(decode_unsupported_version_response()) == 0
     raw = encode_response(ApiVersionsResponse(error_code=0), 4)
     assert fallback_version(decode_response(raw, API_VERSIONS, 4)) is None
 
 
 def test_a_fallback_without_a_common_version_is_an_error():
     with pytest.raises(BrokerError, match="no common version of ApiVersions: the broker supports versions 90 to 99"):
-        fallback_version(refusal(min_version=90, max_version=99))
+        fallback_version(decode_unsupported_version_response(min_version=90, max_version=99))
 
 
-def test_what_a_broker_lists_is_its_choice():
+def test_versions_are_chosen_from_the_list_of_the_broker():
     rows = [(12, 0, 2), (3, 5, 4), (0, 90, 99)]
     body = ApiVersionsResponse(
         api_keys=[ApiVersionsResponse.ApiVersion(api_key=key, min_version=a, max_version=b) for key, a, b in rows]
@@ -102,8 +104,8 @@ def test_what_a_broker_lists_is_its_choice():
         choose_version(1, theirs)
 
 
-def test_released_versions_only_and_of_both_halves():
+def test_supported_versions_are_released_in_request_and_response():
     assert find_supported_versions(INIT_PRODUCER_ID) == Versions(0, 5)
-    shorter = [SPECS["HeartbeatRequest"], raise_highest("HeartbeatResponse", 2)]
+    shorter = [SPECS["HeartbeatRequest"], raise_highest_version("HeartbeatResponse", 2)]
     assert find_supported_versions(HEARTBEAT, shorter) == Versions(0, 2)
-    assert find_release_versions("4.0")[0].lowest == 3  # accepted versions; it advertises Produce from 0
+    assert find_release_versions("4.0")[0].lowest == 3  # accepted versions; Produce is advertised from 0

@@ -1,4 +1,4 @@
-"""Frames and the client's end of a connection, fed at once, byte by byte, and with invalid bytes. No sockets."""
+"""Frames and the client's end of a connection: input in one piece, byte by byte, or invalid, without sockets."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ HeartbeatRequest, HeartbeatResponse = message("HeartbeatRequest"), message("Hear
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 7))
-def test_frames_come_out_whole_however_they_are_cut(payloads, step):
+def test_frames_are_reassembled_from_pieces_of_any_size(payloads, step):
     stream = b"".join(map(make_frame, payloads))
     reader, frames = FrameBuffer(), []
     for at in range(0, len(stream), step):
@@ -28,7 +28,7 @@ def test_frames_come_out_whole_however_they_are_cut(payloads, step):
 
 
 @pytest.mark.parametrize("step", [1_000, 65_540, 10**6])
-def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step):
+def test_large_frames_are_received_into_their_own_memory(step):
     payloads = [b"a" * size for size in (0, 5, 65_536, 65_537, 200_000, 3, 70_000)]
     stream = b"".join(make_frame(bytes([number]) + payload) for number, payload in enumerate(payloads))
     sizes, frames = [], []
@@ -50,7 +50,7 @@ def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step)
         assert views == [False] * 2 + [True] * 3 + [False, True]
 
 
-def test_no_memory_is_asked_for_a_size_that_cannot_be():
+def test_no_memory_is_allocated_for_an_invalid_size():
     reader = FrameBuffer(max_bytes=10**6, allocate=lambda size: pytest.fail(f"{size} bytes"))
     reader.receive_data(make_frame(b"a" * 65_536) + (10**6 + 1).to_bytes(4))
     assert reader.next_frame_or_view() == b"a" * 65_536
@@ -63,7 +63,7 @@ def test_no_memory_is_asked_for_a_size_that_cannot_be():
     steps=st.lists(st.sampled_from([1_000, 20_000, 50_000, 70_000]), min_size=1, max_size=5),
     taken_counts=st.lists(st.integers(0, 3), min_size=1, max_size=5),
 )
-def test_long_frames_come_out_whole_whatever_waits_in_the_buffer(sizes, steps, taken_counts):
+def test_long_frames_are_complete_for_any_buffered_bytes(sizes, steps, taken_counts):
     """Pending bytes are moved to the front of the same buffer, or of a larger or smaller one."""
     payloads = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     stream, reader, frames = b"".join(map(make_frame, payloads)), FrameBuffer(), []
@@ -84,7 +84,7 @@ def test_long_frames_come_out_whole_whatever_waits_in_the_buffer(sizes, steps, t
 
 
 @pytest.mark.parametrize("size", ["80000000", "ffffffff", "00000065"])
-def test_a_size_that_cannot_be_is_refused_at_once(size):
+def test_an_invalid_size_is_rejected_immediately(size):
     reader = FrameBuffer(max_bytes=100)
     reader.receive_data(bytes.fromhex(size))
     with pytest.raises(DecodeError, match="the maximum is 100"):
@@ -92,7 +92,7 @@ def test_a_size_that_cannot_be_is_refused_at_once(size):
 
 
 @pytest.mark.parametrize("step", [1, 3, 10_000])
-def test_requests_are_numbered_and_their_answers_come_in_their_order(step):
+def test_requests_have_correlation_ids_and_responses_keep_their_order(step):
     client, requests = ClientConnection(client_id="me", first_correlation_id=2**31 - 2), FrameBuffer()
     numbers = [client.send_request(HeartbeatRequest(group_id=f"g{i}"), 4) for i in range(3)]
     assert numbers == [2**31 - 2, 2**31 - 1, 0]
@@ -114,7 +114,7 @@ def test_requests_are_numbered_and_their_answers_come_in_their_order(step):
     assert (codes, client.in_flight) == ([0, 1, 2], 0)
 
 
-def test_a_request_without_an_answer_waits_for_none():
+def test_a_request_without_a_response_is_not_pending():
     client = ClientConnection()
     client.send_request(message("ProduceRequest")(acks=0), 9, expects_response=False)
     number = client.send_request(HeartbeatRequest(), 4)
@@ -123,7 +123,7 @@ def test_a_request_without_an_answer_waits_for_none():
     assert client.in_flight == 0
 
 
-def test_the_answer_of_a_broker_that_does_not_know_the_version_of_api_versions():
+def test_an_unsupported_api_versions_request_has_a_response_at_version_0():
     """The response has version 0 (KIP-511)."""
     client = ClientConnection()
     client.send_request(ApiVersionsRequest(), 4)
@@ -135,8 +135,8 @@ def test_the_answer_of_a_broker_that_does_not_know_the_version_of_api_versions()
     assert (response.api_version, response.body.error_code, response.body.api_keys) == (0, 35, keys)
 
 
-def test_bytes_behind_a_request_are_not_looked_at_as_in_kafka():
-    """librdkafka 2.16 sends Metadata 13 with three bytes too many; ``strict`` refuses them."""
+def test_bytes_after_a_request_are_ignored_like_in_kafka():
+    """librdkafka 2.16 sends Metadata 13 with three additional bytes. ``strict`` rejects them."""
     request_bytes = bytes.fromhex("0003000d0000000300077264 6b61666b6100 00000000 010000".replace(" ", ""))
     expected_body = message("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
     assert decode_request(request_bytes, allow_surplus=True).body == expected_body
@@ -144,7 +144,7 @@ def test_bytes_behind_a_request_are_not_looked_at_as_in_kafka():
         decode_request(request_bytes, mode="strict")
 
 
-def test_a_client_refuses_what_it_did_not_ask_for():
+def test_a_client_rejects_unexpected_responses():
     client = ClientConnection()
     client.receive_data(make_frame(bytes(8)))
     with pytest.raises(DecodeError, match="no request is pending"):

@@ -1,7 +1,7 @@
-"""Counts and sizes where their encoding gets longer: every executor, many times in one process, as Kafka writes them.
+"""Counts and sizes at the limits of their encoding: every executor equals Kafka, also in repeated calls.
 
-Generated functions change with use (a frequent shape gets its own function), so each value is encoded more often than
-that takes, mixed with values of other shapes.
+A frequent shape gets its own generated function. Therefore each value is encoded often enough to reach it, mixed with
+values of other shapes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 from tests.agreement.message_lines import read_lines
-from tests.protocol.messages.borders import COUNTS, FEW, SPECS, find, values_at_borders
-from tests.protocol.messages.rows import row_of
+from tests.protocol.messages.borders import COUNTS, FEW_COUNTS, SPECS, find_class, yield_border_values
+from tests.protocol.messages.rows import to_row
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.messages import class_of, message
@@ -26,9 +26,9 @@ from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.load import load_message
 
 TRUTH = SPECS.parent / "borders.jsonl.gz"
-TIMES = HotShapes.MIN_OCCURRENCES + 2
+REPETITIONS = HotShapes.MIN_OCCURRENCES + 2
 DEEP = os.environ.get("KAFKAFRAMES_PROFILE") == "deep"
-SHAPES = {
+FIELD_SHAPES_SPEC = {
     "name": "ShapesRequest",
     "type": "request",
     "apiKey": 1,
@@ -63,80 +63,82 @@ SHAPES = {
 }  # fmt: skip
 
 
-def check(cls, version, cases):
-    """Hold every executor against the interpreter, each case as often as makes functions of its own, and shuffled."""
+def assert_executors_agree(cls, version, cases):
+    """Assert that every executor equals the interpreter, also for shuffled cases with functions of their own."""
     codec = cls.codec(version)
     expected_bytes = [codec.encode_interpreted(value) for _, value in cases]
-    order = [index for index in range(len(cases)) for _ in range(TIMES)]
+    order = [index for index in range(len(cases)) for _ in range(REPETITIONS)]
     random.Random(1).shuffle(order)
     for index in order:
-        what, value = cases[index]
+        path, value = cases[index]
         data = expected_bytes[index]
-        assert value.encode(version) == data, f"{cls.__name__} v{version} {what}"
-        assert cls.decode(data, version, mode="strict") == value, f"{cls.__name__} v{version} {what}"
-    for (what, value), data in zip(cases, expected_bytes, strict=True):
-        assert value.size(version) == len(data), what
+        assert value.encode(version) == data, f"{cls.__name__} v{version} {path}"
+        assert cls.decode(data, version, mode="strict") == value, f"{cls.__name__} v{version} {path}"
+    for (path, value), data in zip(cases, expected_bytes, strict=True):
+        assert value.size(version) == len(data), path
     columns = cls.decode_columns(expected_bytes, version, mode="strict")
     assert columns.field("_error").null_count == len(cases)
-    for row, (what, value) in zip(columns, cases, strict=True):
-        assert row.as_py() == row_of(value, codec.plan.root), f"{cls.__name__} v{version} {what}"
+    for row, (path, value) in zip(columns, cases, strict=True):
+        assert row.as_py() == to_row(value, codec.plan.root), f"{cls.__name__} v{version} {path}"
     assert cls.encode_columns(columns, version).to_pylist() == expected_bytes
 
 
-LINES = {(line["message"], line["version"]): None for line in read_lines(TRUTH)}
+MESSAGE_VERSIONS = {(line["message"], line["version"]): None for line in read_lines(TRUTH)}
 
 
-@pytest.mark.parametrize(("name", "version"), LINES)
-def test_every_border_is_as_kafka_writes_it_the_first_time_and_later(name, version):
+@pytest.mark.parametrize(("name", "version"), MESSAGE_VERSIONS)
+def test_every_border_value_is_encoded_like_in_kafka(name, version):
     lines = [line for line in read_lines(TRUTH) if (line["message"], line["version"]) == (name, version)]
-    cls = find(name)
-    cases = list(values_at_borders(cls, version))
-    assert len(cases) == len(lines), "made from another list of values: tests/data/README.md says how to make it again"
-    for (what, value), line in zip(cases, lines, strict=True):
+    cls = find_class(name)
+    cases = list(yield_border_values(cls, version))
+    assert len(cases) == len(lines), "see tests/data/README.md to regenerate borders.jsonl.gz"
+    for (path, value), line in zip(cases, lines, strict=True):
         truth = bytes.fromhex(line["bytes"])
         assert json.loads(json.dumps(value.to_json(version, records="base64", unknown_tags=False))) == line["json"], (
-            what
+            path
         )
-        for _ in range(TIMES):
-            assert value.encode(version) == truth, what
-            assert cls.decode(truth, version) == value, what
-    check(cls, version, [case for case in cases if DEEP or "=16" not in case[0]])
+        for _ in range(REPETITIONS):
+            assert value.encode(version) == truth, path
+            assert cls.decode(truth, version) == value, path
+    assert_executors_agree(cls, version, [case for case in cases if DEEP or "=16" not in case[0]])
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_every_kind_of_field_at_every_place_of_a_run(version):
-    cls = class_of(load_message(json.dumps(SHAPES)))
-    check(cls, version, list(values_at_borders(cls, version, COUNTS if DEEP else FEW, most_structs=300)))
+def test_border_values_in_every_kind_of_field(version):
+    cls = class_of(load_message(json.dumps(FIELD_SHAPES_SPEC)))
+    assert_executors_agree(
+        cls, version, list(yield_border_values(cls, version, COUNTS if DEEP else FEW_COUNTS, most_structs=300))
+    )
 
 
 @pytest.mark.parametrize("name", catalog.list_names())
-def test_every_message_at_the_border_of_a_byte(name):
+def test_border_values_of_every_message(name):
     cls = message(name)
     for version in cls.spec.valid_versions if DEEP else list(cls.spec.valid_versions)[-1:]:
         codec = cls.codec(version)
-        for what, value in values_at_borders(cls, version, COUNTS if DEEP else (126, 127), most_structs=127):
+        for what, value in yield_border_values(cls, version, COUNTS if DEEP else (126, 127), most_structs=127):
             data = codec.encode_interpreted(value)
-            for _ in range(TIMES):
+            for _ in range(REPETITIONS):
                 assert value.encode(version) == data, f"v{version} {what}"
                 assert cls.decode(data, version) == value, f"v{version} {what}"
 
 
 @pytest.mark.parametrize(("name", "version"), hot_messages())
-def test_straight_line_decoders_at_every_border(name, version):
+def test_straight_line_decoders_with_border_values(name, version):
     cls = message(name)
     plan = cls.codec(version).plan
     if not is_specialized(plan):
         pytest.skip("not compiled on this machine: kafkaframes kernels warm --decoders")
-    values = [value for _, value in values_at_borders(cls, version, COUNTS if DEEP else FEW)]
+    values = [value for _, value in yield_border_values(cls, version, COUNTS if DEEP else FEW_COUNTS)]
     data = [cls.codec(version).encode_interpreted(value) for value in values]
     fast, slow = (decode_columns(plan, data, specialized=one) for one in (True, False))
     assert fast.equals(slow)
     assert fast.field("_error").null_count == len(data)
-    assert fast.to_pylist() == [row_of(value, plan.root) for value in values]
+    assert fast.to_pylist() == [to_row(value, plan.root) for value in values]
 
 
-def test_a_shape_that_is_seen_often_has_a_function_of_its_own_and_the_first_values_had_none():
-    """Else the tests above would test one side of the switch."""
+def test_only_frequent_shapes_get_their_own_functions():
+    """Otherwise, the tests above would only test one kind of function."""
     codec = message("PartitionRecord").codec(1)
     value = message("PartitionRecord")(replicas=[1, 2], isr=[1], directories=[])
     value.encode(1)
@@ -144,34 +146,34 @@ def test_a_shape_that_is_seen_often_has_a_function_of_its_own_and_the_first_valu
     functions.clear()
     functions.occurrences.clear()
     shapes = []
-    for _ in range(TIMES):
+    for _ in range(REPETITIONS):
         value.replace(directories=[UUID(int=number) for number in range(130)]).encode(1)
         shapes.append(len(functions))
-    assert shapes == [0] * (HotShapes.MIN_OCCURRENCES - 1) + [1] * (TIMES - HotShapes.MIN_OCCURRENCES + 1)
-    assert HotShapes.MAX_NUMBERS < 127, "a count of such a shape is one byte"
+    assert shapes == [0] * (HotShapes.MIN_OCCURRENCES - 1) + [1] * (REPETITIONS - HotShapes.MIN_OCCURRENCES + 1)
+    assert HotShapes.MAX_NUMBERS < 127, "a count of a frequent shape needs one byte"
 
 
-class TestOneTagTwice:
-    """Kafka's writers put both into the bytes, and its readers take the last one without a word."""
+class TestDuplicateTags:
+    """Kafka's writers write both tags, and its readers silently use the last one."""
 
     fetch = message("FetchRequest")
 
     @pytest.mark.parametrize("known_fields", [{"cluster_id": "c"}, {}], ids=["set", "at its default"])
-    def test_an_unknown_tag_with_the_number_of_a_known_field_is_refused_by_both_names(self, known_fields):
+    def test_an_unknown_tag_with_the_number_of_a_known_field_is_rejected(self, known_fields):
         value = self.fetch(**known_fields, unknown_tags=[(0, b"x")])
-        for _ in range(TIMES):
+        for _ in range(REPETITIONS):
             with pytest.raises(EncodeError, match=r"unknown tag 0 .*ClusterId"):
                 value.encode(17)
         for tag_header in ("adopted", "interleaved"):
             with pytest.raises(EncodeError, match=r"unknown tag 0 .*ClusterId"):
                 value.encode(17, tag_header=tag_header)
 
-    def test_a_tag_of_other_versions_is_refused_too_since_kafka_would_not_read_it(self):
-        value = self.fetch(unknown_tags=[(1, b"x")])  # ReplicaState, from 15 on
+    def test_a_tag_of_other_versions_is_rejected(self):
+        value = self.fetch(unknown_tags=[(1, b"x")])  # ReplicaState, from version 15
         with pytest.raises(EncodeError, match=r"unknown tag 1 .*other versions"):
             value.encode(14)
 
-    def test_in_columns_too(self):
+    def test_columns_with_the_tag_of_a_known_field_are_rejected(self):
         good = self.fetch(cluster_id="c", unknown_tags=[(9, b"x")])
         columns = self.fetch.decode_columns([good.encode(17)], 17)
         rows = columns.to_pylist()
@@ -182,7 +184,7 @@ class TestOneTagTwice:
     @pytest.mark.parametrize(
         "tags", [[(100, b""), (100, b"")], [(-1, b"")], [(2**31 - 1, b"")], [(101, b""), (100, b"")]]
     )
-    def test_unknown_tags_twice_negative_too_large_or_descending_are_refused(self, tags):
+    def test_duplicate_negative_too_large_or_descending_tags_are_rejected(self, tags):
         value = message("HeartbeatRequest")(unknown_tags=[(tag, b"") for tag in tags])
         with pytest.raises(EncodeError, match="unknown tag"):
             value.encode(4)
@@ -190,12 +192,12 @@ class TestOneTagTwice:
             message("HeartbeatRequest").codec(4).encode_interpreted(value)
 
 
-def test_an_array_that_is_no_list_is_refused_by_every_function():
-    """A set of numbers was written by the generated function and refused by the interpreter."""
+def test_every_function_rejects_arrays_that_are_not_lists():
+    """Previously, the generated function encoded a set of numbers, but the interpreter rejected it."""
     cls = message("PartitionRecord")
     for odd in ({1, 2}, b"12", range(2), "12"):
         value = cls(replicas=odd, isr=[1])
-        for _ in range(TIMES):
+        for _ in range(REPETITIONS):
             with pytest.raises(EncodeError, match="expected a list"):
                 value.encode(1)
     assert cls(replicas=(1, 2)).encode(1) == cls(replicas=[1, 2]).encode(1)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.protocol.messages.rows import row_of
+from tests.protocol.messages.rows import to_row
 from tests.protocol.messages.test_every_message import SEEDS, _damage
-from tests.protocol.messages.values import every_pair, make_value
+from tests.protocol.messages.values import list_message_versions, make_value
 
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages._kernels_hot import hot_messages
 from kafkaframes.protocol.messages.columns import compile_specialized, decode_columns, is_specialized
 
-NAMES = sorted({name for name, _ in every_pair()})
+MESSAGE_NAMES = sorted({name for name, _ in list_message_versions()})
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_columns_are_the_objects_both_ways(name):
+@pytest.mark.parametrize("name", MESSAGE_NAMES)
+def test_columns_and_objects_decode_and_encode_equally(name):
     cls = message(name)
     for version in cls.spec.valid_versions:
         values = [make_value(cls, version, seed, unknown_tags=True) for seed in SEEDS]
@@ -26,14 +26,14 @@ def test_columns_are_the_objects_both_ways(name):
         for mode in ("reference", "strict"):
             columns = cls.decode_columns(data, version, mode=mode)
             columns.validate(full=True)
-            rows = [row_of(value, cls.codec(version).plan.root) for value in values]
+            rows = [to_row(value, cls.codec(version).plan.root) for value in values]
             assert repr(columns.to_pylist()) == repr(rows), f"v{version}"  # repr: NaN
         assert cls.encode_columns(columns, version).to_pylist() == data, f"v{version}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_damaged_messages_end_as_the_objects_say(name):
-    """The objects' interpreter is the kernels' plain twin: the same value, or the same error in the same words."""
+@pytest.mark.parametrize("name", MESSAGE_NAMES)
+def test_columns_and_objects_report_equal_errors_for_damaged_messages(name):
+    """The objects' interpreter is the reference for the kernels: both return equal values or errors."""
     cls = message(name)
     rng = random.Random(name)
     for version in cls.spec.valid_versions:
@@ -42,29 +42,31 @@ def test_damaged_messages_end_as_the_objects_say(name):
         for mode in ("reference", "strict"):
             columns = cls.decode_columns([*bad, *good], version, mode=mode)
             columns.validate(full=True)
-            assert repr(columns.to_pylist()[: len(bad)]) == repr([_outcome(cls, data, version, mode) for data in bad])
-            assert columns.field("_error")[len(bad) :].null_count == len(good), "one bad message spoils no other"
+            assert repr(columns.to_pylist()[: len(bad)]) == repr(
+                [_decode_or_get_error(cls, data, version, mode) for data in bad]
+            )
+            assert columns.field("_error")[len(bad) :].null_count == len(good), "invalid messages changed others"
 
 
-def _outcome(cls, data, version, mode):
+def _decode_or_get_error(cls, data, version, mode):
     plan = cls.codec(version).plan
     try:
-        return row_of(cls.decode(data, version, mode=mode), plan.root)
+        return to_row(cls.decode(data, version, mode=mode), plan.root)
     except DecodeError as error:
-        nothing = dict.fromkeys(row_of(cls(), plan.root))
+        nothing = dict.fromkeys(to_row(cls(), plan.root))
         return nothing | {"_error": str(error)}
 
 
-def refuse(data):
-    """Replace the objects' error messages: without them an error has the byte position, less exactly in runs of
+def raise_short_error(data):
+    """Replace the objects' error messages. Such an error has only a byte position, which is less exact in joined
     fields.
     """
     raise DecodeError(f"{len(data)} bytes")
 
 
 @pytest.mark.parametrize(("name", "version"), hot_messages())
-def test_straight_line_code_does_what_the_interpreter_does(name, version):
-    """`make setup` compiles all of them; without it, two are compiled here and the other tests wait for it."""
+def test_straight_line_code_equals_the_interpreter(name, version):
+    """`make setup` compiles all of them. Without it, this test compiles two, and the others are skipped."""
     cls = message(name)
     plan = cls.codec(version).plan
     if name in ("HeartbeatRequest", "ProduceResponse"):
@@ -74,6 +76,6 @@ def test_straight_line_code_does_what_the_interpreter_does(name, version):
     rng = random.Random(name)
     good = [make_value(cls, version, seed, unknown_tags=True).encode(version) for seed in range(20)]
     messages = good + [_damage(data, rng) for data in good if data for _ in range(20)]
-    fast, slow = (decode_columns(plan, messages, specialized=one, decode=refuse) for one in (True, False))
+    fast, slow = (decode_columns(plan, messages, specialized=one, decode=raise_short_error) for one in (True, False))
     fast.validate(full=True)
     assert repr(fast.to_pylist()) == repr(slow.to_pylist())

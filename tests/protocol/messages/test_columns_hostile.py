@@ -1,4 +1,4 @@
-"""Columns of hostile input: bounded memory, linear time, no Python frame a message."""
+"""Columns of malicious input: limited memory, linear time, and no Python call per message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METADATA = message("MetadataResponse")
 HEARTBEAT = message("HeartbeatRequest")
 
 
-def _peak_bytes(run):
+def _measure_peak_bytes(run):
     """Return the peak memory of numpy and Arrow above the start."""
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
@@ -45,14 +45,14 @@ def _peak_bytes(run):
         b"\xff" * 64,
     ],
 )
-def test_a_promise_of_gigabytes_allocates_nothing(data):
+def test_stated_sizes_of_gigabytes_allocate_nothing(data):
     columns = METADATA.decode_columns([data], 13)
     assert columns.field("_error")[0].as_py()
-    assert _peak_bytes(lambda: METADATA.decode_columns([data], 13)) < 2_000_000
+    assert _measure_peak_bytes(lambda: METADATA.decode_columns([data], 13)) < 2_000_000
 
 
-def test_counts_are_bounded_by_the_bytes_left_even_of_structs_without_bytes():
-    """The one place where bytes do not bound rows: elements of no bytes. They have no columns, so rows cost nothing."""
+def test_counts_are_limited_even_for_structs_without_bytes():
+    """Only elements of zero bytes can be more numerous than the bytes. They have no columns, so they use no memory."""
     spec = load_message(
         """{"name": "Nothing", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
         {"name": "Lists", "type": "[]Inner", "versions": "0", "fields": [
@@ -75,7 +75,7 @@ def test_any_bytes_are_a_row_or_an_error(messages, mode):
     assert len(columns) == len(messages)
 
 
-def test_every_truncation_is_an_error_and_the_whole_is_not():
+def test_every_truncated_message_is_an_error():
     data = METADATA.from_json(
         {
             "throttleTimeMs": 1, "clusterId": "c", "controllerId": 1, "errorCode": 0,
@@ -92,10 +92,8 @@ def test_every_truncation_is_an_error_and_the_whole_is_not():
     assert errors.is_valid().to_pylist() == [True] * len(data) + [False]
 
 
-def test_growing_keeps_every_row():
-    """Ten megabytes of messages whose shape changes half way: the first estimate of the size is wrong for each
-    column.
-    """
+def test_growing_columns_keep_every_row():
+    """The shape of the messages changes in the middle of 10 MB, so the first size estimate is wrong for each column."""
     small = HEARTBEAT(group_id="g", member_id="m").encode(4)
     large = HEARTBEAT(group_id="g" * 300, member_id="m" * 3000, group_instance_id="i" * 700).encode(4)
     messages = [small] * 50_000 + [b"\x00"] + [large] * 2_000
@@ -107,17 +105,17 @@ def test_growing_keeps_every_row():
     )
 
 
-def test_text_that_is_not_utf8_is_mended_as_java_does():
+def test_invalid_utf8_is_replaced_like_in_java():
     data = bytearray(HEARTBEAT(group_id="abcdef", member_id="m").encode(4))
     data[2:5] = b"\xed\xa0\x80"
     assert HEARTBEAT.decode_columns([bytes(data)], 4)[0].as_py()["groupId"] == "a�ef"
     assert "UTF-8" in HEARTBEAT.decode_columns([bytes(data)], 4, mode="strict")[0].as_py()["_error"]
 
 
-def test_no_python_frame_runs_per_message():
+def test_no_python_call_per_message():
     data = METADATA().encode(13)
 
-    def calls(count):
+    def count_calls(count):
         messages, call_count = pa.array([data] * count), 0
 
         def count_one(frame, event, arg):
@@ -125,7 +123,7 @@ def test_no_python_frame_runs_per_message():
             call_count += event == "call"
 
         gc.collect()
-        gc.disable()  # it would also collect garbage of other tests and call its callbacks
+        gc.disable()  # the collector would call callbacks for garbage of other tests
         sys.setprofile(count_one)
         try:
             columns = METADATA.decode_columns(messages, 13)
@@ -135,11 +133,11 @@ def test_no_python_frame_runs_per_message():
             gc.enable()
         return call_count
 
-    calls(2)
-    assert calls(10_000) < calls(20) + 200  # a few more if the arena grows or straight-line code is loaded
+    count_calls(2)
+    assert count_calls(10_000) < count_calls(20) + 200  # a few more if the arena grows or straight-line code is loaded
 
 
-def test_threads_may_decode_the_same_kind_at_once():
+def test_threads_can_decode_the_same_message_concurrently():
     batches = [[HEARTBEAT(group_id=str(k), member_id="m" * k).encode(4)] * (k + 1) for k in range(200)]
     with ThreadPoolExecutor(4) as pool:
         decoded_lists = list(
@@ -148,7 +146,7 @@ def test_threads_may_decode_the_same_kind_at_once():
     assert decoded_lists == [[str(k)] * (k + 1) for k in range(200)]
 
 
-def test_tags_take_linear_time():
+def test_decoding_tags_takes_linear_time():
     def seconds(partitions):
         tags = [{"tag": 100 + k, "data": b"x" * 50} for k in range(20)]
         topics = [{"partitions": [{"_unknown_tags": tags}] * partitions}]
@@ -164,7 +162,7 @@ def test_tags_take_linear_time():
     assert seconds(16_000) < 40 * seconds(1_600) + 0.01  # ten times the data; quadratic would be 100
 
 
-def test_more_than_2_gib_in_one_call_is_refused_before_anything_is_allocated():
+def test_more_than_2_gib_in_one_call_is_rejected_before_allocation():
     offsets = pa.py_buffer(np.array([0, 1 << 31], np.int64))
     huge = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(np.zeros(1 << 31, np.uint8))])
     with pytest.raises(OptionError, match="2 GiB"):

@@ -1,4 +1,4 @@
-"""Records of internal topics: every type there and back, Kafka's conventions before and since 4.0, broken ones."""
+"""Records of internal topics: round trips of every type, conventions before and since 4.0, and invalid records."""
 
 import pytest
 from tests.protocol.messages.values import make_value
@@ -17,21 +17,21 @@ from kafkaframes.protocol.messages.envelopes import (
     record_names,
 )
 
-COORDINATOR = [
+COORDINATOR_RECORDS = [
     pytest.param(topic, number, name, id=name)
     for topic, module in COORDINATOR_TOPICS.items()
     for number, name in record_names(module, "coordinator-key").items()
     if message(name).spec.type == "coordinator-key"
 ]
-METADATA = [
+METADATA_RECORDS = [
     pytest.param(topic, name, id=name)
     for topic, module in METADATA_TOPICS.items()
     for name in record_names(module, "metadata").values()
 ]
 
 
-@pytest.mark.parametrize(("topic", "number", "name"), COORDINATOR)
-def test_every_coordinator_record_goes_through(topic, number, name):
+@pytest.mark.parametrize(("topic", "number", "name"), COORDINATOR_RECORDS)
+def test_every_coordinator_record_survives_a_round_trip(topic, number, name):
     key = make_value(message(name), 0, 0)
     value_cls = message(name.removesuffix("Key") + "Value")
     for version in value_cls.spec.valid_versions:
@@ -44,8 +44,8 @@ def test_every_coordinator_record_goes_through(topic, number, name):
     assert decode_coordinator_record(topic, raw_key, None).value is None
 
 
-@pytest.mark.parametrize(("topic", "name"), METADATA)
-def test_every_metadata_record_goes_through(topic, name):
+@pytest.mark.parametrize(("topic", "name"), METADATA_RECORDS)
+def test_every_metadata_record_survives_a_round_trip(topic, name):
     cls = message(name)
     for version in cls.spec.valid_versions:
         value = make_value(cls, version, 0)
@@ -56,7 +56,7 @@ def test_every_metadata_record_goes_through(topic, name):
             decode_metadata_record(topic, data + b"!")
 
 
-def test_an_offset_commit_by_hand():
+def test_an_offset_commit_has_the_specified_bytes():
     # key: type 1, "g", "t", partition 2; value version 1: offset 5, metadata "", commit time 7, expires 8
     key = bytes.fromhex("0001 0001 67 0001 74 00000002")
     value = bytes.fromhex("0001 0000000000000005 0000 0000000000000007 0000000000000008")
@@ -79,7 +79,7 @@ def test_an_offset_commit_by_hand():
         ("0001 0001 67 0001 74 00000002 00", None, "bytes remain"),
     ],
 )
-def test_a_broken_coordinator_record_says_where(key, value, place):
+def test_an_invalid_coordinator_record_has_an_error_position(key, value, place):
     with pytest.raises(DecodeError) as caught:
         decode_coordinator_record(
             "__consumer_offsets", bytes.fromhex(key), None if value is None else bytes.fromhex(value)
@@ -97,13 +97,13 @@ def test_a_broken_coordinator_record_says_where(key, value, place):
         ("01 14 09 00", "expected 0"),
     ],
 )
-def test_a_broken_metadata_record_says_where(raw, place):
+def test_an_invalid_metadata_record_has_an_error_position(raw, place):
     with pytest.raises(DecodeError) as caught:
         decode_metadata_record("__cluster_metadata", bytes.fromhex(raw))
     assert place in str(caught.value)
 
 
-def test_versioned_values_of_the_consumer_protocol():
+def test_versioned_values_of_the_consumer_protocol_are_decoded():
     cls = message("ConsumerProtocolSubscription")
     value = cls(topics=["a"], user_data=b"x")
     data = encode_versioned(value, 1)
@@ -115,7 +115,7 @@ def test_versioned_values_of_the_consumer_protocol():
             decode_versioned(cls.__name__, broken_bytes)
 
 
-def test_other_topics_and_messages_are_refused():
+def test_other_topics_and_messages_are_rejected():
     with pytest.raises(OptionError, match="__consumer_offsets"):
         decode_coordinator_record("orders", b"", None)
     with pytest.raises(OptionError, match="__cluster_metadata"):

@@ -1,6 +1,6 @@
-"""Laws for every message at every version and every value. A new spec needs no new test.
+"""Properties that hold for every message at every version. A new spec needs no new test.
 
-Values are drawn from the plan by a seed (``values.py``).
+Random values are created from the plan and a seed (``values.py``).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SEEDS = range(25) if os.environ.get("KAFKAFRAMES_PROFILE") == "deep" else range(
 of_each_version = at_every_version("name", lambda name: catalog.load_spec(name).valid_versions)
 
 
-def _outcome(read):
-    """Return (value, position) or the kind of error, which two readers must agree on."""
+def _read_or_get_error(read):
+    """Return (value, position) or the type of the error."""
     try:
         return read()
     except DecodeError as error:
@@ -37,7 +37,7 @@ def _outcome(read):
 
 
 def _damage(data, rng):
-    """Return ``data`` with a byte changed, dropped, put in, or cut off."""
+    """Return ``data`` with one byte changed, removed or inserted, or truncated."""
     at = rng.randrange(len(data))
     byte = bytes([rng.choice((0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)))])
     return rng.choice(
@@ -47,8 +47,8 @@ def _damage(data, rng):
 
 @pytest.mark.parametrize("name", catalog.list_names())
 @of_each_version
-def test_what_is_written_is_read(name, version):
-    """decode(encode(x)) == x in both modes; the bytes are canonical; size is their number; the twin does the same."""
+def test_encoded_values_are_decoded(name, version):
+    """Both modes decode the value. The bytes are canonical, have the length ``size``, and equal the interpreter's."""
     cls = message(name)
     codec = cls.codec(version)
     for seed in SEEDS:
@@ -59,7 +59,7 @@ def test_what_is_written_is_read(name, version):
         for mode in ("reference", "strict"):
             assert cls.decode(data, version, mode=mode) == value
             assert codec.decode_interpreted(data, 0, strict=mode == "strict") == (value, len(data))
-        assert codec._read(data, 0, len(data)) == (value, len(data))  # by the generated function, not the twin
+        assert codec._read(data, 0, len(data)) == (value, len(data))  # with the generated function, not the interpreter
         assert cls.decode(data, version).encode(version) == data
         assert cls.decode_prefix(data + b"more", version) == (value, len(data))
         if data:
@@ -69,7 +69,7 @@ def test_what_is_written_is_read(name, version):
 
 @pytest.mark.parametrize("name", catalog.list_names())
 @of_each_version
-def test_damaged_bytes_give_a_value_or_an_error_and_the_twin_says_the_same(name, version):
+def test_generated_and_reference_reader_agree_on_damaged_bytes(name, version):
     cls = message(name)
     codec = cls.codec(version)
     rng = random.Random(f"{name}{version}")
@@ -79,16 +79,18 @@ def test_damaged_bytes_give_a_value_or_an_error_and_the_twin_says_the_same(name,
             bad = _damage(data, rng)
             for mode in ("reference", "strict"):
                 strict = mode == "strict"
-                outcome = _outcome(lambda bad=bad, mode=mode: cls.decode_prefix(bad, version, mode=mode))
-                twin = _outcome(lambda bad=bad, strict=strict: codec.decode_interpreted(bad, 0, strict=strict))
+                outcome = _read_or_get_error(lambda bad=bad, mode=mode: cls.decode_prefix(bad, version, mode=mode))
+                twin = _read_or_get_error(
+                    lambda bad=bad, strict=strict: codec.decode_interpreted(bad, 0, strict=strict)
+                )
                 assert repr(outcome) == repr(twin)  # repr: a damaged float64 may be a NaN
                 if strict and isinstance(outcome, tuple) and "nan" not in repr(outcome):
-                    assert outcome[0].encode(version) == bad[: outcome[1]]  # strict accepts what we would write
+                    assert outcome[0].encode(version) == bad[: outcome[1]]  # strict only accepts canonical bytes
 
 
 @pytest.mark.parametrize("name", catalog.list_names())
 @of_each_version
-def test_a_message_that_is_cut_is_an_error_that_names_a_byte(name, version):
+def test_a_truncated_message_is_an_error_with_a_position(name, version):
     cls = message(name)
     data = make_value(cls, version, 3).encode(version)
     for cut_at in sorted({*range(min(len(data), 4)), *range(0, len(data), max(1, len(data) // 8))}):
@@ -100,7 +102,7 @@ def test_a_message_that_is_cut_is_an_error_that_names_a_byte(name, version):
 
 @pytest.mark.parametrize("name", catalog.list_names())
 @of_each_version
-def test_the_json_form_leads_back_to_the_value(name, version):
+def test_the_json_form_survives_a_round_trip(name, version):
     cls = message(name)
     value = make_value(cls, version, 4, unknown_tags=True)
     form = value.to_json(version, records="base64")
@@ -136,10 +138,8 @@ TAGGED = {
 
 @pytest.mark.parametrize("name", TAGGED)
 @at_every_version("name", TAGGED.get)
-def test_tagged_fields_may_be_added_to_a_version_that_exists(name, version):
-    """KIP-482: a reader that does not know a tag keeps it and passes it on; a reader that knows it uses a default if it
-    is missing.
-    """
+def test_tagged_fields_can_be_added_to_an_existing_version(name, version):
+    """KIP-482: a reader preserves an unknown tag, and uses the default of a missing one."""
     new, old = message(name), class_of(_without_tags(catalog.load_spec(name)))
     for seed in SEEDS:
         data = make_value(new, version, seed).encode(version)
@@ -151,7 +151,7 @@ def test_tagged_fields_may_be_added_to_a_version_that_exists(name, version):
 
 
 @pytest.mark.parametrize("name", catalog.list_names())
-def test_a_field_that_a_version_lacks_is_refused_by_name_and_first_version(name):
+def test_an_error_for_a_missing_field_names_its_first_version(name):
     cls = message(name)
     for version in cls.spec.valid_versions:
         for absent in cls.codec(version).plan.root.absent:
@@ -175,7 +175,7 @@ def test_a_field_that_a_version_lacks_is_refused_by_name_and_first_version(name)
             assert caught.value.path == (absent.name,)
 
 
-def _kafka_python(name, version, data):
+def _recode_with_kafka_python(name, version, data):
     module = _KAFKA_PYTHON.get(name)
     if module is None:
         return None
@@ -186,11 +186,11 @@ def _kafka_python(name, version, data):
         if "Invalid version" not in str(error):
             raise
         return None
-    value._header = None  # else a decoded one cannot be encoded
+    value._header = None  # otherwise, a decoded value cannot be encoded
     return bytes(value.encode(version=version))
 
 
-def _kafka_python_modules():
+def _load_kafka_python_modules():
     import pkgutil
 
     import kafka.protocol
@@ -208,7 +208,7 @@ def _kafka_python_modules():
 _KAFKA_PYTHON: dict = {}
 
 
-def _kio(api, type_, version, data):
+def _recode_with_kio(api, type_, version, data):
     module = re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
     try:
         cls = getattr(
@@ -227,17 +227,20 @@ def _kio(api, type_, version, data):
 PEER_APIS = ["Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "ApiVersions", "JoinGroup"]
 
 
-def test_other_libraries_read_our_bytes_and_write_the_same():
-    """kio and kafka-python, for a sample of APIs at every version that they have."""
+def test_other_libraries_decode_our_bytes_and_encode_them_equally():
+    """The libraries are kio and kafka-python, with a sample of APIs at every version that they support."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _KAFKA_PYTHON.update(_kafka_python_modules())
+        _KAFKA_PYTHON.update(_load_kafka_python_modules())
     compared_counts = {"kafka-python": 0, "kio": 0}
     for api in map(catalog.find_api, PEER_APIS):
         for type_, name in (("request", api.request), ("response", api.response)):
             for version in api.current_versions:
                 data = make_value(message(name), version, 1, plain=True).encode(version)
-                theirs = {"kafka-python": _kafka_python(name, version, data), "kio": _kio(api, type_, version, data)}
+                theirs = {
+                    "kafka-python": _recode_with_kafka_python(name, version, data),
+                    "kio": _recode_with_kio(api, type_, version, data),
+                }
                 for peer, again in theirs.items():
                     if again is not None:
                         assert again == data, (peer, name, version)
@@ -246,7 +249,7 @@ def test_other_libraries_read_our_bytes_and_write_the_same():
 
 
 def test_decoding_many_tags_takes_linear_time():
-    """kafka-python copies the rest of the message for each struct with tags: twice the message, four times the time."""
+    """kafka-python copies the rest of the message for each struct with tags, which takes quadratic time."""
     cls = message("FetchResponse")
     partition, topic = cls.PartitionData, cls.FetchableTopicResponse
 

@@ -1,4 +1,4 @@
-"""Headers: the golden bytes of Kafka's own, every API's pair of versions, KIP-1313's, ApiVersions."""
+"""Headers: expected bytes of Kafka, request and response of every API, KIP-1313, and ApiVersions."""
 
 import json
 from uuid import UUID
@@ -28,11 +28,11 @@ Header = request_header_class()
     [
         (0, "cli", "0012000300000007"),  # the client id is ignorable
         (1, None, "0012000300000007ffff"),
-        (2, "cli", "00120003000000070003636c6900"),  # an int16 length, even here
+        (2, "cli", "00120003000000070003636c6900"),  # an int16 length, even in the flexible header
         (3, None, "0012000300000007ffff" + "00" * 15 + "01" + "00"),
     ],
 )
-def test_request_headers(version, client_id, expected_hex):
+def test_request_headers_are_encoded(version, client_id, expected_hex):
     header = Header(request_api_key=18, request_api_version=3, correlation_id=7, client_id=client_id)
     if version == 3:
         header.client_instance_id = UUID(int=1)
@@ -41,13 +41,13 @@ def test_request_headers(version, client_id, expected_hex):
     assert back == (header if version else header.replace(client_id=Header().client_id))
 
 
-def test_response_headers():
+def test_response_headers_are_encoded():
     header = response_header_class()(correlation_id=7)
     assert (header.encode(0).hex(), header.encode(1).hex()) == ("00000007", "0000000700")
 
 
 @pytest.mark.parametrize("api", kafkaframes.list_apis(), ids=lambda api: api.name)
-def test_every_api_goes_through_with_its_headers(api):
+def test_every_api_survives_a_round_trip_with_its_headers(api):
     for version, (request_header, response_header) in api.header_versions.items():
         request = make_value(message(api.request), version, 0)
         tags = [(7, b"trace")] if request_header >= 2 else []
@@ -70,7 +70,7 @@ def test_an_api_versions_request_of_an_unknown_version_keeps_its_header():
 
 
 def test_an_api_versions_response_at_version_0_is_recognised():
-    """KIP-511: header 0, a body of version 0, error 35, for any requested version."""
+    """KIP-511: for any requested version, the response has header version 0, body version 0 and error 35."""
     data = bytes.fromhex("00000007 0023 00000001 0012 0000 0004")
     answer = decode_response(data, 18, 4)
     assert (answer.api_version, answer.body.error_code, answer.body.api_keys[0].max_version) == (0, 35, 4)
@@ -89,13 +89,13 @@ def test_an_api_versions_response_at_version_0_is_recognised():
         ("000c000000000007ffff00", "$.HeartbeatRequest.GroupId"),
     ],
 )
-def test_a_broken_request_says_where(raw, place):
+def test_an_invalid_request_has_an_error_position(raw, place):
     with pytest.raises(DecodeError) as caught:
         decode_request(bytes.fromhex(raw))
     assert place in str(caught.value)
 
 
-def test_the_wrong_kind_of_message_is_refused():
+def test_a_message_of_the_wrong_type_is_rejected():
     with pytest.raises(EncodeError, match="not a request"):
         encode_request(message("HeartbeatResponse")(), 0)
     with pytest.raises(EncodeError, match="not a response"):
@@ -104,7 +104,7 @@ def test_the_wrong_kind_of_message_is_refused():
         peek_request(b"1234567")
 
 
-def test_a_spec_may_ask_for_kip_1313s_header():
+def test_a_spec_can_specify_the_header_of_kip_1313():
     fields = [{"name": "A", "type": "int8", "versions": "0+"}]
     spec = {
         "name": "OwnRequest",
@@ -126,8 +126,8 @@ def test_a_spec_may_ask_for_kip_1313s_header():
 
 
 @pytest.mark.parametrize("name", ["FetchResponse", "ShareFetchResponse", "MetadataResponse", "JoinGroupResponse"])
-def test_a_response_read_as_views_is_the_same_and_its_records_are_not_copied(name):
-    """Records of a memoryview are views of it, all else is unchanged; also in unusual, truncated or broken messages."""
+def test_a_response_decoded_as_views_is_equal_without_copies(name):
+    """Records of a memoryview are views of it, and other values are equal, also in unusual or damaged messages."""
     cls = message(name)
     for version in (cls.spec.valid_versions.lowest, cls.spec.valid_versions.highest):
         for seed in range(4):
@@ -138,10 +138,12 @@ def test_a_response_read_as_views_is_the_same_and_its_records_are_not_copied(nam
             assert read == decode_response(data, key, version)
             assert encode_response(read.body, version, correlation_id=seed) == data
             for cut_at in range(0, len(data), 1 + len(data) // 40):
-                assert outcome(data[:cut_at], key, version, views=True) == outcome(data[:cut_at], key, version)
+                assert decode_or_get_error(data[:cut_at], key, version, views=True) == decode_or_get_error(
+                    data[:cut_at], key, version
+                )
 
 
-def test_records_of_a_large_answer_are_views():
+def test_records_of_a_large_response_are_views():
     cls = message("FetchResponse")
     part = cls.PartitionData(records=b"r" * 100)
     data = encode_response(cls(responses=[cls.FetchableTopicResponse(partitions=[part])]), 17)
@@ -149,7 +151,7 @@ def test_records_of_a_large_answer_are_views():
     assert (type(read), read.obj, bytes(read)) == (memoryview, data, b"r" * 100)
 
 
-def outcome(data, key, version, *, views=False):
+def decode_or_get_error(data, key, version, *, views=False):
     try:
         return decode_response(memoryview(data) if views else data, key, version, views=views)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""The part of the JSON form that is ours: tags that the spec does not declare. Kafka's part: ``make agreement``."""
+"""The JSON form of unknown tags, which Kafka does not have. ``make agreement`` compares the other parts with Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUE = message("OffsetCommitValue")
 FORM = {"offset": 1, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}
 
 
-def test_tags_stand_last_in_the_struct_that_has_them_and_nowhere_else():
+def test_unknown_tags_are_last_in_their_struct():
     form = VALUE(offset=1, unknown_tags=[(17, b"later")]).to_json(4)
     assert list(form)[-1] == "_unknownTags"
     assert form["_unknownTags"] == [{"tag": 17, "data": base64.b64encode(b"later").decode()}]
@@ -23,7 +23,7 @@ def test_tags_stand_last_in_the_struct_that_has_them_and_nowhere_else():
     assert VALUE.from_json(form, 4).unknown_tags == [(17, b"later")]
 
 
-def test_what_a_reader_in_reference_mode_keeps_is_shown_even_where_it_cannot_be_written_again():
+def test_duplicate_tags_of_reference_mode_are_shown_but_not_encoded():
     twice = VALUE().encode(4)[:-1] + bytes.fromhex("02 14 00 14 00")
     value = VALUE.decode(twice, 4)
     assert value.to_json(4)["_unknownTags"] == [{"tag": 20, "data": ""}] * 2
@@ -46,7 +46,7 @@ def test_what_a_reader_in_reference_mode_keeps_is_shown_even_where_it_cannot_be_
         ([{"tag": 1, "data": 7}], "expected a text"),
     ],
 )
-def test_what_is_no_list_of_tags_is_refused_at_its_place(tags, reason):
+def test_an_invalid_list_of_tags_is_rejected_with_its_path(tags, reason):
     with pytest.raises(EncodeError, match=reason):
         VALUE.from_json({**FORM, "_unknownTags": tags}, 4)
 
@@ -55,27 +55,27 @@ def test_what_is_no_list_of_tags_is_refused_at_its_place(tags, reason):
     ("tag", "version", "reason"),
     [(-1, 4, "expected ascending tags"), (0, 4, "topicId"), (9, 3, "tagged fields are set")],
 )
-def test_what_cannot_be_written_is_refused_when_it_is(tag, version, reason):
+def test_tags_that_cannot_be_encoded_are_rejected(tag, version, reason):
     cls = message("OffsetCommitValue")
     value = cls.from_json({**FORM, "_unknownTags": [{"tag": tag, "data": ""}]}, version)
     with pytest.raises(EncodeError, match=reason):
         value.encode(version)
 
 
-def test_data_that_is_no_bytes_is_an_error():
+def test_tag_data_of_another_type_is_an_error():
     with pytest.raises(EncodeError, match="unknown tag 1: expected bytes, found str"):
         VALUE(unknown_tags=[(1, "text")]).to_json(4)
 
 
-def test_records_of_internal_topics_show_them():
+def test_records_of_internal_topics_show_unknown_tags():
     key = bytes.fromhex("0001") + message("OffsetCommitKey")(group="g", topic="t", partition=0).encode(0)
-    opened_record = decode_record("__consumer_offsets", key, b"\x00\x04" + VALUE(unknown_tags=[(17, b"x")]).encode(4))
-    assert opened_record.error is None
-    assert '"_unknownTags":[{"tag":17,"data":"eA=="}]' in opened_record.value
+    decoded_record = decode_record("__consumer_offsets", key, b"\x00\x04" + VALUE(unknown_tags=[(17, b"x")]).encode(4))
+    assert decoded_record.error is None
+    assert '"_unknownTags":[{"tag":17,"data":"eA=="}]' in decoded_record.value
 
 
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN"])
-def test_numbers_that_json_does_not_have_are_texts_as_kafka_writes_them(number):
+def test_numbers_outside_json_are_texts_like_in_kafka(number):
     form = message("ClientQuotaRecord")(value=float(number)).to_json(0)
     assert form["value"] == number
     json.dumps(form, allow_nan=False)
@@ -85,13 +85,13 @@ def test_numbers_that_json_does_not_have_are_texts_as_kafka_writes_them(number):
 @pytest.mark.parametrize(
     ("given_number", "expected_number"), [(127, 127), (128, 0), (255, 127), (256, -128), (-128, -128)]
 )
-def test_an_int8_is_read_as_kafkas_converter_reads_it(given_number, expected_number):
+def test_an_int8_is_read_like_by_the_converter_of_kafka(given_number, expected_number):
     form = message("DescribeConfigsRequest")().to_json(1)
     form["resources"] = [{"resourceType": given_number, "resourceName": "", "configurationKeys": None}]
     assert message("DescribeConfigsRequest").from_json(form, 1).resources[0].resource_type == expected_number
 
 
-def test_an_int8_above_256_is_refused():
+def test_an_int8_above_256_is_rejected():
     form = message("DescribeConfigsRequest")().to_json(1)
     form["resources"] = [{"resourceType": 257, "resourceName": "", "configurationKeys": None}]
     with pytest.raises(EncodeError, match=r"257 is not a valid int8"):

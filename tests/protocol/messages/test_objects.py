@@ -1,4 +1,4 @@
-"""The class of a message: fields, defaults, equality, copies, lookup, modes, errors that name positions."""
+"""Message classes: fields, defaults, equality, copies, lookup, modes, and errors with positions."""
 
 import copy
 import doctest
@@ -32,7 +32,7 @@ OWN_SPEC = {
 }
 
 
-def test_the_examples_of_the_public_functions():
+def test_examples_of_the_public_functions():
     for function in (kafkaframes.message_class, kafkaframes.list_apis):
         runner = doctest.DocTestRunner()
         for test in doctest.DocTestFinder().find(function, function.__name__, globs=vars(kafkaframes)):
@@ -49,7 +49,7 @@ def test_a_message_has_one_class_and_fresh_defaults():
     assert (one.controller_id, one.cluster_id, Partition().leader_epoch) == (-1, None, -1)
 
 
-def test_equality_and_repr():
+def test_values_have_equality_and_repr():
     value = Metadata(cluster_id="c", topics=[Topic(name="a", partitions=[Partition(replica_nodes=[1, 2])])])
     same = Metadata(cluster_id="c", topics=[Topic(name="a", partitions=[Partition(replica_nodes=[1, 2])])])
     assert value == same
@@ -65,14 +65,14 @@ def test_equality_and_repr():
         hash(value)
 
 
-def test_an_unknown_field_is_refused():
+def test_an_unknown_field_is_rejected():
     with pytest.raises(TypeError, match="unexpected keyword argument 'clusterid'"):
         Metadata(clusterid="x")
     with pytest.raises(AttributeError):
         Metadata().clusterid = "x"
 
 
-def test_replace_copies_and_changes():
+def test_replace_returns_a_changed_copy():
     value = Metadata(cluster_id="c", unknown_tags=[(1, b"x")])
     changed_copy = value.replace(controller_id=7)
     assert (changed_copy.cluster_id, changed_copy.controller_id, value.controller_id) == ("c", 7, -1)
@@ -82,7 +82,7 @@ def test_replace_copies_and_changes():
     assert deep == Metadata(topics=[Topic(name="a")])
 
 
-def test_values_and_specs_are_pickled():
+def test_values_and_specs_can_be_pickled():
     value = Metadata(cluster_id="c", topics=[Topic(name="a", unknown_tags=[(3, b"x")])], unknown_tags=[(1, b"x")])
     assert pickle.loads(pickle.dumps(value)) == value
     assert pickle.loads(pickle.dumps(value.topics[0])) == value.topics[0]
@@ -93,7 +93,7 @@ def test_values_and_specs_are_pickled():
     assert pickle.loads(pickle.dumps(spec)) == spec
 
 
-def test_map_keys_are_found_in_order_and_may_repeat():
+def test_elements_are_found_by_map_key_and_keys_can_repeat():
     value = Metadata(topics=[Topic(name="a", error_code=1), Topic(name="b"), Topic(name="a", error_code=2)])
     assert value.find("topics", name="a").error_code == 1
     assert [one.error_code for one in value.find_all("topics", name="a")] == [1, 2]
@@ -186,7 +186,7 @@ def test_any_kind_of_bytes_is_read():
         ("0000020012000000040000000000010008 0202ff0000000100", "not UTF-8"),
     ],
 )
-def test_strict_refuses_what_reference_accepts(raw, strict_reason):
+def test_strict_rejects_unusual_bytes_that_reference_accepts(raw, strict_reason):
     cls, data = message("ApiVersionsResponse"), bytes.fromhex(raw)
     value, _ = cls.decode_prefix(data, 4)
     if strict_reason is None:
@@ -197,12 +197,12 @@ def test_strict_refuses_what_reference_accepts(raw, strict_reason):
 
 
 @pytest.mark.parametrize("count", ["ffffffff07", "ffffff7f", "80808001"])
-def test_nothing_is_allocated_for_a_count_that_the_bytes_cannot_hold(count):
+def test_nothing_is_allocated_for_a_count_that_exceeds_the_bytes(count):
     with pytest.raises(DecodeError, match="elements"):
         Metadata.decode(bytes.fromhex("00000000" + count + "00000000"), 12)
 
 
-def test_many_numbers_and_texts_of_every_length():
+def test_arrays_of_numbers_and_texts_of_every_length():
     for count in (0, 1, 62, 63, 64, 126, 127, 128, 500):
         value = Metadata(topics=[Topic(name="t" * count, partitions=[Partition(replica_nodes=list(range(count)))] * 2)])
         for version in (8, 13):
@@ -210,7 +210,7 @@ def test_many_numbers_and_texts_of_every_length():
 
 
 @pytest.mark.parametrize("version", [0, 7, 9, 13])
-def test_empty_arrays_of_structs_are_lists_of_their_own(version):
+def test_empty_arrays_of_structs_are_separate_lists(version):
     names = {"topic_id": UUID(int=7)} if version >= 13 else {}
     topics = [Topic(name=name, **names) for name in ("a", "b")]
     data = Metadata(topics=topics).encode(version)
@@ -244,10 +244,8 @@ def test_uuids_are_those_of_the_standard_library():
     assert all(one.is_safe is SafeUUID.unknown for one in decoded_ids)
 
 
-def test_elements_of_many_shapes():
-    """The readers of frequent shapes are created, used, dropped and bounded without a difference to the plain
-    interpreter.
-    """
+def test_elements_of_many_shapes_are_decoded():
+    """Readers of frequent shapes are created, used and deleted, and always return the same as the interpreter."""
     lengths = [(3, 3, 0)] * 8 + [(3, 2, 1), (3, 3, 0), (1, 1, 0)] * 6 + [(3, 3, 0)] * 8
     parts = [
         Partition(partition_index=i, replica_nodes=[1] * a, isr_nodes=[2] * b, offline_replicas=[3] * c)
@@ -261,7 +259,7 @@ def test_elements_of_many_shapes():
         assert Metadata.decode(data, 13) == value == codec.decode_interpreted(data, 0, strict=True)[0]
     (hot,) = [one for one in codec._read.__globals__.values() if isinstance(one, HotShapes)]
     assert (4, 4, 1) in hot
-    for a in range(60):  # an endless supply of shapes makes no endless supply of code
+    for a in range(60):  # the amount of generated code is limited for any number of shapes
         many = Metadata(topics=[Topic(name="t", partitions=[Partition(replica_nodes=[1] * a)] * 8)])
         assert Metadata.decode(many.encode(13), 13) == many
     assert len(hot) <= HotShapes.MAX_SHAPES
@@ -271,12 +269,12 @@ def test_elements_of_many_shapes():
 
 
 @pytest.mark.parametrize("value", [128, 300, 2**14, 2**21 - 1, 2**28, 2**31 - 1])
-def test_varints_of_the_runtime(value):
+def test_varints_of_generated_code_survive_a_round_trip(value):
     data = encode_varint(value)
     assert read_varint(data, 0) == (value, len(data))
 
 
-def test_the_generated_text_stands_in_tracebacks():
+def test_tracebacks_show_the_generated_source():
     codec = Metadata.codec(12)
     try:
         codec._read(b"\0", 0, 1)
@@ -287,7 +285,7 @@ def test_the_generated_text_stands_in_tracebacks():
     assert "def write_MetadataResponse(o, put):" in codec.source_text()
 
 
-def test_specs_of_the_user(tmp_path):
+def test_own_specs_are_loaded(tmp_path):
     text = json.dumps(OWN_SPEC)
     (tmp_path / "Mine.json").write_text(text)
     spec = load_message(text)
@@ -302,13 +300,13 @@ def test_specs_of_the_user(tmp_path):
         kafkaframes.message_class("MetadataReqest")
 
 
-def test_a_key_of_the_time_when_its_type_was_called_its_version():
+def test_a_key_whose_version_is_its_type_is_decoded():
     key = message("OffsetCommitKey")(group="g", topic="t", partition=1)
     assert key.encode(1) == key.encode(0)
     assert message("OffsetCommitKey").decode(key.encode(0), 1) == key
 
 
-def test_the_table_of_apis():
+def test_the_table_of_apis_is_complete():
     table = {api.name: api for api in kafkaframes.list_apis()}
     assert table["ApiVersions"].header_versions[4] == (2, 0)
     assert table["ControlledShutdown"].header_versions[0][0] == 0
@@ -316,7 +314,7 @@ def test_the_table_of_apis():
 
 
 def test_the_first_decode_needs_no_heavy_import():
-    """Asked: 60 ms on an idle machine (`benchmarks/messages_objects.py` says what it is)."""
+    """The goal for the first decode is 60 ms on an idle machine (measured by `benchmarks/messages_objects.py`)."""
     code = (
         "import kafkaframes\n"
         "kafkaframes.message_class('MetadataResponse').decode(bytes.fromhex('000000000100ffffffff01000300'), 13)\n"

@@ -1,4 +1,4 @@
-"""A plan has the fields on the wire of one version, in order."""
+"""A plan lists the fields of one version in the order of the encoding."""
 
 import json
 
@@ -58,7 +58,7 @@ def test_each_version_has_its_own_layout(version, fields, tagged_fields, refused
     assert root.flexible == (version >= 2)
 
 
-def test_fields_know_their_encoding_names_and_defaults():
+def test_fields_have_their_encoding_names_and_defaults():
     plan = _plan(2)
     name, parts = plan.root.fields[1], plan.root.fields[3]
     assert (name.nullable, name.compact, name.attribute, name.json_name) == (True, True, "name", "name")
@@ -68,14 +68,14 @@ def test_fields_know_their_encoding_names_and_defaults():
     assert [(one.name, one.first_version, one.ignorable) for one in plan.root.absent] == [("Agent", 3, False)]
 
 
-def test_a_plan_is_made_once():
+def test_a_plan_is_created_once():
     spec = load_message(json.dumps(SPEC))
     assert plan_message(spec, 3) is plan_message(spec, 3)
     assert plan_message(spec, 2) is not plan_message(spec, 3)
 
 
 @pytest.mark.parametrize("version", [-1, 4, 99])
-def test_a_version_that_does_not_exist_is_refused(version):
+def test_a_missing_version_is_rejected(version):
     with pytest.raises(OptionError, match=r"expected 0-3"):
         _plan(version)
 
@@ -92,13 +92,13 @@ def test_a_client_id_keeps_its_own_encoding():
     assert (root.flexible, root.fields[0].compact) == (True, False)
 
 
-def test_members_of_the_class_and_keywords_are_not_attributes():
+def test_attribute_names_avoid_class_members_and_keywords():
     spec = load_message(json.dumps(SPEC))
     assert attribute_name(spec.struct.fields[0]) == "id"
     assert attribute_name(spec.structs["Part"].fields[0]) == "class_"
 
 
-def test_a_struct_that_contains_itself_is_refused():
+def test_a_struct_that_contains_itself_is_rejected():
     spec = load_message(json.dumps(SPEC))
     part = spec.structs["Part"]
     again = type(part)(part.name, part.versions, (*part.fields, spec.struct.fields[4]))

@@ -10,7 +10,7 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
 from kafkaframes.protocol.spec import catalog
 
-RANGES = {
+INTEGER_RANGES = {
     "int8": (-(2**7), 2**7 - 1),
     "int16": (-(2**15), 2**15 - 1),
     "uint16": (0, 2**16 - 1),
@@ -21,7 +21,7 @@ RANGES = {
 TEXTS = ("", "a", "topic-1", "Zürich ☃", "𝄞 clef", "y" * 126, "y" * 127, "z" * 300)
 
 
-def every_pair() -> list[tuple[str, int]]:
+def list_message_versions() -> list[tuple[str, int]]:
     """Return every (message, version) of the catalog."""
     return [(name, version) for name in catalog.list_names() for version in catalog.load_spec(name).valid_versions]
 
@@ -32,12 +32,12 @@ def make_value(cls: type[Message], version: int, seed: int, *, unknown_tags: boo
     ``plain`` omits values that other libraries do not accept: error codes, null in optional fields, long texts.
     """
     codec = cls.codec(version)
-    return _Maker(codec.classes, random.Random(f"{cls.__name__}{version}{seed}"), unknown_tags, plain).struct(
+    return _ValueMaker(codec.classes, random.Random(f"{cls.__name__}{version}{seed}"), unknown_tags, plain).struct(
         codec.plan.root
     )
 
 
-class _Maker:
+class _ValueMaker:
     def __init__(self, classes: dict[str, Any], rng: random.Random, unknown_tags: bool, plain: bool) -> None:
         self.classes, self.rng, self.with_tags, self.plain = classes, rng, unknown_tags, plain
 
@@ -61,8 +61,8 @@ class _Maker:
         rng = self.rng
         if field.struct is not None:
             return self.struct(field.struct)
-        if field.type in RANGES:
-            low, high = RANGES[field.type]
+        if field.type in INTEGER_RANGES:
+            low, high = INTEGER_RANGES[field.type]
             if self.plain:
                 return 0 if field.name.endswith("ErrorCode") else rng.randint(0, 100)
             return rng.choice((0, 1, low, high, rng.randint(low, high), rng.randint(0, min(high, 100))))

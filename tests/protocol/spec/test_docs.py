@@ -1,4 +1,4 @@
-"""The docs name every rule and lint that there is, and no other."""
+"""The docs list all rules and lints."""
 
 import doctest
 import re
@@ -10,7 +10,7 @@ from kafkaframes.protocol.spec.rules import FIELD_RULES, MESSAGE_RULES, STRUCT_R
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_the_page_on_kip_636_does_what_it_says():
+def test_examples_of_the_kip_636_page():
     results = doctest.testfile(str(DOCS / "kip-636.md"), module_relative=False)
     assert results.attempted >= 8
     assert results.failed == 0

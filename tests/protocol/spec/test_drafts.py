@@ -1,4 +1,4 @@
-"""A proposal in a few lines: fields are selected, tagged, dropped, added; old versions keep their layout."""
+"""Drafts of proposals: fields are selected, tagged, removed and added, and old versions keep their layout."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kafkaframes.protocol.spec.kip_636 import rewrite_errors
 
 SPECS = {name: catalog.load_spec(name) for api in catalog.list_apis() for name in (api.request, api.response)}
 ERRORS = {("ErrorCode", "int16"), ("ErrorMessage", "string")}
-LEFT_OUT = ("SaslHandshake", "ApiVersions")  # KAFKA-9577, KIP-511
+EXCLUDED_APIS = ("SaslHandshake", "ApiVersions")  # KAFKA-9577, KIP-511
 
 
 def test_kip_636_in_a_few_lines():
     """The page on proposals shows the rewrite's result."""
     kip = Kip(SPECS)
     for field in kip.fields("*Response.*"):
-        if (field.name, field.type) in ERRORS and field.api not in LEFT_OUT and field.can_be_tagged:
+        if (field.name, field.type) in ERRORS and field.api not in EXCLUDED_APIS and field.can_be_tagged:
             field.tag()
     assert kip.build_specs() == rewrite_errors(SPECS).specs
 
 
-def test_fields_are_added_dropped_and_an_api_is_bumped():
+def test_fields_are_added_and_removed_and_an_api_version_is_added():
     kip = Kip(SPECS)
     kip.add("MetadataResponse.Topics.Owner", "string", nullable=True, default="null", about="Who owns it.")
     kip.add("MetadataRequest.Wish", "int32", tagged=True, default="-1")
@@ -72,12 +72,12 @@ def test_fields_are_added_dropped_and_an_api_is_bumped():
         (lambda kip: kip.fields("MetadataResponse.Topics.Name")[0].tag(), "a key cannot be tagged"),
     ],
 )
-def test_what_cannot_be_is_refused(change, reason):
+def test_invalid_changes_are_rejected(change, reason):
     with pytest.raises(SpecError, match=reason):
         change(Kip(SPECS))
 
 
-def test_patterns_may_select_nothing():
+def test_patterns_can_select_nothing():
     kip = Kip(SPECS)
     assert kip.fields("*Nothing*") == []
     assert kip.fields("FetchRequest.RackId", type="int8") == []
@@ -85,7 +85,7 @@ def test_patterns_may_select_nothing():
     assert kip.fields("*", type="[]int32")
 
 
-def test_a_draft_for_the_sake_of_an_older_version_leaves_the_valid_ones():
+def test_a_draft_with_an_older_start_version_does_not_change_the_valid_versions():
     draft = MessageDraft(SPECS["HeartbeatResponse"], 4, 4)
     (code,) = (at for at in draft.list_fields() if at.field.name == "ErrorCode")
     assert draft.tag_field(code).tag == 0

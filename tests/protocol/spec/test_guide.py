@@ -1,4 +1,4 @@
-"""The protocol guide: one page that holds every version of every message, and nothing that needs a network."""
+"""The protocol guide: one page with every version of every message, which needs no network."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from kafkaframes.protocol.spec.layout import layout_rows
 from kafkaframes.protocol.spec.model import PRIMITIVES
 
 
-def test_every_version_has_its_layout():
+def test_the_guide_has_the_layout_of_every_version():
     data = make_guide_data()
     assert [one["name"] for one in data["messages"]] == list(catalog.list_names())
     for one in data["messages"]:
@@ -25,7 +25,7 @@ def test_every_version_has_its_layout():
             assert names == [row.name for row in layout_rows(spec, version)]
 
 
-def test_the_page_is_whole_and_needs_no_network():
+def test_the_page_is_complete_and_needs_no_network():
     page = make_guide_page()
     assert not re.search(r"https?://|<link|src=|@import", page)
     script = re.search(r"<script>(.*)</script>", page, re.DOTALL)[1]
@@ -34,8 +34,8 @@ def test_the_page_is_whole_and_needs_no_network():
     assert data["release"] == catalog.newest_release()
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node to read the script with")
-def test_the_script_is_javascript(tmp_path):
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_the_script_is_valid_javascript(tmp_path):
     path = tmp_path / "guide.js"
     path.write_text(re.search(r"<script>(.*)</script>", make_guide_page(), re.DOTALL)[1])
     subprocess.run(["node", "--check", str(path)], check=True)
@@ -45,8 +45,8 @@ def sections():
     return {(page, title): tables for page, _, several in make_wire_pages() for title, _, tables in several}
 
 
-def test_one_page_has_what_messages_are_made_of():
-    """The writers create the examples; here they are known bytes."""
+def test_the_guide_explains_types_and_headers():
+    """The guide's examples are created by the writers, and compared with expected bytes here."""
     ((_, types),) = sections()["types", "Primitive types"]
     assert {row[0] for row in types} == set(PRIMITIVES)
     by_name = {row[0]: row[3:] for row in types}
@@ -59,7 +59,7 @@ def test_one_page_has_what_messages_are_made_of():
     assert ("ClientId", "NULLABLE_STRING", "2 + n") in client
 
 
-def test_specs_of_a_proposal_are_in_it_beside_the_catalogs():
+def test_the_guide_contains_specs_of_a_proposal_and_the_catalog():
     fields = [{"name": "Mood", "type": "int8", "versions": "0+", "about": "How loud it is."}]
     half = {"apiKey": 200, "type": "request", "validVersions": "0", "flexibleVersions": "0+", "fields": fields}
     spec = load_message(json.dumps(half | {"name": "GreetRequest"}))

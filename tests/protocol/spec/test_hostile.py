@@ -1,4 +1,4 @@
-"""Any bytes and any JSON: a spec or a SpecError, and a spec that is accepted survives being written and compared."""
+"""Any bytes and any JSON give a spec or a SpecError, and accepted specs can be written and compared."""
 
 import json
 
@@ -21,7 +21,7 @@ TYPES = st.sampled_from(["int8", "string", "[]int32", "S", "[]S", "T", "bytes", 
 RANGES = st.sampled_from(["0+", "1+", "2+", "0-1", "2-3", "none", "3"])
 
 
-def fields_of(children):
+def build_fields_strategy(children):
     optional = {
         "nullableVersions": RANGES,
         "tag": st.integers(0, 2),
@@ -35,7 +35,7 @@ def fields_of(children):
     return st.lists(st.fixed_dictionaries(required_fields, optional=optional), max_size=4)
 
 
-FIELDS = st.recursive(st.just([]), fields_of, max_leaves=6)
+FIELDS = st.recursive(st.just([]), build_fields_strategy, max_leaves=6)
 STRUCTS = st.lists(
     st.fixed_dictionaries({"name": st.sampled_from("STU"), "versions": RANGES, "fields": FIELDS}), max_size=3
 )
@@ -80,7 +80,7 @@ def test_any_value_under_any_key(spec, key, value):
 
 
 @given(SPECS, SPECS)
-def test_what_is_accepted_can_be_laid_out_written_and_compared(one, other):
+def test_accepted_specs_can_be_planned_written_and_compared(one, other):
     old, new = load_or_error(json.dumps(one)), load_or_error(json.dumps(other))
     if old is None:
         return

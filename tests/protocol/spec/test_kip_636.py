@@ -19,14 +19,14 @@ from kafkaframes.protocol.spec.kip_636 import (
     rewrite_errors,
 )
 
-CODE = {"name": "ErrorCode", "type": "int16", "versions": "0+"}
-TEXT = {"name": "ErrorMessage", "type": "string", "versions": "0+", "nullableVersions": "0+"}
+ERROR_CODE = {"name": "ErrorCode", "type": "int16", "versions": "0+"}
+ERROR_MESSAGE = {"name": "ErrorMessage", "type": "string", "versions": "0+", "nullableVersions": "0+"}
 SPECS = {name: catalog.load_spec(name) for api in catalog.list_apis() for name in (api.request, api.response)}
-DONE = rewrite_errors(SPECS)
-APIS = [pytest.param(api, id=f"{api.response}-v{api.version}") for api in DONE.apis]
+REWRITTEN = rewrite_errors(SPECS)
+APIS = [pytest.param(api, id=f"{api.response}-v{api.version}") for api in REWRITTEN.apis]
 
 
-def pair(*fields, request=None, valid="0-1", flexible="1+", **top):
+def build_pair(*fields, request=None, valid="0-1", flexible="1+", **top):
     base = {"apiKey": 9000, "validVersions": valid, "flexibleVersions": flexible}
     request_spec = {**base, "type": "request", "name": "FooRequest", "fields": [], **(request or {})}
     response_spec = {**base, "type": "response", "name": "FooResponse", "fields": list(fields), **top}
@@ -38,9 +38,9 @@ def one_field(report, name="ErrorCode"):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_every_rewritten_api_is_written_and_read_and_its_old_versions_have_the_same_bytes(api):
+def test_rewritten_apis_survive_a_round_trip_and_keep_the_bytes_of_old_versions(api):
     for name in (api.request, api.response):
-        old, new = class_of(SPECS[name]), class_of(DONE.specs[name])
+        old, new = class_of(SPECS[name]), class_of(REWRITTEN.specs[name])
         for version in old.spec.valid_versions:
             if version != api.version:
                 data = make_value(old, version, 5, unknown_tags=True).encode(version)
@@ -54,13 +54,13 @@ def test_every_rewritten_api_is_written_and_read_and_its_old_versions_have_the_s
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_an_answer_without_errors_is_shorter_by_two_bytes_a_code_and_one_a_message(api):
-    """The document's figures for the top-level fields: an answer of defaults has no elements."""
-    old, new = class_of(SPECS[api.response]), class_of(DONE.specs[api.response])
-    top = [field for field in DONE.fields if field.message == api.response and len(field.path) == 1]
+def test_a_response_without_errors_saves_two_bytes_per_code_and_one_per_message(api):
+    """The figures are those of the KIP for top-level fields, because a response of defaults has no elements."""
+    old, new = class_of(SPECS[api.response]), class_of(REWRITTEN.specs[api.response])
+    top = [field for field in REWRITTEN.fields if field.message == api.response and len(field.path) == 1]
     saved_bytes = sum(2 if one.kind == "code" else 1 for one in top)
     null = dict.fromkeys(new.spec.struct.field(one.path[0]).snake_name for one in top if one.kind == "message")
-    if api.is_flexible_new:  # OffsetDelete: an array's count is shorter by three bytes, and a tag section is new
+    if api.is_flexible_new:  # OffsetDelete: the array count is three bytes shorter, and there is a new tag section
         saved_bytes += 3 - 1
     before = old(**null).size(api.before)
     assert before - new().size(api.version) == saved_bytes
@@ -68,16 +68,16 @@ def test_an_answer_without_errors_is_shorter_by_two_bytes_a_code_and_one_a_messa
         assert new(error_code=1).size(api.version) - new().size(api.version) == 4
 
 
-def test_a_rewrite_of_a_rewrite_changes_nothing_and_the_same_input_gives_the_same_text():
-    again = rewrite_errors(DONE.specs)
-    assert (again.specs, again.apis, again.fields) == (DONE.specs, (), ())
-    texts = {name: to_text(spec) for name, spec in DONE.specs.items()}
-    assert {name: load_message(text) for name, text in texts.items()} == DONE.specs
+def test_a_second_rewrite_changes_nothing_and_rewrites_are_deterministic():
+    again = rewrite_errors(REWRITTEN.specs)
+    assert (again.specs, again.apis, again.fields) == (REWRITTEN.specs, (), ())
+    texts = {name: to_text(spec) for name, spec in REWRITTEN.specs.items()}
+    assert {name: load_message(text) for name, text in texts.items()} == REWRITTEN.specs
     assert {name: to_text(spec) for name, spec in rewrite_errors(SPECS).specs.items()} == texts
 
 
-def test_what_the_catalogs_rewrite_comes_to():
-    figures = count_changes(DONE)
+def test_the_figures_of_the_catalog_rewrite():
+    figures = count_changes(REWRITTEN)
     assert figures.keys() == COUNTS_OF_OCTOBER_2024.keys()
     assert (
         figures["responses"],
@@ -90,18 +90,18 @@ def test_what_the_catalogs_rewrite_comes_to():
         119,
         56,
     )
-    kept_reasons = {".".join((one.message, *one.path)): one.reason for one in DONE.unchanged}
+    kept_reasons = {".".join((one.message, *one.path)): one.reason for one in REWRITTEN.unchanged}
     assert kept_reasons.keys() == {
         "SaslHandshakeResponse", "ApiVersionsResponse", "OffsetFetchResponse.ErrorCode",
         "FindCoordinatorResponse.ErrorCode", "FindCoordinatorResponse.ErrorMessage",
     }  # fmt: skip
     assert "KAFKA-9577" in kept_reasons["SaslHandshakeResponse"]
     assert "KIP-511" in kept_reasons["ApiVersionsResponse"]
-    assert [api.response for api in DONE.apis if api.is_flexible_new] == ["OffsetDeleteResponse"]
-    assert [api.response for api in DONE.apis if api.version == api.before] == ["InitProducerIdResponse"]
+    assert [api.response for api in REWRITTEN.apis if api.is_flexible_new] == ["OffsetDeleteResponse"]
+    assert [api.response for api in REWRITTEN.apis if api.version == api.before] == ["InitProducerIdResponse"]
 
 
-def test_as_written_and_by_suffix():
+def test_rewrites_as_written_and_by_suffix():
     report = rewrite_errors(SPECS, suffix=True, as_written=True)
     assert len(report.apis) == 94
     assert {"PartitionErrorCode", "AcknowledgeErrorMessage", "BatchIndexErrorMessage"} <= {
@@ -115,9 +115,9 @@ def test_as_written_and_by_suffix():
     assert rewrite_errors(report.specs, suffix=True, as_written=True).specs == report.specs
 
 
-def test_the_checker_calls_all_but_three_defaults_harmless():
-    """Versions 0 of CreateTopics, 0 and 1 of DescribeQuorum lack the message: their readers find another default."""
-    findings = list(compare_sets(SPECS, DONE.specs))
+def test_the_checker_reports_only_three_defaults_as_breaking():
+    """CreateTopics 0 and DescribeQuorum 0 and 1 lack the error message, so the default changes for their readers."""
+    findings = list(compare_sets(SPECS, REWRITTEN.specs))
     breaking = [
         (finding.message, finding.where, finding.rule.name) for finding in findings if finding.verdict == "breaking"
     ]
@@ -129,9 +129,9 @@ def test_the_checker_calls_all_but_three_defaults_harmless():
     assert sum(finding.rule.name == "default-to-null" for finding in findings) == 24
 
 
-def test_tags_go_on_where_the_struct_has_some():
+def test_new_tags_follow_the_existing_tags_of_a_struct():
     tagged_field = {"name": "T", "type": "int8", "versions": "1+", "tag": 0, "taggedVersions": "1+"}
-    report = rewrite_errors(pair(TEXT, tagged_field, CODE))
+    report = rewrite_errors(build_pair(ERROR_MESSAGE, tagged_field, ERROR_CODE))
     assert [(field.path, field.tag, field.version) for field in report.fields] == [
         (("ErrorMessage",), 1, 2),
         (("ErrorCode",), 2, 2),
@@ -140,9 +140,9 @@ def test_tags_go_on_where_the_struct_has_some():
     assert report.specs["FooRequest"].valid_versions == report.specs["FooResponse"].valid_versions
 
 
-def test_ranges_that_end_at_the_newest_version_go_on():
+def test_ranges_that_end_at_the_newest_version_are_extended():
     ended_field = {"name": "A", "type": "string", "versions": "0-1", "nullableVersions": "1", "flexibleVersions": "1"}
-    closed_field = {**CODE, "versions": "0-1"}
+    closed_field = {**ERROR_CODE, "versions": "0-1"}
     top = {
         "commonStructs": [
             {"name": "S", "versions": "0-1", "fields": [{"name": "X", "type": "int8", "versions": "0-1"}]}
@@ -150,7 +150,7 @@ def test_ranges_that_end_at_the_newest_version_go_on():
     }
     uses = {"name": "L", "type": "[]S", "versions": "0-1"}
     report = rewrite_errors(
-        pair(
+        build_pair(
             closed_field, ended_field, uses, request={"fields": [{"name": "R", "type": "int8", "versions": "1"}]}, **top
         )
     )
@@ -162,34 +162,38 @@ def test_ranges_that_end_at_the_newest_version_go_on():
 
 
 @pytest.mark.parametrize("where", ["request", "response"])
-def test_a_field_that_waits_for_the_next_version_is_an_error(where):
+def test_a_field_with_a_future_version_is_an_error(where):
     waiting = {"name": "Later", "type": "int8", "versions": "2+"}
-    specs = pair(CODE, waiting) if where == "response" else pair(CODE, request={"fields": [waiting]})
+    specs = (
+        build_pair(ERROR_CODE, waiting)
+        if where == "response"
+        else build_pair(ERROR_CODE, request={"fields": [waiting]})
+    )
     with pytest.raises(SpecError, match="declares other fields for it"):
         rewrite_errors(specs)
 
 
-def test_a_message_that_some_version_cannot_be_null_in_keeps_its_default():
-    report = rewrite_errors(pair(CODE, {**TEXT, "nullableVersions": "1+"}))
+def test_a_message_that_is_not_nullable_in_a_version_keeps_its_default():
+    report = rewrite_errors(build_pair(ERROR_CODE, {**ERROR_MESSAGE, "nullableVersions": "1+"}))
     assert (one_field(report, "ErrorMessage").default, report.fields[1].is_null_default_new) == ("", False)
-    report = rewrite_errors(pair(CODE, {"name": "ErrorMessage", "type": "string", "versions": "0+"}))
+    report = rewrite_errors(build_pair(ERROR_CODE, {"name": "ErrorMessage", "type": "string", "versions": "0+"}))
     assert one_field(report, "ErrorMessage").default == ""
     assert load_message(to_text(report.specs["FooResponse"])) == report.specs["FooResponse"]
 
 
 def test_a_struct_used_twice_is_tagged_once():
-    common = {"commonStructs": [{"name": "S", "versions": "0+", "fields": [CODE, TEXT]}]}
+    common = {"commonStructs": [{"name": "S", "versions": "0+", "fields": [ERROR_CODE, ERROR_MESSAGE]}]}
     uses = [{"name": name, "type": kind, "versions": "0+"} for name, kind in (("A", "[]S"), ("B", "S"))]
-    report = rewrite_errors(pair(*uses, **common))
+    report = rewrite_errors(build_pair(*uses, **common))
     assert [(field.path, field.arrays) for field in report.fields] == [
         (("A", "ErrorCode"), 1),
         (("A", "ErrorMessage"), 1),
     ]
 
 
-def test_an_inflexible_api_turns_flexible_with_its_headers():
+def test_an_inflexible_api_becomes_flexible_with_its_headers():
     report = rewrite_errors(
-        pair(CODE, flexible="none", headerVersions={"0+": "0"}, request={"headerVersions": {"0+": "1"}})
+        build_pair(ERROR_CODE, flexible="none", headerVersions={"0+": "0"}, request={"headerVersions": {"0+": "1"}})
     )
     request, response = report.specs["FooRequest"], report.specs["FooResponse"]
     assert (str(request.flexible_versions), str(response.flexible_versions)) == ("2+", "2+")
@@ -197,8 +201,8 @@ def test_an_inflexible_api_turns_flexible_with_its_headers():
     load_message(to_text(request))
 
 
-def test_an_unreleased_version_is_changed_in_place_but_as_written_it_is_raised():
-    specs = pair(CODE, request={"latestVersionUnstable": True})
+def test_an_unreleased_version_is_changed_in_place_or_raised_as_written():
+    specs = build_pair(ERROR_CODE, request={"latestVersionUnstable": True})
     report = rewrite_errors(specs)
     assert (str(report.specs["FooResponse"].valid_versions), str(one_field(report).tagged_versions)) == ("0-1", "1+")
     assert rewrite_errors(report.specs).specs == report.specs
@@ -209,39 +213,41 @@ def test_an_unreleased_version_is_changed_in_place_but_as_written_it_is_raised()
 @pytest.mark.parametrize(
     ("specs", "reason"),
     [
-        ({"FooResponse": pair(CODE)["FooResponse"]}, "its request is missing"),
-        (pair(valid="none", flexible="none"), "removed"),
-        (pair({**CODE, "name": "Code"}), "already tagged"),
-        (pair(CODE, request={"validVersions": "0-3"}), "its request has versions 0-3"),
-        (pair({**CODE, "type": "[]int16"}), "its type is"),
-        (pair({**CODE, "versions": "0"}), "does not have it"),
+        ({"FooResponse": build_pair(ERROR_CODE)["FooResponse"]}, "its request is missing"),
+        (build_pair(valid="none", flexible="none"), "removed"),
+        (build_pair({**ERROR_CODE, "name": "Code"}), "already tagged"),
+        (build_pair(ERROR_CODE, request={"validVersions": "0-3"}), "its request has versions 0-3"),
+        (build_pair({**ERROR_CODE, "type": "[]int16"}), "its type is"),
+        (build_pair({**ERROR_CODE, "versions": "0"}), "does not have it"),
         (
-            pair({"name": "L", "type": "[]S", "versions": "0+", "fields": [{**CODE, "mapKey": True}]}),
+            build_pair({"name": "L", "type": "[]S", "versions": "0+", "fields": [{**ERROR_CODE, "mapKey": True}]}),
             "a key cannot be tagged",
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_rewritten_stays_and_says_why(specs, reason):
+def test_specs_that_cannot_be_rewritten_are_kept_with_a_reason(specs, reason):
     report = rewrite_errors(specs)
     assert report.specs == specs
     assert any(reason in one.reason for one in report.unchanged), report.unchanged
 
 
-def test_what_is_no_request_or_response_is_passed_on():
+def test_specs_of_other_types_are_unchanged():
     data = load_message(
-        json.dumps({"type": "data", "name": "D", "validVersions": "0", "flexibleVersions": "none", "fields": [CODE]})
+        json.dumps(
+            {"type": "data", "name": "D", "validVersions": "0", "flexibleVersions": "none", "fields": [ERROR_CODE]}
+        )
     )
     assert rewrite_errors({"D": data}).specs == {"D": data}
 
 
 # ---- the guard: "easily forgotten about" ----
 
-SECOND_CODE = {"name": "SecondErrorCode", "type": "int16", "versions": "2+"}
-SECOND_TEXT = {"name": "SecondErrorMessage", "type": "string", "versions": "2+", "nullableVersions": "2+"}
+SECOND_ERROR_CODE = {"name": "SecondErrorCode", "type": "int16", "versions": "2+"}
+SECOND_ERROR_MESSAGE = {"name": "SecondErrorMessage", "type": "string", "versions": "2+", "nullableVersions": "2+"}
 
 
 def add_fields(spec, *fields, struct=None):
-    """Return a spec with more fields at the end of its top level, or of one of its structs."""
+    """Return a spec with additional fields at the end of its top level or of ``struct``."""
     value = json.loads(to_text(spec))
     target = (
         value["fields"] if struct is None else next(one for one in value["fields"] if one["name"] == struct)["fields"]
@@ -254,7 +260,7 @@ def find_untagged(spec, **options):
     return [".".join(error.path) for error in find_untagged_errors(spec, **options)]
 
 
-def test_no_spec_of_kafka_and_no_rewritten_one_has_an_untagged_error():
+def test_neither_kafka_nor_rewritten_specs_have_new_untagged_errors():
     every = [catalog.load_spec(name) for name in catalog.list_names()]
     assert [spec.name for spec in every if find_untagged_errors(spec)] == []
     for options in ({}, {"suffix": True}, {"suffix": True, "as_written": True}):
@@ -264,10 +270,13 @@ def test_no_spec_of_kafka_and_no_rewritten_one_has_an_untagged_error():
 
 @pytest.mark.parametrize("suffix", [False, True], ids=["exact names", "suffix"])
 @pytest.mark.parametrize("api", APIS)
-def test_an_error_added_to_a_rewritten_response_is_found_and_the_next_rewrite_tags_it(api, suffix):
+def test_an_error_added_to_a_rewritten_response_is_found_and_tagged(api, suffix):
     specs = rewrite_errors({name: SPECS[name] for name in (api.request, api.response)}, suffix=suffix).specs
     newest = f"{api.version}+"
-    code, text = {**SECOND_CODE, "versions": newest}, {**SECOND_TEXT, "versions": newest, "nullableVersions": newest}
+    code, text = (
+        {**SECOND_ERROR_CODE, "versions": newest},
+        {**SECOND_ERROR_MESSAGE, "versions": newest, "nullableVersions": newest},
+    )
     specs |= {api.response: add_fields(specs[api.response], code, text)}
     assert find_untagged(specs[api.response]) == ["SecondErrorCode", "SecondErrorMessage"]
     again = rewrite_errors(specs, suffix=suffix)
@@ -276,35 +285,37 @@ def test_an_error_added_to_a_rewritten_response_is_found_and_the_next_rewrite_ta
 
 
 def test_errors_in_new_and_in_common_structs_are_found():
-    inner = {"name": "Parts", "type": "[]Part", "versions": "2+", "fields": [CODE]}
-    specs = rewrite_errors(pair(CODE)).specs
+    inner = {"name": "Parts", "type": "[]Part", "versions": "2+", "fields": [ERROR_CODE]}
+    specs = rewrite_errors(build_pair(ERROR_CODE)).specs
     assert find_untagged(add_fields(specs["FooResponse"], inner)) == ["Parts.ErrorCode"]
-    shared_structs = {"name": "Node", "versions": "0+", "fields": [{**CODE, "versions": "2+"}]}
+    shared_structs = {"name": "Node", "versions": "0+", "fields": [{**ERROR_CODE, "versions": "2+"}]}
     uses = {"name": "Left", "type": "Node", "versions": "0+"}, {"name": "Right", "type": "[]Node", "versions": "2+"}
-    response = pair(
-        {**CODE, "tag": 0, "taggedVersions": "2+"}, *uses, valid="0-2", commonStructs=[shared_structs]
+    response = build_pair(
+        {**ERROR_CODE, "tag": 0, "taggedVersions": "2+"}, *uses, valid="0-2", commonStructs=[shared_structs]
     )["FooResponse"]  # fmt: skip
     assert find_untagged(response) == ["Left.ErrorCode"]
 
 
-def test_only_names_and_types_of_errors_and_only_versions_in_use_are_found():
-    specs = rewrite_errors(pair(CODE, TEXT)).specs
+def test_only_error_fields_of_current_versions_are_found():
+    specs = rewrite_errors(build_pair(ERROR_CODE, ERROR_MESSAGE)).specs
     others = [
         {"name": "ErrorCodes", "type": "[]int16", "versions": "2+"},
         {"name": "OtherErrorCode", "type": "int32", "versions": "2+"},
         {"name": "OldErrorCode", "type": "int16", "versions": "0-1"},
         {"name": "LaterErrorCode", "type": "int16", "versions": "3+"},
-        {"name": "OlderErrorCode", "type": "int16", "versions": "1+"},  # the rewrite by exact names left it
+        {"name": "OlderErrorCode", "type": "int16", "versions": "1+"},  # the rewrite by exact names does not change it
     ]
     assert find_untagged(add_fields(specs["FooResponse"], *others)) == []
     assert find_untagged(add_fields(specs["FooResponse"], *others), is_required=True) == ["OlderErrorCode"]
 
 
-def test_responses_that_were_never_rewritten_are_held_to_the_rule_by_the_flag_alone():
-    plain = pair(CODE, TEXT, {**SECOND_CODE, "versions": "1+"})["FooResponse"]
+def test_responses_without_a_rewrite_are_only_checked_with_the_option():
+    plain = build_pair(ERROR_CODE, ERROR_MESSAGE, {**SECOND_ERROR_CODE, "versions": "1+"})["FooResponse"]
     assert find_untagged(plain) == []
     assert find_untagged(plain, is_required=True) == ["ErrorCode", "ErrorMessage", "SecondErrorCode"]
-    tags_by_suffix = pair(CODE, {**SECOND_CODE, "versions": "1+", "tag": 0, "taggedVersions": "1+"})["FooResponse"]
+    tags_by_suffix = build_pair(ERROR_CODE, {**SECOND_ERROR_CODE, "versions": "1+", "tag": 0, "taggedVersions": "1+"})[
+        "FooResponse"
+    ]
     new = {"name": "ThirdErrorCode", "type": "int16", "versions": "1+"}
     # like CreateTopicsResponse, whose ErrorCode is mandatory
     assert find_untagged(add_fields(tags_by_suffix, new)) == []

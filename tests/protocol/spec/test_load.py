@@ -1,4 +1,4 @@
-"""Loading: a real-looking file becomes the typed model; what is wrong says where."""
+"""Loading of specs: a realistic file becomes typed values, and errors have positions."""
 
 import json
 import uuid
@@ -10,7 +10,7 @@ from kafkaframes.protocol.spec import FieldType, Versions, load_message
 from kafkaframes.protocol.spec.load import PUBLISHED_DIALECT
 from kafkaframes.protocol.spec.model import snake_case
 
-THING = """// a comment with a "quote"
+THING_WITH_COMMENTS = """// a comment with a "quote"
 {
   "apiKey": "9000", /* Jackson
   reads a number in quotes */
@@ -26,11 +26,11 @@ THING = """// a comment with a "quote"
   "commonStructs": [ { "name": "Twin", "versions": "2+", "fields": [
     { "name": "A", "type": "int8", "versions": "2+" }, null_here ] } ]
 }"""
-GOOD = THING.replace(", null_here", "")
+VALID_SPEC = THING_WITH_COMMENTS.replace(", null_here", "")
 
 
-def test_a_whole_file():
-    spec = load_message(GOOD)
+def test_a_complete_file_is_loaded():
+    spec = load_message(VALID_SPEC)
     assert (spec.api_key, spec.type, spec.listeners) == (9000, "request", ("broker",))
     assert spec.valid_versions == Versions(0, 3)
     topic_id, limit, things = spec.struct.fields
@@ -47,17 +47,17 @@ def test_a_whole_file():
 
 
 def test_bytes_and_a_byte_order_mark():
-    assert load_message(b"\xef\xbb\xbf" + GOOD.encode()) == load_message(GOOD)
+    assert load_message(b"\xef\xbb\xbf" + VALID_SPEC.encode()) == load_message(VALID_SPEC)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
-def test_other_encodings_of_json_are_known_by_their_first_bytes(encoding):
-    """As Jackson reads them."""
-    assert load_message(GOOD.encode(encoding)) == load_message(GOOD)
+def test_encodings_of_json_are_detected_by_their_first_bytes(encoding):
+    """Jackson does the same."""
+    assert load_message(VALID_SPEC.encode(encoding)) == load_message(VALID_SPEC)
 
 
-def test_an_error_names_file_line_and_field():
-    wrong = GOOD.replace('"name": "A", "type": "int8"', '"name": "A", "type": "int9"')
+def test_an_error_has_file_line_and_field():
+    wrong = VALID_SPEC.replace('"name": "A", "type": "int8"', '"name": "A", "type": "int9"')
     with pytest.raises(SpecError) as caught:
         load_message(wrong, file="ThingRequest.json")
     assert caught.value.file == "ThingRequest.json:15"
@@ -70,8 +70,8 @@ def test_an_error_names_file_line_and_field():
     [
         ("", "does not contain JSON"),
         ("{", "invalid JSON"),
-        (THING, "invalid JSON"),
-        (GOOD + " {}", "after the closing brace"),
+        (THING_WITH_COMMENTS, "invalid JSON"),
+        (VALID_SPEC + " {}", "after the closing brace"),
         ("/* open", "is not closed"),
         ("[]", "expected an object"),
         ("[" * 200, "levels"),
@@ -79,19 +79,19 @@ def test_an_error_names_file_line_and_field():
         (b"\xff{}", "UTF-8"),
         (b"\xff\xfe\x00", "UTF-16"),
         (b"\xff\xfe", "does not contain JSON"),
-        (GOOD.replace('"apiKey"', '"apikey"'), "unknown key"),
+        (VALID_SPEC.replace('"apiKey"', '"apikey"'), "unknown key"),
     ],
 )
-def test_no_spec(text, words):
+def test_invalid_specs_are_rejected(text, words):
     with pytest.raises(SpecError, match=words):
         load_message(text)
 
 
 def test_a_published_file_may_have_text_behind_it():
-    assert load_message(GOOD + " ] }", dialect=PUBLISHED_DIALECT) == load_message(GOOD)
+    assert load_message(VALID_SPEC + " ] }", dialect=PUBLISHED_DIALECT) == load_message(VALID_SPEC)
 
 
-def test_header_versions():
+def test_header_versions_follow_from_the_flexible_versions():
     def header(key, kind, version):
         suffix = {"request": "Request", "response": "Response"}[kind]
         fields = {"apiKey": key, "type": kind, "name": "X" + suffix, "validVersions": "0-3", "flexibleVersions": "3+"}
@@ -103,6 +103,6 @@ def test_header_versions():
     assert [header(7, "request", v) for v in (0, 1)] == [0, 1]
 
 
-def test_names():
+def test_attribute_names_are_snake_case():
     assert snake_case("isKRaftController") == "is_kraft_controller"
     assert snake_case("TopicId") == "topic_id"

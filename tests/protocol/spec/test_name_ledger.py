@@ -1,4 +1,4 @@
-"""Names that releases used for today's fields."""
+"""Field names of earlier releases for the current fields."""
 
 import json
 
@@ -9,7 +9,7 @@ from kafkaframes.protocol.spec import load_message
 from kafkaframes.protocol.spec.catalog.ledgers import ReleaseNames, make_names_ledger
 
 
-def spec(versions, *fields):
+def build_spec(versions, *fields):
     text = {"apiKey": 3, "type": "request", "listeners": [], "name": "XRequest", "flexibleVersions": "none"}
     return load_message(json.dumps(text | {"validVersions": versions, "fields": list(fields)}))
 
@@ -18,9 +18,9 @@ def field(name, type_="int32", versions="0+", **more):
     return {"name": name, "type": type_, "versions": versions, **more}
 
 
-def test_a_field_is_known_by_its_place_in_a_version():
-    old = spec("0-1", field("Index"), field("rows", "[]Row", fields=[field("Name", "string")]))
-    now = spec(
+def test_a_renamed_field_is_found_by_its_position_in_a_version():
+    old = build_spec("0-1", field("Index"), field("rows", "[]Row", fields=[field("Name", "string")]))
+    now = build_spec(
         "0-2",
         field("New", versions="2+"),
         field("Partition"),
@@ -34,8 +34,8 @@ def test_a_field_is_known_by_its_place_in_a_version():
     }
 
 
-def test_a_version_that_changed_its_shape_names_nothing():
-    old, now = spec("0", field("A"), field("B", "string")), spec("0", field("C"))
+def test_a_version_with_another_layout_has_no_names():
+    old, now = build_spec("0", field("A"), field("B", "string")), build_spec("0", field("C"))
     assert make_names_ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {}
 
 
@@ -50,13 +50,13 @@ def test_a_version_that_changed_its_shape_names_nothing():
         ("4.4", ["Responses", "Partitions", "AbortedTransactions"]),
     ],
 )
-def test_names_of_fetch_over_the_releases(release, names):
+def test_names_of_fetch_in_each_release(release, names):
     path = ("Responses", "Partitions", "AbortedTransactions")
     names_found = [ReleaseNames(release).former_name("FetchResponse", path[: depth + 1]) for depth in range(3)]
     assert [name or now for name, now in zip(names_found, path, strict=True)] == names
 
 
-def test_the_json_of_a_message_in_the_names_of_a_release():
+def test_json_with_the_field_names_of_a_release():
     text = '{"responses":[{"topic":"t","partitions":[{"recordsSizeInBytes":7,"errorCode":0}]}],"_bytes":"x"}'
     old = '{"responses":[{"topic":"t","partitionResponses":[{"recordSetSizeInBytes":7,"errorCode":0}]}],"_bytes":"x"}'
     assert ReleaseNames("2.8").rename_fields("FetchResponse", text) == old

@@ -1,4 +1,4 @@
-"""The table of releases: facts that its users rely on, and the look-up by name."""
+"""The table of releases: properties that its users rely on, and the lookup by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkaframes.protocol.spec.versions import Versions
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, API_VERSIONS = 0, 1, 2, 3, 8, 9, 11, 18
 
 
-def ranges(name, key):
+def list_ranges(name, key):
     one = find_release(name).all_apis[key]
     return str(one.accepted_versions), str(one.advertised_versions)
 
@@ -39,11 +39,11 @@ def ranges(name, key):
     ],
 )
 def test_ranges_that_kafka_is_known_for(name, key, accepted_range, advertised_range):
-    assert ranges(name, key) == (accepted_range, advertised_range)
+    assert list_ranges(name, key) == (accepted_range, advertised_range)
 
 
-def test_only_produce_is_advertised_below_what_is_accepted():
-    """So whoever takes the one for the other is found out by one API only."""
+def test_only_produce_is_advertised_below_the_accepted_versions():
+    """Therefore, only this API detects code that confuses advertised and accepted versions."""
     differ = {
         (name, key)
         for name in list_releases()
@@ -54,14 +54,14 @@ def test_only_produce_is_advertised_below_what_is_accepted():
     assert {name for name, _ in differ} == {name for name in list_releases() if name.startswith("4.")}
 
 
-def test_before_0_10_nobody_answers_api_versions():
+def test_brokers_before_0_10_do_not_support_api_versions():
     assert [name for name in list_releases() if 18 not in find_release(name).apis_of_listener()] == [
         "0.8.2.2",
         "0.9.0.1",
     ]
 
 
-def test_the_newest_release_is_the_catalogs():
+def test_the_newest_release_equals_the_catalog():
     newest = find_release(catalog.newest_release())
     for api in catalog.list_apis():
         stable = api.current_versions
@@ -71,7 +71,7 @@ def test_the_newest_release_is_the_catalogs():
         assert (ours.accepted_versions if ours else Versions.NONE) == stable or stable.is_empty, api.name
 
 
-def test_every_range_is_one_that_the_catalog_speaks():
+def test_the_catalog_has_every_version_of_every_release():
     for name in list_releases():
         for key, one in find_release(name).all_apis.items():
             assert catalog.find_api(key).versions.covers(one.accepted_versions), (name, key)
@@ -79,8 +79,8 @@ def test_every_range_is_one_that_the_catalog_speaks():
             assert set(one.deprecated_versions) <= set(one.accepted_versions)
 
 
-def test_a_listener_serves_its_own_apis():
-    assert 4 in find_release("3.2").apis_of_listener()  # LeaderAndIsr: a controller's to brokers with ZooKeeper
+def test_each_listener_serves_its_apis():
+    assert 4 in find_release("3.2").apis_of_listener()  # LeaderAndIsr, which a ZooKeeper controller sends
     assert 4 not in find_release("3.9").apis_of_listener()
     assert 4 in find_release("3.9").apis_of_listener("zk_broker")
     assert 52 in find_release("3.9").apis_of_listener("controller")  # Vote
@@ -88,7 +88,7 @@ def test_a_listener_serves_its_own_apis():
         find_release("3.9").apis_of_listener("nobody")
 
 
-def test_deprecated_is_what_4_0_took_away():
+def test_deprecated_versions_are_those_removed_in_4_0():
     before, after = find_release("3.9"), find_release("4.0.0")
     for key, one in before.all_apis.items():
         accepted_again = [version for version in one.deprecated_versions if after.accepts(key, version)]
@@ -110,6 +110,6 @@ def test_a_line_is_its_last_release_and_a_patch_that_is_not_there_the_next_one(n
     "name",
     ["", "5.0", "4", "4.3.9", "0.7", "0.8.1", "4.x", "latest", "4..1", "4.3.1.1", "-4.3", "9" * 5000 + ".1", "٤.٣"],
 )
-def test_an_unknown_release_is_an_error_that_lists_those_known(name):
+def test_an_error_for_an_unknown_release_lists_the_known_ones(name):
     with pytest.raises(OptionError, match=r"0\.8\.2\.2, .*4\.4\.0"):
         find_release(name)

@@ -1,4 +1,4 @@
-"""The examples of KIP-482's text: the spec that it prints, as it is and mended, and KIP-636's change."""
+"""The examples in the text of KIP-482: its spec, as printed and corrected, and the change of KIP-636."""
 
 import json
 
@@ -10,8 +10,8 @@ from kafkaframes.protocol.spec.changes import most_severe
 from kafkaframes.protocol.spec.evolution import compare_messages
 from kafkaframes.protocol.spec.layout import list_slots
 
-# The document's example has a surplus brace after "fields", and lacks a comma and its end.
-AS_PRINTED = """{
+# The example of the KIP has an additional brace after "fields", and lacks a comma and its end.
+PRINTED_SPEC = """{
   "apiKey": 9000, "type": "response", "name": "FooResponse",
   "validVersions": "0-9", "flexibleVersions": "9+",
   "fields": [
@@ -20,7 +20,7 @@ AS_PRINTED = """{
       { "name": "Foos", "type": "[]Foo", "versions": "0+"
       "about": "Each foo." } ] } ]
 }"""
-MENDED = """{
+CORRECTED_SPEC = """{
   "apiKey": 9000, "type": "response", "name": "FooResponse",
   "validVersions": "0-9", "flexibleVersions": "9+",
   "fields": [
@@ -32,17 +32,17 @@ MENDED = """{
 }"""
 
 
-def test_the_example_as_printed_is_refused_at_its_line():
+def test_the_printed_example_is_rejected_with_its_line():
     with pytest.raises(SpecError) as caught:
-        load_message(AS_PRINTED, file="FooResponse.json")
+        load_message(PRINTED_SPEC, file="FooResponse.json")
     assert caught.value.file == "FooResponse.json:6"
 
 
-def test_the_example_mended():
-    spec = load_message(MENDED)
+def test_the_corrected_example_is_loaded():
+    spec = load_message(CORRECTED_SPEC)
     user_agent, foos = spec.struct.fields
     bar, baz = spec.struct_of(foos).fields
-    # Both have tag 0, each in its own struct; a tagged field's versions are its tagged ones when none are given.
+    # Both have tag 0, each in its own struct. By default, the versions of a tagged field are its tagged versions.
     assert (user_agent.tag, bar.tag, baz.tag) == (0, 0, None)
     assert (str(user_agent.versions), bar.default) == ("9+", "hello world")
     assert [slot.name for slot in list_slots(spec, 8)] == ["Foos"]
@@ -50,10 +50,10 @@ def test_the_example_mended():
     assert (spec.header_version(8), spec.header_version(9)) == (0, 1)
 
 
-def test_versions_of_a_tag_are_not_optional_as_the_document_says():
-    """The error proposes what the document means by that: all flexible versions, 9+ here."""
+def test_versions_of_a_tag_are_required_unlike_in_the_kip():
+    """The error proposes the versions that the KIP implies: all flexible versions, here 9+."""
     with pytest.raises(SpecError, match=r'tag 0 without taggedVersions: .* "taggedVersions": "9\+"') as caught:
-        load_message(MENDED.replace(', "taggedVersions": "9+" }', " }"))
+        load_message(CORRECTED_SPEC.replace(', "taggedVersions": "9+" }', " }"))
     assert caught.value.path
 
 
@@ -67,15 +67,15 @@ def test_versions_of_a_tag_are_not_optional_as_the_document_says():
         ({"versions": "0-10"}, "9+", "must be open"),
     ],
 )
-def test_the_versions_that_are_proposed_for_a_tag_are_flexible_and_have_the_field(keys, flexible, proposal):
+def test_proposed_tag_versions_are_flexible_and_have_the_field(keys, flexible, proposal):
     top = {"apiKey": 1, "type": "request", "name": "FooRequest", "validVersions": "0-12", "flexibleVersions": flexible}
     with pytest.raises(SpecError) as caught:
         load_message(json.dumps({**top, "fields": [{"name": "U", "type": "int8", "tag": 0, **keys}]}))
     assert proposal in str(caught.value)
 
 
-def response(message_default, versions):
-    """Return a response whose codes and messages are tagged from version 1 on, as in KIP-636."""
+def build_response(message_default, versions):
+    """Return a response whose error codes and messages are tagged since version 1, like in KIP-636."""
     tags = [{"tag": tag, "taggedVersions": "1+"} if versions == "0-1" else {} for tag in (0, 1)]
     code = {"name": "ErrorCode", "type": "int16", "versions": "0+", **tags[0]}
     text = {"name": "ErrorMessage", "type": "string", "versions": "0+", "nullableVersions": "0+", **tags[1]}
@@ -85,14 +85,14 @@ def response(message_default, versions):
 
 
 def test_kip_636_in_a_new_version():
-    assert most_severe(compare_messages(response(False, "0"), response(False, "0-1"))) == "compatible"
-    # Without a default of null a null message is written in three bytes. With it, the default has changed, but every
-    # version has the field, so no bytes depend on it.
-    changes = compare_messages(response(False, "0"), response(True, "0-1"))
+    assert most_severe(compare_messages(build_response(False, "0"), build_response(False, "0-1"))) == "compatible"
+    # Without the default null, a null message takes three bytes. The changed default does not affect the encoding,
+    # because every version has the field.
+    changes = compare_messages(build_response(False, "0"), build_response(True, "0-1"))
     assert most_severe(changes) == "note"
     assert [(change.rule.name, change.where) for change in changes if change.verdict == "note"] == [
         ("default-to-null", "ErrorMessage")
     ]
     assert (
-        most_severe(compare_messages(response(False, "0-1"), response(True, "0-1"))) == "breaking"
-    )  # version 1 has it as a tag
+        most_severe(compare_messages(build_response(False, "0-1"), build_response(True, "0-1"))) == "breaking"
+    )  # in version 1, the field is tagged

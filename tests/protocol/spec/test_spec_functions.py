@@ -33,7 +33,7 @@ def test_specs_are_found_by_name_and_loaded_from_folders(tmp_path):
         protocol.find_specs("Nothing")
 
 
-def test_layouts_and_their_changes():
+def test_layouts_and_their_changes_are_returned():
     assert [row.name for row in protocol.describe_layout("HeartbeatRequest", 0)] == [
         *("GroupId", "GenerationId", "MemberId")
     ]
@@ -57,7 +57,7 @@ def test_a_check_reports_breaking_changes(tmp_path):
     assert protocol.check_specs(tmp_path / "old", tmp_path / "old").verdict == "compatible"
 
 
-def test_lint_finds_errors_and_tags_collide(tmp_path):
+def test_lint_errors_and_tag_collisions_are_found(tmp_path):
     write_spec(tmp_path / "good")
     assert protocol.lint_specs(tmp_path / "good").errors == 0
     (tmp_path / "good" / "GreetRequest.json").write_text('{"apiKey": 900, "type": "request", "validVersions": "0"}')

@@ -1,4 +1,4 @@
-"""The registry of tags is that of the releases; proposals that use a taken tag are reported."""
+"""The tag registry contains the tags of all releases, and proposals that use one of these tags are reported."""
 
 from dataclasses import replace
 
@@ -14,14 +14,16 @@ from kafkaframes.protocol.spec.catalog.ledgers import (
 from kafkaframes.protocol.spec.model import FieldSpec, FieldType
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
-EVER = Versions(0, MAX_VERSION)
+ALL_VERSIONS = Versions(0, MAX_VERSION)
 
 
-def proposal(name, struct="", **tags):
-    """Return a message of the catalog with more tagged fields: name=(tag, type)."""
+def build_proposal(name, struct="", **tags):
+    """Return a message of the catalog with additional tagged fields, each given as ``name=(tag, type)``."""
     spec = catalog.load_spec(name)
     fields = tuple(
-        FieldSpec(name=field, type=FieldType(kind), versions=EVER, default=0, tag=tag, tagged_versions=EVER)
+        FieldSpec(
+            name=field, type=FieldType(kind), versions=ALL_VERSIONS, default=0, tag=tag, tagged_versions=ALL_VERSIONS
+        )
         for field, (tag, kind) in tags.items()
     )
     if struct:
@@ -36,20 +38,20 @@ def test_every_tag_of_the_catalog_has_its_first_release():
     assert all(tag.since for tag in make_tag_registry().values())
 
 
-def test_a_tag_may_be_younger_than_its_version():
-    """ApiVersions 3 is from 2.4; three of its tags were added in 2.7, one in 3.4."""
+def test_a_tag_can_be_newer_than_its_version():
+    """ApiVersions 3 was added in 2.4, three of its tags in 2.7, and one in 3.4."""
     since = [make_tag_registry()["ApiVersionsResponse", "ApiVersionsResponse", number].since for number in range(4)]
     assert since == ["2.7.2", "2.7.2", "2.7.2", "3.4.1"]
 
 
 def test_a_field_that_was_renamed_keeps_its_tag_and_its_names():
     assert make_tag_registry()["PartitionRecord", "PartitionRecord", 2].before == (("LastKnownELR", "3.7.2"),)
-    old = proposal("PartitionRecord")
+    old = build_proposal("PartitionRecord")
     assert list(find_collisions({"mine": [old]})) == []
 
 
-def test_a_tag_that_a_release_has_is_a_collision_and_the_next_free_one_is_not():
-    taken_tag, free = proposal("VoteResponse", Mood=(0, "int8")), proposal("VoteResponse", Mood=(1, "int8"))
+def test_a_tag_of_a_release_is_a_collision_but_the_next_free_tag_is_not():
+    taken_tag, free = build_proposal("VoteResponse", Mood=(0, "int8")), build_proposal("VoteResponse", Mood=(1, "int8"))
     (clash,) = find_collisions({"mine": [taken_tag]})
     assert (clash.tag.field, clash.text) == (
         "Mood",
@@ -58,22 +60,22 @@ def test_a_tag_that_a_release_has_is_a_collision_and_the_next_free_one_is_not():
     assert list(find_collisions({"mine": [free]})) == []
 
 
-def test_structs_count_for_themselves():
-    own = proposal("CreateTopicsResponse", "CreatableTopicResult", Mood=(1, "int8"))
+def test_each_struct_has_its_own_tags():
+    own = build_proposal("CreateTopicsResponse", "CreatableTopicResult", Mood=(1, "int8"))
     assert list(find_collisions({"mine": [own]})) == []
     assert next_free_tags(make_tag_registry().values())["CreateTopicsResponse", "CreatableTopicResult"] == 1
 
 
-def test_two_proposals_that_take_one_tag_collide():
-    mine, theirs = (proposal("VoteResponse", **{name: (1, "int8")}) for name in ("Mood", "Weather"))
+def test_two_proposals_with_one_tag_collide():
+    mine, theirs = (build_proposal("VoteResponse", **{name: (1, "int8")}) for name in ("Mood", "Weather"))
     (clash,) = find_collisions({"KIP-1": [mine], "KIP-2": [theirs]})
     assert (clash.tag.field, clash.text) == ("Weather", "KIP-1 also uses it, for Mood (int8)")
     assert list(find_collisions({"KIP-1": [mine], "KIP-2": [mine]})) == []
 
 
 def test_the_ledger_keeps_the_first_release_of_each_name():
-    spec = proposal("VoteResponse", Mood=(1, "int8"))
-    renamed_field = proposal("VoteResponse", Humour=(1, "int8"))
+    spec = build_proposal("VoteResponse", Mood=(1, "int8"))
+    renamed_field = build_proposal("VoteResponse", Humour=(1, "int8"))
     ledger = make_tags_ledger([("1.0.0", spec), ("1.1.0", spec), ("1.2.0", renamed_field)])
     assert ledger["VoteResponse"]["VoteResponse"]["1"] == [["Mood", "1.0.0"], ["Humour", "1.2.0"]]
     assert read_tags()["VoteResponse"]["VoteResponse"]["0"] == [["NodeEndpoints", "3.9.1"]]

@@ -1,4 +1,4 @@
-"""``validate_and_assign``: settings by name, and offsets that no log ends at."""
+"""``validate_and_assign``: settings as keywords, and invalid offsets."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from kafkaframes.records.append import AppendSettings, validate_and_assign
 RECORD_SET = build_records([{"value": b"a"}, {"value": b"b"}])
 
 
-def test_settings_by_name_are_stronger_than_the_value():
+def test_keyword_settings_override_the_settings_object():
     append_result = validate_and_assign(RECORD_SET, 7, AppendSettings(leader_epoch=3, codec="gzip"), codec="none")
     assert append_result == validate_and_assign(RECORD_SET, 7, leader_epoch=3, codec="none")
     assert append_result.next_offset == 9

@@ -18,7 +18,7 @@ def topics(*paths):
     return sorted({(s.topic, s.partition) for s in discover_logs(tuple(map(str, paths))).segments})
 
 
-def batch_starts(path):
+def read_batch_starts(path):
     raw, position, starts = path.read_bytes(), 0, []
     while position < len(raw):
         starts.append(position)
@@ -78,5 +78,5 @@ def test_many_requested_partitions_are_planned():
     assert len(works) >= 20
     planned_pieces = sorted((piece.segment.path, piece.start, piece.end) for work in works for piece in work)
     for path in {path for path, _, _ in planned_pieces}:
-        starts = {0, *batch_starts(Path(path)), Path(path).stat().st_size}
+        starts = {0, *read_batch_starts(Path(path)), Path(path).stat().st_size}
         assert all({start, end} <= starts for piece_path, start, end in planned_pieces if piece_path == path)

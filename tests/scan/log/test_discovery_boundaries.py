@@ -10,7 +10,7 @@ from kafkaframes.scan.log.discovery import discover_logs, find_boundaries
 SHOP = Path(__file__).parents[3] / "examples" / "logs" / "kafka-4.3"
 
 
-def batch_starts(path):
+def read_batch_starts(path):
     raw, position, starts = path.read_bytes(), 0, []
     while position < len(raw):
         starts.append(position)
@@ -35,7 +35,7 @@ def test_segments_are_split_at_batches_whatever_the_index_contains(index, tmp_pa
     segment = next(s for s in discover_logs((str(partition),)).segments if s.path == str(log))
     positions = [segment.size_bytes * n // 8 for n in range(1, 8)]
     boundaries = find_boundaries(segment, positions)
-    starts = batch_starts(log)
+    starts = read_batch_starts(log)
     assert set(boundaries) <= set(starts)
     assert len(boundaries) >= 4
     if index == "none":
@@ -47,7 +47,7 @@ def test_segments_are_split_at_batches_whatever_the_index_contains(index, tmp_pa
 def test_a_damaged_segment_is_split_only_before_the_damage(tmp_path):
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
     log = max((tmp_path / "orders-0").glob("*.log"), key=lambda path: path.stat().st_size)
-    starts = batch_starts(log)
+    starts = read_batch_starts(log)
     middle = starts[len(starts) // 2]
     raw = bytearray(log.read_bytes())
     raw[middle + 8 : middle + 12] = bytes(4)

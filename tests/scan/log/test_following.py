@@ -26,12 +26,12 @@ from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
 COLUMNS = choose_columns(["partition", "offset"])
 
 
-def batch(first, count=10):
+def build_batch(first, count=10):
     rows = [{"offset": n, "key": b"k", "value": b"v" * 50, "timestamp": 1000 + n} for n in range(first, first + count)]
     return kafkaframes.build_records(rows)
 
 
-def append(folder, first, count, *, partition=0, roll=False, batch_records=10):
+def append_records(folder, first, count, *, partition=0, roll=False, batch_records=10):
     """Append records to the last segment of t-<partition>, or to a new one."""
     place = folder / f"t-{partition}"
     place.mkdir(exist_ok=True)
@@ -39,7 +39,7 @@ def append(folder, first, count, *, partition=0, roll=False, batch_records=10):
     path = place / f"{first:020}.log" if roll or not logs else logs[-1]
     with path.open("ab") as file:
         for at in range(first, first + count, batch_records):
-            file.write(batch(at, batch_records))
+            file.write(build_batch(at, batch_records))
     return path
 
 
@@ -47,97 +47,97 @@ def follower(folder, **options):
     return LogFollower(parse_log_options({"path": str(folder), **options})).check_options()
 
 
-def latest(follow, start, **limits):
+def plan_end_offsets(follow, start, **limits):
     """Return the end offsets of the micro-batch that starts at these offsets, without topic ids."""
     return follow.find_batch_end(StreamOffsets(start), **limits).offsets
 
 
-def rows(follow, start, end):
+def read_rows(follow, start, end):
     works = follow.plan_batch(start, end, cores=2).works
     batches = [batch for work in works for batch in read_work(work, COLUMNS, follow.options)]
     return [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()]
 
 
-def drain(follow, start, **limits):
+def read_all(follow, start, **limits):
     """Read micro-batches until no row is left. Return the rows, the end and the number of batches."""
     read, count = [], 0
-    while (end := latest(follow, start, **limits)) != start:
-        read += rows(follow, StreamOffsets(start), StreamOffsets(end))
+    while (end := plan_end_offsets(follow, start, **limits)) != start:
+        read += read_rows(follow, StreamOffsets(start), StreamOffsets(end))
         start, count = end, count + 1
     return read, start, count
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_offsets": 7}, {"max_bytes": 3000}, {"max_offsets": 70, "max_bytes": 1}])
 def test_every_row_is_read_once_while_the_log_grows_rolls_and_loses_segments(tmp_path, limits):
-    first = append(tmp_path, 0, 50)
+    first = append_records(tmp_path, 0, 50)
     follow = follower(tmp_path)
     start = follow.find_start_offsets().offsets
     assert start == {("t", 0): 0}
-    got, at, count = drain(follow, start, **limits)
+    got, at, count = read_all(follow, start, **limits)
     assert (got, at) == ([(0, n) for n in range(50)], {("t", 0): 50})
     assert count > 1 if limits else count == 1
-    append(tmp_path, 50, 20)
-    torn = append(tmp_path, 70, 30, roll=True)
+    append_records(tmp_path, 50, 20)
+    torn = append_records(tmp_path, 70, 30, roll=True)
     with torn.open("ab") as file:
-        file.write(batch(100)[:40])
-    append(tmp_path, 0, 20, partition=1)
+        file.write(build_batch(100)[:40])
+    append_records(tmp_path, 0, 20, partition=1)
     first.rename(f"{first}.deleted")
     with pytest.raises(OptionError, match="offsets 50 to 69 of t-0 are lost to retention"):
-        drain(follow, at, **limits)
+        read_all(follow, at, **limits)
     (tmp_path / "t-0" / f"{first.name}.deleted").rename(first)
-    got, at, _ = drain(follow, at, **limits)
+    got, at, _ = read_all(follow, at, **limits)
     assert sorted(got) == [*((0, n) for n in range(50, 100)), *((1, n) for n in range(20))]
     first.unlink()  # deleted by retention after it was read
     with torn.open("r+b") as file:
         file.truncate(torn.stat().st_size - 40)
-    append(tmp_path, 100, 10)
-    got, at, _ = drain(follow, at, **limits)
+    append_records(tmp_path, 100, 10)
+    got, at, _ = read_all(follow, at, **limits)
     assert got == [(0, n) for n in range(100, 110)]
     assert at == {("t", 0): 110, ("t", 1): 20}
 
 
 def test_a_batch_is_read_once_it_is_complete(tmp_path):
-    append(tmp_path, 0, 10)
+    append_records(tmp_path, 0, 10)
     follow = follower(tmp_path)
-    raw = batch(10)
+    raw = build_batch(10)
     path = tmp_path / "t-0" / f"{0:020}.log"
     whole = path.read_bytes()
     for cut_at in (1, 17, 61, len(raw) - 1):
         path.write_bytes(whole + raw[:cut_at])
-        assert latest(follow, {("t", 0): 0}) == {("t", 0): 10}
+        assert plan_end_offsets(follow, {("t", 0): 0}) == {("t", 0): 10}
     path.write_bytes(whole + raw)
-    assert drain(follow, {("t", 0): 10})[0] == [(0, n) for n in range(10, 20)]
+    assert read_all(follow, {("t", 0): 10})[0] == [(0, n) for n in range(10, 20)]
 
 
 def test_a_target_offset_is_not_exceeded_although_the_log_grows(tmp_path):
-    append(tmp_path, 0, 30)
+    append_records(tmp_path, 0, 30)
     follow = follower(tmp_path)
     goal = follow.find_end_offsets()
-    append(tmp_path, 30, 30)
-    got, at, count = drain(follow, follow.find_start_offsets().offsets, ends=goal, max_offsets=8)
+    append_records(tmp_path, 30, 30)
+    got, at, count = read_all(follow, follow.find_start_offsets().offsets, ends=goal, max_offsets=8)
     assert (len(got), at, count) == (30, {("t", 0): 30}, 4)
 
 
 def test_a_truncated_or_deleted_log_is_reported(tmp_path):
-    append(tmp_path, 0, 30)
-    append(tmp_path, 0, 10, partition=1)
+    append_records(tmp_path, 0, 30)
+    append_records(tmp_path, 0, 10, partition=1)
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
     with pytest.raises(OptionError, match="t-0, read up to offset 99, ends at 30"):
-        latest(follow, {("t", 0): 99, ("t", 1): 10})
+        plan_end_offsets(follow, {("t", 0): 99, ("t", 1): 10})
     with pytest.raises(OptionError, match="t-7, read up to offset 5, no longer exists"):
-        latest(follow, {("t", 0): 30, ("t", 1): 10, ("t", 7): 5})
-    assert latest(lenient, {("t", 0): 99, ("t", 7): 5}) == {("t", 0): 99, ("t", 1): 10, ("t", 7): 5}
+        plan_end_offsets(follow, {("t", 0): 30, ("t", 1): 10, ("t", 7): 5})
+    assert plan_end_offsets(lenient, {("t", 0): 99, ("t", 7): 5}) == {("t", 0): 99, ("t", 1): 10, ("t", 7): 5}
 
 
 def test_a_topic_that_is_no_longer_selected_is_not_reported_as_deleted(tmp_path):
-    """Raiffeisen-DGTL/checkita-data-quality#62: a query restarts from its checkpoint with other topics."""
-    append(tmp_path, 0, 30)
+    """In Raiffeisen-DGTL/checkita-data-quality#62, a query restarts from its checkpoint with other topics."""
+    append_records(tmp_path, 0, 30)
     reason = "other-0, read up to offset 5, is in the checkpoint, but the options of the query no longer select it"
     for options in ({"subscribe": "t"}, {"assign": '{"t": [0]}'}, {"subscribePattern": "t"}):
         with pytest.raises(OptionError, match=reason):
-            latest(follower(tmp_path, **options), {("t", 0): 30, ("other", 0): 5})
+            plan_end_offsets(follower(tmp_path, **options), {("t", 0): 30, ("other", 0): 5})
     with pytest.raises(OptionError, match="t-7, read up to offset 5, no longer exists"):
-        latest(follower(tmp_path, subscribe="t"), {("t", 0): 30, ("t", 7): 5})
+        plan_end_offsets(follower(tmp_path, subscribe="t"), {("t", 0): 30, ("t", 7): 5})
 
 
 def write_topic_id(folder, topic_id, partition=0):
@@ -145,20 +145,20 @@ def write_topic_id(folder, topic_id, partition=0):
 
 
 def test_a_recreated_topic_is_reported_although_its_log_is_longer(tmp_path, caplog):
-    append(tmp_path, 0, 30)
+    append_records(tmp_path, 0, 30)
     write_topic_id(tmp_path, "A" * 21 + "Q")
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
     at = follow.find_batch_end(StreamOffsets({("t", 0): 0}, follow.find_start_offsets().ids), max_offsets=10)
     assert StreamOffsets.from_json(at.to_json()) == at
     assert follow.find_batch_end(at).offsets == {("t", 0): 30}
     shutil.rmtree(tmp_path / "t-0")
-    append(tmp_path, 0, 50)
+    append_records(tmp_path, 0, 50)
     write_topic_id(tmp_path, "A" * 21 + "g")
     with pytest.raises(OptionError, match="topic t was deleted and recreated"):
         follow.find_batch_end(at)
     end = lenient.find_batch_end(at)
     assert "topic t was deleted" in caplog.text
-    assert [offset for _, offset in rows(lenient, at, end)] == list(range(50))
+    assert [offset for _, offset in read_rows(lenient, at, end)] == list(range(50))
     assert follow.find_batch_end(StreamOffsets({("t", 0): 20})).offsets == {("t", 0): 50}  # an older checkpoint
 
 
@@ -198,7 +198,7 @@ def test_a_replaced_log_without_topic_id_is_reported_at_any_length(tmp_path, cap
         running.plan_batch(at, StreamOffsets({**end.offsets, ("t", 0): 50}), cores=1)
     lenient, offsets_read, start = follower(tmp_path, failOnDataLoss="false"), [], at
     while (end := lenient.find_batch_end(start, max_offsets=max_offsets)) != start:
-        offsets_read += rows(lenient, start, end)
+        offsets_read += read_rows(lenient, start, end)
         start = end
     assert offsets_read == [(0, n) for n in range(count)]
     assert "t-0 is not the log" in caplog.text
@@ -216,7 +216,7 @@ def test_a_log_replaced_under_a_running_stream_is_reported(tmp_path):
 
 
 def test_fingerprints_are_read_only_if_the_files_have_changed(tmp_path, monkeypatch):
-    append(tmp_path, 0, 200)
+    append_records(tmp_path, 0, 200)
     compared_offsets = []
     find_fingerprints = following.find_fingerprints
 
@@ -228,19 +228,19 @@ def test_fingerprints_are_read_only_if_the_files_have_changed(tmp_path, monkeypa
     follow = follower(tmp_path)
     at = follow.find_start_offsets()
     while (end := follow.find_batch_end(at, max_offsets=15)) != at:
-        rows(follow, at, end)
+        read_rows(follow, at, end)
         at = end
     assert (compared_offsets, [row.offset for row in at.fingerprints["t", 0]]) == ([], [197, 198, 199])
-    append(tmp_path, 200, 10)
-    rows(follow, at, follow.find_batch_end(at))
+    append_records(tmp_path, 200, 10)
+    read_rows(follow, at, follow.find_batch_end(at))
     assert compared_offsets == [[197, 198, 199]]
     follower(tmp_path).find_batch_end(at)
     assert len(compared_offsets) == 2
 
 
 def test_fingerprints_of_markers_gaps_and_lost_records(tmp_path, caplog):
-    append(tmp_path, 0, 10)
-    path = append(tmp_path, 10, 10, roll=True)
+    append_records(tmp_path, 0, 10)
+    path = append_records(tmp_path, 10, 10, roll=True)
     marker = {"offset": 20, "timestamp": 1, "key": b"\0\0\0\1", "value": b"\0" * 6}
     with path.open("ab") as file:
         file.write(build_records([marker], control=True, transactional=True, producer_id=1, producer_epoch=0))
@@ -248,7 +248,7 @@ def test_fingerprints_of_markers_gaps_and_lost_records(tmp_path, caplog):
     assert at.offsets == {("t", 0): 21}
     assert [row.offset for row in at.fingerprints["t", 0]] == [17, 18, 19]
     shutil.rmtree(tmp_path / "t-0")
-    append(tmp_path, 21, 10)  # after retention or compaction
+    append_records(tmp_path, 21, 10)  # after retention or compaction
     assert follower(tmp_path).find_batch_end(at).offsets == {("t", 0): 31}
     assert "nothing shows that t-0 is the log" in caplog.text
     write_topic_id(tmp_path, "A" * 21 + "Q")
@@ -279,7 +279,7 @@ def test_fingerprints_of_older_message_formats(tmp_path, record_format, codec):
 
 
 def test_a_damaged_batch_is_not_another_log(tmp_path):
-    path = append(tmp_path, 0, 30)
+    path = append_records(tmp_path, 0, 30)
     at = follower(tmp_path).find_batch_end(StreamOffsets({}))
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
@@ -308,33 +308,33 @@ def test_sparks_reader_stores_fingerprints_and_compares_them_after_a_restart(tmp
 
 
 def test_an_open_transaction_that_delays_the_stream_is_logged_once(tmp_path, caplog):
-    append(tmp_path, 0, 10)
+    append_records(tmp_path, 0, 10)
     rows_of_transaction = [{"offset": offset, "value": b"v", "timestamp": 1} for offset in range(10, 13)]
     with (tmp_path / "t-0" / f"{0:020}.log").open("ab") as file:
         ids = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
         file.write(kafkaframes.build_records(rows_of_transaction, transactional=True, **ids))
     follow = follower(tmp_path, isolation="read_committed")
-    assert latest(follow, {("t", 0): 0}) == {("t", 0): 10}
+    assert plan_end_offsets(follow, {("t", 0): 0}) == {("t", 0): 10}
     assert caplog.text == ""  # the stream advances
     for ends in ({("t", 0): 10}, None, None):  # Trigger.AvailableNow sets the end offsets
-        assert latest(follow, {("t", 0): 10}, ends=ends) == {("t", 0): 10}
+        assert plan_end_offsets(follow, {("t", 0): 10}, ends=ends) == {("t", 0): 10}
     assert caplog.text.count("waits at offset 10 of t-0, because the transaction of producer 7 is open; up to 3") == 1
 
 
 def test_lost_first_records_of_a_new_partition_are_reported_after_the_first_batch(tmp_path, caplog):
-    append(tmp_path, 0, 30)
+    append_records(tmp_path, 0, 30)
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
-    append(tmp_path, 20, 10, partition=1)
+    append_records(tmp_path, 20, 10, partition=1)
     at = {("t", 0): 30}
     with pytest.raises(OptionError, match=r"t-1 was added after .* begins at offset 20: offsets 0 to 19 are lost"):
-        latest(follow, at)
-    assert latest(follow, at, is_first=True) == latest(lenient, at) == {("t", 0): 30, ("t", 1): 30}
+        plan_end_offsets(follow, at)
+    assert plan_end_offsets(follow, at, is_first=True) == plan_end_offsets(lenient, at) == {("t", 0): 30, ("t", 1): 30}
     assert "t-1 was added after" in caplog.text
-    assert latest(follow, {("t", 0): 30, ("t", 1): 20}) == {("t", 0): 30, ("t", 1): 30}
+    assert plan_end_offsets(follow, {("t", 0): 30, ("t", 1): 20}) == {("t", 0): 30, ("t", 1): 30}
 
 
 def test_each_request_of_a_stream_lists_the_directory_once(tmp_path, monkeypatch):
-    append(tmp_path, 0, 30)
+    append_records(tmp_path, 0, 30)
     listings = []
     monkeypatch.setattr(
         following, "discover_logs", lambda *args, **kw: listings.append(1) or discover_logs(*args, **kw)
@@ -346,8 +346,8 @@ def test_each_request_of_a_stream_lists_the_directory_once(tmp_path, monkeypatch
     assert len(listings) == 3
 
 
-def test_the_start_of_a_stream(tmp_path):
-    append(tmp_path, 100, 50)
+def test_a_stream_starts_at_the_requested_offsets(tmp_path):
+    append_records(tmp_path, 100, 50)
     assert LogFollower(ReadOptions(paths=(str(tmp_path),), start=LATEST)).find_start_offsets().offsets == {
         ("t", 0): 150
     }
@@ -393,7 +393,7 @@ def write_values(path, base, *values, suffix=""):
 
 
 def test_a_segment_rewritten_by_the_cleaner_adds_no_duplicates(tmp_path):
-    """A swap file has another path, and a cleaned segment another size: offsets identify the rows already read."""
+    """A swap file has another path, and a cleaned segment another size, but offsets identify the rows already read."""
     partition = tmp_path / "t-0"
     write_values(partition, 0, b"0", b"1", b"2")
     write_values(partition, 3, b"3")

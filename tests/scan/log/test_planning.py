@@ -22,11 +22,11 @@ from kafkaframes.scan.log.planning import (
     split_slice,
 )
 
-MB = 1 << 20
-BATCH = 16_000
+MEBIBYTE = 1 << 20
+BATCH_BYTES = 16_000
 
 
-def segment(topic, partition, base_offset, size_bytes=MB, **more):
+def build_segment(topic, partition, base_offset, size_bytes=MEBIBYTE, **more):
     path = f"/logs/{topic}-{partition}/{base_offset:020}.log"
     return Segment(path, size_bytes, base_offset, topic, partition, f"/logs/{topic}-{partition}", **more)
 
@@ -35,9 +35,9 @@ def options(**settings):
     return ReadOptions(paths=("/logs",), **settings)
 
 
-def every_batch(segment, positions):
-    """Boundaries of a file of equal batches."""
-    return [-(-position // BATCH) * BATCH for position in positions]
+def yield_batch_boundaries(segment, positions):
+    """Yield the batch boundaries of a file with batches of equal size."""
+    return [-(-position // BATCH_BYTES) * BATCH_BYTES for position in positions]
 
 
 def no_boundaries(segment, positions):
@@ -45,13 +45,13 @@ def no_boundaries(segment, positions):
 
 
 LOG = [
-    segment("payments", 0, 0),
-    segment("orders", 1, 500),
-    segment("orders", 0, 100),
-    segment("orders", 1, 0),
-    segment("orders", 0, 0),
-    segment("__consumer_offsets", 0, 0),
-    segment("__debezium-heartbeat", 0, 0),
+    build_segment("payments", 0, 0),
+    build_segment("orders", 1, 500),
+    build_segment("orders", 0, 100),
+    build_segment("orders", 1, 0),
+    build_segment("orders", 0, 0),
+    build_segment("__consumer_offsets", 0, 0),
+    build_segment("__debezium-heartbeat", 0, 0),
 ]
 
 
@@ -84,7 +84,7 @@ def test_an_internal_topic_can_be_requested(selection):
 
 
 def test_an_internal_topic_is_read_if_the_path_names_it():
-    assert len(select_segments([segment("__consumer_offsets", 3, 0, is_named=True)], options())) == 1
+    assert len(select_segments([build_segment("__consumer_offsets", 3, 0, is_named=True)], options())) == 1
 
 
 def test_a_pattern_must_match_the_whole_name():
@@ -112,16 +112,16 @@ def test_missing_topics_and_partitions_are_an_error(selection, message):
 
 
 def test_a_reader_of_one_log_rejects_two_replicas():
-    twice = [*LOG, Segment("/other/orders-0/00000000000000000000.log", MB, 0, "orders", 0, "/other/orders-0")]
+    twice = [*LOG, Segment("/other/orders-0/00000000000000000000.log", MEBIBYTE, 0, "orders", 0, "/other/orders-0")]
     with pytest.raises(OptionError, match="orders-0 is in two directories, /logs/orders-0 and /other/orders-0"):
         check_no_replicas(select_segments(twice, options()))
     check_no_replicas(select_segments(twice, options(subscribe=frozenset({"payments"}))))
 
 
 def test_without_a_range_segments_are_read_completely_and_empty_ones_skipped():
-    slices = prune_segments([segment("t", 0, 0), segment("t", 0, 10, size_bytes=0)], options())
+    slices = prune_segments([build_segment("t", 0, 0), build_segment("t", 0, 10, size_bytes=0)], options())
     assert [(s.segment.base_offset, s.start, s.end, s.first_offset, s.end_offset) for s in slices] == [
-        (0, 0, MB, NO_START, NO_END)
+        (0, 0, MEBIBYTE, NO_START, NO_END)
     ]
 
 
@@ -139,20 +139,20 @@ def test_without_a_range_segments_are_read_completely_and_empty_ones_skipped():
     ],
 )
 def test_segments_outside_the_offsets_are_not_planned(start, end, base_offsets):
-    log = [segment("t", 0, base) for base in (0, 100, 200)]
+    log = [build_segment("t", 0, base) for base in (0, 100, 200)]
     slices = prune_segments(log, options(start={("t", 0): start}, end={("t", 0): end}))
     assert [s.segment.base_offset for s in slices] == base_offsets
 
 
 def test_the_next_partition_does_not_limit_the_last_segment_of_this_one():
-    log = [segment("t", 0, 1000), segment("t", 1, 0)]
+    log = [build_segment("t", 0, 1000), build_segment("t", 1, 0)]
     slices = prune_segments(log, options(start={("t", 0): 5000, ("t", 1): 7}))
     assert [(s.segment.partition, s.first_offset) for s in slices] == [(0, 5000), (1, 7)]
 
 
 @pytest.mark.parametrize("option", ["start", "end"])
 def test_offsets_must_name_the_selected_partitions(option):
-    log = [segment("t", 0, 0), segment("t", 1, 0)]
+    log = [build_segment("t", 0, 0), build_segment("t", 1, 0)]
     with pytest.raises(OptionError, match=f"`{option}` requires an offset for t-1"):
         prune_segments(log, options(**{option: {("t", 0): 5}}))
     with pytest.raises(OptionError, match=f"`{option}` contains u-0, which the read does not"):
@@ -161,7 +161,7 @@ def test_offsets_must_name_the_selected_partitions(option):
 
 def test_small_segments_share_a_task():
     works = distribute_slices(
-        prune_segments([segment("t", 0, n, 1000) for n in range(1000)], options()),
+        prune_segments([build_segment("t", 0, n, 1000) for n in range(1000)], options()),
         options(),
         cores=2,
         boundaries=no_boundaries,
@@ -170,35 +170,41 @@ def test_small_segments_share_a_task():
 
 
 def test_a_large_segment_is_split_at_batch_boundaries():
-    size = 62_500 * BATCH  # 1 GB
+    size = 62_500 * BATCH_BYTES  # 1 GB
     works = distribute_slices(
-        prune_segments([segment("t", 0, 0, size)], options()), options(), cores=2, boundaries=every_batch
+        prune_segments([build_segment("t", 0, 0, size)], options()),
+        options(),
+        cores=2,
+        boundaries=yield_batch_boundaries,
     )
     assert len(works) == 8
-    assert all(len(work) == 1 and work[0].start % BATCH == 0 for work in works)
-    assert max(work[0].size_bytes for work in works) < 128 * MB
+    assert all(len(work) == 1 and work[0].start % BATCH_BYTES == 0 for work in works)
+    assert max(work[0].size_bytes for work in works) < 128 * MEBIBYTE
 
 
 def test_a_large_segment_with_unknown_boundaries_is_not_split():
     works = distribute_slices(
-        prune_segments([segment("t", 0, 0, 1000 * MB)], options()), options(), cores=2, boundaries=no_boundaries
+        prune_segments([build_segment("t", 0, 0, 1000 * MEBIBYTE)], options()),
+        options(),
+        cores=2,
+        boundaries=no_boundaries,
     )
-    assert [[piece.size_bytes for piece in work] for work in works] == [[1000 * MB]]
+    assert [[piece.size_bytes for piece in work] for work in works] == [[1000 * MEBIBYTE]]
 
 
 def test_min_partitions_splits_even_little_input():
     works = distribute_slices(
-        prune_segments([segment("t", 0, 0, 100 * BATCH)], options()),
+        prune_segments([build_segment("t", 0, 0, 100 * BATCH_BYTES)], options()),
         options(min_partitions=10),
         cores=2,
-        boundaries=every_batch,
+        boundaries=yield_batch_boundaries,
     )
     assert len(works) >= 10
 
 
 def test_the_input_is_divided_among_the_cores():
     works = distribute_slices(
-        prune_segments([segment("t", n, 0, 25 * MB) for n in range(8)], options()),
+        prune_segments([build_segment("t", n, 0, 25 * MEBIBYTE) for n in range(8)], options()),
         options(),
         cores=4,
         boundaries=no_boundaries,
@@ -206,14 +212,14 @@ def test_the_input_is_divided_among_the_cores():
     assert [len(work) for work in works] == [2, 2, 2, 2]
 
 
-sizes = st.lists(st.integers(1, 50 * BATCH), min_size=1, max_size=20)
+sizes = st.lists(st.integers(1, 50 * BATCH_BYTES), min_size=1, max_size=20)
 
 
-@given(sizes, st.integers(BATCH, 20 * BATCH))
+@given(sizes, st.integers(BATCH_BYTES, 20 * BATCH_BYTES))
 def test_every_byte_is_read_once_and_in_order(sizes, target):
-    log = [segment("t", 0, n, size) for n, size in enumerate(sizes)]
+    log = [build_segment("t", 0, n, size) for n, size in enumerate(sizes)]
     wholes = prune_segments(log, options())
-    pieces = [piece for whole in wholes for piece in split_slice(whole, target, every_batch)]
+    pieces = [piece for whole in wholes for piece in split_slice(whole, target, yield_batch_boundaries)]
     works = pack_slices(pieces, target)
     assert [piece for work in works for piece in work] == pieces
     for whole in wholes:
@@ -223,10 +229,10 @@ def test_every_byte_is_read_once_and_in_order(sizes, target):
     assert all(len(work) == 1 or sum(piece.size_bytes for piece in work) <= target for work in works)
 
 
-@given(st.lists(st.integers(-5, 10 * MB)))
+@given(st.lists(st.integers(-5, 10 * MEBIBYTE)))
 def test_boundaries_outside_the_slice_or_unordered_cause_no_errors(positions):
-    whole = SegmentSlice(segment("t", 0, 0, 8 * MB), 0, 8 * MB)
-    pieces = split_slice(whole, MB, lambda segment, _: positions)
-    assert (pieces[0].start, pieces[-1].end) == (0, 8 * MB)
+    whole = SegmentSlice(build_segment("t", 0, 0, 8 * MEBIBYTE), 0, 8 * MEBIBYTE)
+    pieces = split_slice(whole, MEBIBYTE, lambda segment, _: positions)
+    assert (pieces[0].start, pieces[-1].end) == (0, 8 * MEBIBYTE)
     assert all(piece.size_bytes > 0 for piece in pieces)
     assert all(before.end == after.start for before, after in pairwise(pieces))

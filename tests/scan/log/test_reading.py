@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.records.mutations import batch_v2, varint
+from tests.records.mutations import build_batch_v2, encode_varint
 from tests.spark import truth
 from tests.spark.truth import CLICKS, SHOP
 
@@ -28,8 +28,8 @@ from kafkaframes.scan.log.tables import read_batch_work
 MODES = ("keep", "drop", "fail")
 
 
-def read(path, *names, **read_options):
-    """Read in one process as Spark would: plan, then run each task in turn."""
+def read_rows(path, *names, **read_options):
+    """Plan a read and run its tasks in this process, one after the other."""
     table = read_options.pop("table", "records")
     options = ReadOptions(paths=(str(path),), table=table, **read_options)
     columns = choose_columns(names or None, table=table)
@@ -49,7 +49,7 @@ def write_segment(folder, raw, base_offset=0):
     return path
 
 
-def build(first, count, codec="none", **more):
+def build_batches(first, count, codec="none", **more):
     offsets = range(first, first + count)
     records = [{"offset": n, "key": b"k%d" % n, "value": b"v" * 40, "timestamp": 1000 + n} for n in offsets]
     return bytearray(kafkaframes.build_records(records, codec=codec, **more))
@@ -58,21 +58,21 @@ def build(first, count, codec="none", **more):
 @pytest.mark.parametrize("names", [("offset", "value"), ("offset", "value", "headers")])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_damaged_record_is_detected_with_and_without_headers(tmp_path, caplog, mode, names):
-    """The record states three headers and has none; the next batch follows."""
+    """The record states three headers and has none. Another batch follows."""
     claimed_body, sound = b"\0\0\0\x01\x02v\x06", b"\0\0\0\x01\x82\x01" + b"v" * 65 + b"\0"
-    section = b"".join(varint(len(body)) + body for body in (claimed_body, sound))
-    write_segment(tmp_path, batch_v2(section, count=2) + build(2, 2))
+    section = b"".join(encode_varint(len(body)) + body for body in (claimed_body, sound))
+    write_segment(tmp_path, build_batch_v2(section, count=2) + build_batches(2, 2))
     if mode == "fail":
         with pytest.raises(CorruptRecordError, match="count of headers"):
-            read(tmp_path, *names, on_damage=mode)
+            read_rows(tmp_path, *names, on_damage=mode)
         return
-    assert [row["offset"] for row in read(tmp_path, *names, on_damage=mode)] == [2, 3]
+    assert [row["offset"] for row in read_rows(tmp_path, *names, on_damage=mode)] == [2, 3]
     assert "count of headers" in caplog.text
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])
 def test_a_segment_truncated_while_it_is_read_is_an_error(tmp_path, table):
-    path = write_segment(tmp_path, b"".join(bytes(build(n * 100, 100)) for n in range(2000)))
+    path = write_segment(tmp_path, b"".join(bytes(build_batches(n * 100, 100)) for n in range(2000)))
     options = ReadOptions(paths=(str(tmp_path),), table=table)
     (work,) = plan_log(options, cores=1).works
     columns = choose_columns(None, table=table)
@@ -84,7 +84,7 @@ def test_a_segment_truncated_while_it_is_read_is_an_error(tmp_path, table):
 
 
 def test_sequences_and_first_offsets_of_batches_equal_those_of_kafka():
-    rows = read(SHOP, "topic", "partition", "offset", "sequence", "baseOffset", subscribe=frozenset({"payments"}))
+    rows = read_rows(SHOP, "topic", "partition", "offset", "sequence", "baseOffset", subscribe=frozenset({"payments"}))
     expected_rows, batch = set(), None
     for line in truth.lines_of(SHOP):
         if line["type"] == "batch":
@@ -92,7 +92,7 @@ def test_sequences_and_first_offsets_of_batches_equal_those_of_kafka():
         elif line["type"] == "record" and batch["topic"] == "payments" and not batch["control"]:
             expected_rows.add((batch["partition"], line["offset"], line["sequence"], batch["base_offset"]))
     assert {(row["partition"], row["offset"], row["sequence"], row["baseOffset"]) for row in rows} == expected_rows
-    wrapper_offsets = {row["baseOffset"] for row in read(CLICKS / "clickstream-0", "baseOffset")}
+    wrapper_offsets = {row["baseOffset"] for row in read_rows(CLICKS / "clickstream-0", "baseOffset")}
     assert wrapper_offsets == {
         line["base_offset"]
         for line in truth.lines_of(CLICKS)
@@ -102,38 +102,41 @@ def test_sequences_and_first_offsets_of_batches_equal_those_of_kafka():
 
 @pytest.mark.parametrize("read_bytes", [70, 1000, 1 << 20])
 def test_the_read_size_does_not_change_the_result(read_bytes, monkeypatch):
-    expected_rows = read(SHOP / "orders-0", "offset", "value")
+    expected_rows = read_rows(SHOP / "orders-0", "offset", "value")
     monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BATCH_BYTES", read_bytes)
-    assert read(SHOP / "orders-0", "offset", "value") == expected_rows
+    assert read_rows(SHOP / "orders-0", "offset", "value") == expected_rows
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_every_format_and_codec(magic, codec, tmp_path):
+def test_every_format_and_codec_is_read(magic, codec, tmp_path):
     if (magic, codec) in ((0, "zstd"), (1, "zstd")):
         with pytest.raises(EncodeError):
-            build(0, 1, codec, record_format=magic)
+            build_batches(0, 1, codec, record_format=magic)
         return
-    write_segment(tmp_path, build(7, 100, codec, record_format=magic))
-    rows = read(tmp_path, *[column.name for column in RECORD_COLUMNS])
+    write_segment(tmp_path, build_batches(7, 100, codec, record_format=magic))
+    rows = read_rows(tmp_path, *[column.name for column in RECORD_COLUMNS])
     assert [(row["offset"], row["key"], row["codec"], row["magic"]) for row in rows] == [
         (n, b"k%d" % n, codec, magic) for n in range(7, 107)
     ]
     assert {row["timestampType"] for row in rows} == {0 if magic else -1}
 
 
-def test_offsets_may_split_batches(tmp_path):
-    write_segment(tmp_path, build(0, 100, "lz4") + build(100, 100, record_format=1, codec="gzip") + build(200, 100))
+def test_offset_bounds_can_be_inside_batches(tmp_path):
+    write_segment(
+        tmp_path,
+        build_batches(0, 100, "lz4") + build_batches(100, 100, record_format=1, codec="gzip") + build_batches(200, 100),
+    )
     for start, end in [(0, 300), (50, 51), (99, 101), (150, 150), (199, 201), (250, 999)]:
         bounds = {"start": {("t", 0): start}, "end": {("t", 0): end}, "fail_on_data_loss": end <= 300}
-        rows = read(tmp_path, "offset", **bounds)
+        rows = read_rows(tmp_path, "offset", **bounds)
         assert [row["offset"] for row in rows] == list(range(start, min(end, 300)))
 
 
-def test_headers_that_are_not_utf_8_and_timestamps_outside_every_range(tmp_path):
+def test_invalid_utf_8_in_headers_and_far_timestamps_are_read(tmp_path):
     record = {"key": None, "value": None, "timestamp": 2**62, "headers": [(b"a\xff", b"\xff"), (b"", None)]}
     write_segment(tmp_path, kafkaframes.build_records([record, {"key": b"", "value": b"", "timestamp": -1}]))
-    first, second = read(tmp_path, "key", "value", "timestamp", "headers", timestamp_errors="null")
+    first, second = read_rows(tmp_path, "key", "value", "timestamp", "headers", timestamp_errors="null")
     assert first == {
         "key": None,
         "value": None,
@@ -147,7 +150,7 @@ def test_headers_that_are_not_utf_8_and_timestamps_outside_every_range(tmp_path)
 def damage_batch(kind, raw):
     """Damage the second of three batches of ten records. Return the records that each mode keeps."""
     size = len(raw) // 3
-    if kind == "checksum":  # only the checksum: all records can be read
+    if kind == "checksum":  # with a wrong checksum, all records can be read
         raw[size + 17] ^= 1
         return {"keep": 30, "drop": 20}
     if kind == "a length in the fourth record":
@@ -157,25 +160,25 @@ def damage_batch(kind, raw):
     if kind == "codec":
         raw[size + 22] = 7
         return {"keep": 20, "drop": 20}
-    raw[size + 8 : size + 12] = bytes(4)  # the batch's size: nothing after it can be found
+    raw[size + 8 : size + 12] = bytes(4)  # with a wrong batch size, no later batch can be found
     return {"keep": 10, "drop": 10}
 
 
 @pytest.mark.parametrize("kind", ["checksum", "a length in the fourth record", "codec", "framing"])
 @pytest.mark.parametrize("mode", MODES)
-def test_damage_in_each_mode(kind, mode, tmp_path, caplog):
-    raw = bytearray().join(build(n, 10, base_sequence=-1) for n in (10, 20, 30))
+def test_damage_is_handled_in_each_mode(kind, mode, tmp_path, caplog):
+    raw = bytearray().join(build_batches(n, 10, base_sequence=-1) for n in (10, 20, 30))
     position = len(raw) // 3
     offsets_by_mode = damage_batch(kind, raw)
     path = write_segment(tmp_path, raw, base_offset=10)
     if mode == "fail":
         with pytest.raises(CorruptRecordError) as caught:
-            read(tmp_path, "offset", on_damage=mode)
+            read_rows(tmp_path, "offset", on_damage=mode)
         assert (caught.value.position, caught.value.file) == (position, str(path))
         assert "offset 20" in str(caught.value) or kind == "framing"
         return
     with caplog.at_level(logging.WARNING, logger="kafkaframes.scan"):
-        offsets = [row["offset"] for row in read(tmp_path, "offset", on_damage=mode)]
+        offsets = [row["offset"] for row in read_rows(tmp_path, "offset", on_damage=mode)]
     assert len(offsets) == offsets_by_mode[mode]
     assert offsets[:10] == list(range(10, 20))
     assert kind == "framing" or offsets[-10:] == list(range(30, 40))
@@ -183,20 +186,20 @@ def test_damage_in_each_mode(kind, mode, tmp_path, caplog):
 
 
 def test_damage_outside_the_requested_offsets_is_ignored(tmp_path):
-    raw = bytearray().join(build(n, 10) for n in (10, 20, 30))
+    raw = bytearray().join(build_batches(n, 10) for n in (10, 20, 30))
     damage_batch("codec", raw)
     write_segment(tmp_path, raw)
-    rows = read(tmp_path, "offset", on_damage="fail", start={("t", 0): 30})
+    rows = read_rows(tmp_path, "offset", on_damage="fail", start={("t", 0): 30})
     assert [row["offset"] for row in rows] == list(range(30, 40))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_torn_tail_is_skipped_and_reported(mode, tmp_path, caplog):
-    path = write_segment(tmp_path, build(0, 10) + build(10, 10)[:-5])
-    assert len(read(tmp_path, "offset", on_damage=mode)) == 10
+    path = write_segment(tmp_path, build_batches(0, 10) + build_batches(10, 10)[:-5])
+    assert len(read_rows(tmp_path, "offset", on_damage=mode)) == 10
     assert "the last batch is not whole" in caplog.text
     assert str(path) in caplog.text
-    rest = read(tmp_path, table="batches")[-1]
+    rest = read_rows(tmp_path, table="batches")[-1]
     assert (rest["error"], rest["codec"]) == ("the last batch is not whole", None)
     assert rest["position"] + rest["sizeBytes"] == path.stat().st_size
 
@@ -214,8 +217,8 @@ def test_a_file_with_missing_bytes_is_an_error_in_every_mode(tmp_path):
         list(read_work(works[0], choose_columns(["offset"]), options))
 
 
-def test_no_batch_of_rows_is_much_larger_than_a_megabyte(tmp_path):
-    write_segment(tmp_path, bytes(build(0, 30_000, "zstd")))
+def test_record_batches_are_not_much_larger_than_a_megabyte(tmp_path):
+    write_segment(tmp_path, bytes(build_batches(0, 30_000, "zstd")))
     options = ReadOptions(paths=(str(tmp_path),))
     works = plan_log(options, cores=1).works
     sizes = [batch.nbytes for batch in rebatch(read_work(works[0], choose_columns(None), options))]
@@ -229,7 +232,9 @@ def check_bytes(raw, mode, table):
         names = [column.name for column in (BATCH_COLUMNS if table == "batches" else RECORD_COLUMNS)]
         with contextlib.suppress(*[CorruptRecordError] if mode == "fail" else []):
             # A timestamp beyond Spark's range is not damage, so by default it is an error even with on_damage=keep.
-            read(folder, *names, on_damage=mode, table=table, deep=True, include_control=True, timestamp_errors="null")
+            read_rows(
+                folder, *names, on_damage=mode, table=table, deep=True, include_control=True, timestamp_errors="null"
+            )
 
 
 @given(st.binary(max_size=300), st.sampled_from(MODES), st.sampled_from(["records", "batches"]))
@@ -245,7 +250,7 @@ def test_any_bytes_give_rows_or_an_error_of_this_package(raw, mode, table):
 )
 @example(2, "none", [(BATCH_V2.position_of("base_timestamp"), 0x40)], "keep")
 def test_any_damage_gives_rows_or_an_error_of_this_package(magic, codec, flips, mode):
-    raw = build(0, 20, codec, record_format=magic) * 2
+    raw = build_batches(0, 20, codec, record_format=magic) * 2
     for position, bits in flips:
         raw[position % len(raw)] ^= bits
     check_bytes(bytes(raw), mode, "records")

@@ -27,7 +27,7 @@ TRANSACTIONS = CASES / "kraft-4x-transactions"
 READERS = {"records": reading.read_work, "batches": read_batch_work, "segments": read_segment_work}
 
 
-def read(path, *names, meter=None, **read_options):
+def read_log_rows(path, *names, meter=None, **read_options):
     options = parse_log_options({"path": str(path), **read_options})
     columns = choose_columns(names or None, table=options.table)
     batches = []
@@ -38,7 +38,7 @@ def read(path, *names, meter=None, **read_options):
 
 
 def offsets(path, **options):
-    return [row["offset"] for row in read(path, "offset", **options)]
+    return [row["offset"] for row in read_log_rows(path, "offset", **options)]
 
 
 @pytest.mark.parametrize("case", ["kraft-4x-transactions", "zk-28-mixed"])
@@ -50,7 +50,9 @@ def test_records_equal_those_of_a_consumer(case, isolation, without, tmp_path):
         for file in tmp_path.rglob(pattern):
             file.unlink()
     truth = json.loads((CASES / f"{case}.committed.json").read_text())[isolation]
-    rows = read(tmp_path / case, "topic", "partition", "offset", isolation=isolation, includeInternalTopics="true")
+    rows = read_log_rows(
+        tmp_path / case, "topic", "partition", "offset", isolation=isolation, includeInternalTopics="true"
+    )
     got = {}
     for row in rows:
         got.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
@@ -60,7 +62,7 @@ def test_records_equal_those_of_a_consumer(case, isolation, without, tmp_path):
         assert got.get(name, []) == expected_offsets, name
 
 
-def looked_up_times():
+def list_recorded_lookups():
     for case in ("kraft-4x-transactions", "zk-28-mixed"):
         for topic, partition, timestamp, offset, _ in json.loads((CASES / f"{case}.lookups.json").read_text())[
             "offsets_for_times"
@@ -71,7 +73,7 @@ def looked_up_times():
 
 def test_a_range_of_times_has_the_offsets_that_a_broker_returned():
     lookup_count = 0
-    for case, topic, partition, timestamp, offset in looked_up_times():
+    for case, topic, partition, timestamp, offset in list_recorded_lookups():
         path = CASES / case / f"{topic}-{partition}"
         if offset is None or offset < 0:
             with pytest.raises(OptionError, match=r"has no record at or after"):
@@ -88,7 +90,7 @@ def test_a_range_of_times_has_the_offsets_that_a_broker_returned():
 
 
 def test_records_below_the_log_start_offset_are_not_rows():
-    rows = read(CASES / "deleted-records", "topic", "partition", "offset", subscribe="trimmed")
+    rows = read_log_rows(CASES / "deleted-records", "topic", "partition", "offset", subscribe="trimmed")
     starts = [line.split() for line in (CASES / "deleted-records/log-start-offset-checkpoint").read_text().splitlines()]
     starts = {int(words[1]): int(words[2]) for words in starts if len(words) == 3 and words[0] == "trimmed"}
     assert starts
@@ -98,7 +100,7 @@ def test_records_below_the_log_start_offset_are_not_rows():
         assert own == [] or own[0] == start
 
 
-def log_of(folder, *batches):
+def write_log(folder, *batches):
     """Write a partition t-0 with a segment for each list of offsets."""
     partition = folder / "t-0"
     partition.mkdir()
@@ -110,7 +112,7 @@ def log_of(folder, *batches):
 
 
 def test_offsets_deleted_by_retention_are_an_error_and_compaction_gaps_are_not(tmp_path):
-    partition = log_of(tmp_path, range(100, 200), range(200, 300, 7))
+    partition = write_log(tmp_path, range(100, 200), range(200, 300, 7))
     start = '{"t": {"0": %d}}'
     with pytest.raises(OptionError, match="offsets 50 to 99 of t-0 are lost to retention"):
         offsets(partition, startingOffsets=start % 50)
@@ -122,30 +124,30 @@ def test_offsets_deleted_by_retention_are_an_error_and_compaction_gaps_are_not(t
 
 
 def test_bytes_outside_the_range_are_not_read(tmp_path):
-    partition = log_of(tmp_path, range(1000), range(1000, 2000), range(2000, 3000))
+    partition = write_log(tmp_path, range(1000), range(1000, 2000), range(2000, 3000))
     size = (partition / f"{1000:020}.log").stat().st_size
     bounds = {"startingOffsets": '{"t": {"0": 1504}}', "endingOffsets": '{"t": {"0": 1517}}'}
     meter = ByteCounter()
-    rows = read(partition, "offset", meter=meter, **bounds)
+    rows = read_log_rows(partition, "offset", meter=meter, **bounds)
     assert [row["offset"] for row in rows] == list(range(1504, 1517))
-    assert meter.bytes_read == size // 50  # two batches of a hundred
+    assert meter.bytes_read == size // 50  # two of a hundred batches
     plan = plan_log(parse_log_options({"path": str(partition), **bounds}), cores=1)
     assert (plan.segments, plan.segment_count, plan.bytes_to_read, plan.tasks) == (3, 1, size // 50, 1)
     whole = ByteCounter()
-    assert len(read(partition, "offset", meter=whole)) == 3000
+    assert len(read_log_rows(partition, "offset", meter=whole)) == 3000
     assert whole.bytes_read >= 3 * size
 
 
-WHOLE = {
+WHOLE_LOG_BATCHES = {
     (path, topic): offsets(path)
     for path, topic in ((SHOP / "orders-0", "orders"), (CLICKS / "clickstream-0", "clickstream"))
 }
 
 
-@given(st.sampled_from(sorted(WHOLE)), st.data())
-def test_a_range_of_offsets_is_that_part_of_the_whole(log, data):
+@given(st.sampled_from(sorted(WHOLE_LOG_BATCHES)), st.data())
+def test_a_range_of_offsets_has_the_records_of_that_range(log, data):
     path, topic = log
-    all_offsets = WHOLE[log]
+    all_offsets = WHOLE_LOG_BATCHES[log]
     start = data.draw(st.integers(all_offsets[0], all_offsets[-1]))
     end = data.draw(st.integers(start, all_offsets[-1] + 1))
     starting, ending = (json.dumps({topic: {"0": at}}) for at in (start, end))

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from tests.scan.log.test_reading import build, damage_batch, read, write_segment
+from tests.scan.log.test_reading import build_batches, damage_batch, read_rows, write_segment
 from tests.spark import truth
 from tests.spark.truth import CLICKS, SHOP
 
 
 @pytest.mark.parametrize("log", [SHOP, CLICKS], ids=lambda log: log.name)
 def test_every_batch_equals_that_of_kafka(log):
-    rows = read(log, table="batches", deep=True, include_internal=True)
+    rows = read_rows(log, table="batches", deep=True, include_internal=True)
     expected_rows = [
         line for line in truth.lines_of(log) if line["type"] == "batch" and not line["segment"].endswith(".checkpoint")
     ]
@@ -30,17 +30,17 @@ def test_every_batch_equals_that_of_kafka(log):
 
 
 def test_the_table_of_batches_reports_damage_in_every_mode(tmp_path):
-    raw = bytearray().join(build(n, 10) for n in (10, 20, 30))
+    raw = bytearray().join(build_batches(n, 10) for n in (10, 20, 30))
     damage_batch("a length in the fourth record", raw)
     write_segment(tmp_path, raw)
-    shallow = read(tmp_path, "crcOk", "error", "readableRecords", table="batches", on_damage="fail")
+    shallow = read_rows(tmp_path, "crcOk", "error", "readableRecords", table="batches", on_damage="fail")
     assert [row["crcOk"] for row in shallow] == [True, False, True]
     assert {row["readableRecords"] for row in shallow} == {None}
-    deep = read(tmp_path, "readableRecords", "recordCount", "error", table="batches", deep=True)
+    deep = read_rows(tmp_path, "readableRecords", "recordCount", "error", table="batches", deep=True)
     assert [(row["readableRecords"], row["recordCount"], row["error"] is None) for row in deep] == [
         (10, 10, True),
         (3, 10, False),
         (10, 10, True),
     ]
-    unchecked_rows = read(tmp_path, "crcOk", "error", table="batches", verify_crc=False)
+    unchecked_rows = read_rows(tmp_path, "crcOk", "error", table="batches", verify_crc=False)
     assert {row["crcOk"] for row in unchecked_rows} == {row["error"] for row in unchecked_rows} == {None}

@@ -10,7 +10,7 @@ from kafkaframes.scan.topic.following import TopicFollower
 from kafkaframes.spark.options import parse_topic_options
 
 
-def make(servers: str, topic: str, rows: int) -> None:
+def create_topic(servers: str, topic: str, rows: int) -> None:
     recreate_topic(servers, topic, 1)
     with Producer(servers) as producer:
         producer.send_arrow(pa.table({"value": [b"v"] * rows}), topic=topic)
@@ -37,12 +37,12 @@ def follower(servers: str, topic: str, clock: Clock | None = None, **options: st
 
 
 def test_a_recreated_topic_is_read_from_its_start_or_an_error(servers):
-    make(servers, "anew", 50)
+    create_topic(servers, "anew", 50)
     place = TopicPartition("anew", 0)
     one = follower(servers, "anew", failOnDataLoss="false")
     read = one.find_batch_end(one.find_start_offsets())
     assert read == {place: 50}
-    make(servers, "anew", 20)
+    create_topic(servers, "anew", 20)
     end = one.find_batch_end(read)
     assert end == {place: 20}
     assert [(piece.first, piece.end) for piece in one.plan_batch(read, end)] == [(0, 20)]
@@ -56,7 +56,7 @@ def test_a_recreated_topic_is_read_from_its_start_or_an_error(servers):
 
 
 def test_few_rows_wait_for_the_delay_since_the_last_batch_except_in_the_first_batch(servers):
-    make(servers, "few", 5)
+    create_topic(servers, "few", 5)
     now = [0.0]
     topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": "few", "startingOffsets": "earliest"}
     topic_settings |= {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
@@ -72,15 +72,15 @@ def test_few_rows_wait_for_the_delay_since_the_last_batch_except_in_the_first_ba
         assert one.find_batch_end(first) == {place: 8}
         producer.send_arrow(pa.table({"value": [b"v"] * 10}), topic="few")
     now[0] = 61.0
-    assert one.find_batch_end({place: 8}) == {place: 18}  # enough rows do not wait
+    assert one.find_batch_end({place: 8}) == {place: 18}  # with enough rows, the batch is not delayed
     one.close()
 
 
 @pytest.mark.parametrize("strict", ["true", "false"])
 @pytest.mark.parametrize("available_now", [False, True])
 def test_a_temporarily_lower_end_offset_is_looked_up_again(servers, strict, available_now):
-    """SPARK-26267, KAFKA-7703: with failOnDataLoss=false all rows were read again; with true the query stopped."""
-    make(servers, "regress", 50)
+    """SPARK-26267 and KAFKA-7703: with failOnDataLoss=false, all rows were read again. With true, the query failed."""
+    create_topic(servers, "regress", 50)
     place, clock, answers = TopicPartition("regress", 0), Clock(), [{TopicPartition("regress", 0): 30}] * 3
     stream = follower(servers, "regress", clock, failOnDataLoss=strict)
     look_up = stream._lookups.find_latest_offsets
@@ -94,7 +94,7 @@ def test_a_temporarily_lower_end_offset_is_looked_up_again(servers, strict, avai
 
 
 def test_records_that_arrive_during_a_repeated_look_up_belong_to_the_next_micro_batch(servers):
-    make(servers, "later", 5)
+    create_topic(servers, "later", 5)
     place, clock = TopicPartition("later", 0), Clock()
     stream = follower(servers, "later", clock)
     look_up, answers = stream._lookups.find_latest_offsets, [{place: 3}]
@@ -107,7 +107,7 @@ def test_records_that_arrive_during_a_repeated_look_up_belong_to_the_next_micro_
 
 
 def test_a_permanently_lower_end_offset_is_data_loss_after_some_seconds(servers):
-    make(servers, "shorter", 20)
+    create_topic(servers, "shorter", 20)
     place, clock = TopicPartition("shorter", 0), Clock()
     strict = follower(servers, "shorter", clock)
     with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was truncated"):

@@ -16,7 +16,7 @@ NOON_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def filled_topic(servers):
-    """Two partitions, with a hundred small and then a hundred large records, one per second; and an empty one."""
+    """Two partitions with a hundred small and then a hundred large records, one per second, and an empty partition."""
     recreate_topic(servers, "planned", 2)
     sizes = [10] * 100 + [1000] * 100
     columns = {
@@ -80,7 +80,7 @@ def test_ranges_are_split_by_bytes_or_by_a_number_of_records(filled_topic):
         pieces = topic_lookups.plan_ranges({ZERO: 0}, {ZERO: 200})
         assert [piece.first for piece in pieces] == [0, *(piece.end for piece in pieces[:-1])]
         assert len(pieces) == 4
-        assert pieces[0].end > 60  # the small records together are less than a quarter of the bytes
+        assert pieces[0].end > 60  # all small records are less than a quarter of the bytes
     with lookups(filled_topic, maxRecordsPerPartition="60") as lookups_used:
         assert [(one.first, one.end) for one in lookups_used.plan_ranges({ZERO: 0}, {ZERO: 200})] == [
             (0, 50),

@@ -25,7 +25,7 @@ COLUMNS = choose_columns(["partition", "offset", "value"])
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
-def create(servers: str, name: str, partitions: int = 1) -> str:
+def create_topic(servers: str, name: str, partitions: int = 1) -> str:
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=partitions)])
     return name
@@ -39,7 +39,7 @@ def write_transaction(servers: str, topic: str, values: list[bytes], *, commits:
         producer.commit_transaction() if commits else producer.abort_transaction()
 
 
-def read(ranges: list[PartitionRange], servers: str, topic: str, **options: str) -> list[bytes]:
+def read_ranges(ranges: list[PartitionRange], servers: str, topic: str, **options: str) -> list[bytes]:
     """Return the values that tasks read in these ranges."""
     read_options = parse_topic_options(
         {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False
@@ -53,10 +53,10 @@ def read_topic(servers: str, topic: str, **options: str) -> list[bytes]:
     read_options = parse_topic_options(
         {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False
     )
-    return read(plan_topic(read_options), servers, topic, **options)
+    return read_ranges(plan_topic(read_options), servers, topic, **options)
 
 
-def stream(servers: str, topic: str, **options: str) -> TopicFollower:
+def open_stream(servers: str, topic: str, **options: str) -> TopicFollower:
     topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
     return TopicFollower(parse_topic_options(topic_settings, is_stream=True))
 
@@ -65,8 +65,8 @@ def stream(servers: str, topic: str, **options: str) -> TopicFollower:
     ("isolation", "values"), [({}, [b"a", b"b", b"x", b"y", b"c"]), (COMMITTED, [b"a", b"b", b"c"])]
 )
 def test_every_range_of_a_topic_with_transactions_is_read(servers, isolation, values):
-    """SPARK-25005, apache/pinot#19161: ranges without records, or with a marker at an end."""
-    topic = create(servers, f"ranges-{len(isolation)}")
+    """SPARK-25005 and apache/pinot#19161 are about ranges without records, or with a marker at an end."""
+    topic = create_topic(servers, f"ranges-{len(isolation)}")
     write_transaction(servers, topic, [b"a", b"b"], commits=True)  # marker at offset 2
     write_transaction(servers, topic, [b"x", b"y"], commits=False)  # marker at offset 5
     write_transaction(servers, topic, [b"c"], commits=True)  # marker at offset 7
@@ -76,29 +76,31 @@ def test_every_range_of_a_topic_with_transactions_is_read(servers, isolation, va
             expected_values = [
                 value for offset, value in by_offset.items() if first <= offset < end and value in values
             ]
-            assert read([PartitionRange(topic, 0, first, end)], servers, topic, **isolation) == expected_values, (
+            assert (
+                read_ranges([PartitionRange(topic, 0, first, end)], servers, topic, **isolation) == expected_values
+            ), (
                 first,
                 end,
             )
 
 
 def test_a_long_aborted_transaction_is_not_a_timeout(servers):
-    """apache/hudi#1598, #8258, seatunnel#11471: readers stopped or never ended where many offsets have no record."""
-    topic = create(servers, "aborted")
+    """In apache/hudi#1598, #8258 and seatunnel#11471, readers stopped or never ended if many offsets had no record."""
+    topic = create_topic(servers, "aborted")
     write_transaction(servers, topic, [b"x" * 1_000] * 3_000, commits=False)
     write_transaction(servers, topic, [b"c"], commits=True)
     small = {"kafkaConsumer.pollTimeoutMs": "20000", "kafka.max.partition.fetch.bytes": "10000", **COMMITTED}
     assert read_topic(servers, topic, **small) == [b"c"]
-    assert read([PartitionRange(topic, 0, 0, 2_000)], servers, topic, **small) == []
+    assert read_ranges([PartitionRange(topic, 0, 0, 2_000)], servers, topic, **small) == []
 
 
 def test_a_limit_below_the_number_of_partitions_makes_progress(servers):
-    """apache/hudi#1652: with a limit below the number of partitions nothing was read."""
-    topic = create(servers, "narrow", 5)
+    """In apache/hudi#1652, nothing was read with a limit below the number of partitions."""
+    topic = create_topic(servers, "narrow", 5)
     with Producer(servers) as producer:
         for partition in range(5):
             producer.send(topic, b"v", partition=partition)
-    follower = stream(servers, topic, maxOffsetsPerTrigger="1")
+    follower = open_stream(servers, topic, maxOffsetsPerTrigger="1")
     at, batches = follower.find_start_offsets(), 0
     while (end := follower.find_batch_end(at)) != at:
         at, batches = end, batches + 1
@@ -108,13 +110,13 @@ def test_a_limit_below_the_number_of_partitions_makes_progress(servers):
 
 
 def test_a_source_without_new_records_has_no_tasks_and_keeps_its_offsets(servers):
-    """SPARK-22956: in a union, the source without new records failed after a restart."""
-    topic = create(servers, "idle", 2)
+    """In SPARK-22956, a source without new records in a union failed after a restart."""
+    topic = create_topic(servers, "idle", 2)
     with Producer(servers) as producer:
         producer.send(topic, b"v", partition=0)
     at = {TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0}
     for _ in range(2):  # also in a new process, after a restart
-        follower = stream(servers, topic)
+        follower = open_stream(servers, topic)
         assert follower.plan_batch(at, at) == []
         assert follower.find_batch_end(at) == at
         with Producer(servers) as producer:
@@ -128,8 +130,8 @@ def test_a_source_without_new_records_has_no_tasks_and_keeps_its_offsets(servers
 
 
 def test_a_row_for_a_partition_that_does_not_exist_is_an_error_at_once(servers):
-    """SPARK-29500: the connector's producer waits for max.block.ms, and names no partition."""
-    topic = create(servers, "two", 2)
+    """In SPARK-29500, the connector's producer waits for max.block.ms, and its error names no partition."""
+    topic = create_topic(servers, "two", 2)
     options = parse_topic_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
     begin = time.monotonic()
     rows = pa.record_batch({"value": pa.array([b"v"]), "partition": pa.array([7], pa.int32())})
@@ -155,27 +157,31 @@ def test_a_row_for_a_partition_that_does_not_exist_is_an_error_at_once(servers):
     ],
 )
 def test_a_value_that_is_not_a_number_names_its_option(option, value):
-    """SPARK-28163: an invalid number was a NumberFormatException without the option's name."""
+    """In SPARK-28163, an invalid number raised a NumberFormatException without the option's name."""
     with pytest.raises(OptionError, match=f"option {option}={value}"):
         parse_topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", option: value}, is_stream=True)
 
 
 @pytest.mark.parametrize("prefix", ["org.apache.kafka", "kafkashaded.org.apache.kafka", "shaded.kafka"])
 def test_a_login_module_of_a_shaded_client_is_the_same_login(prefix):
-    """Databricks shades Kafka's client (kafkashaded.org.apache.kafka...), and Python code has single quotes."""
+    """Databricks shades Kafka's client (kafkashaded.org.apache.kafka...), and some Python code uses single quotes."""
     jaas = f"{prefix}.common.security.plain.PlainLoginModule required username='u' password=\"p=;'x\";"
-    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}
-    read = parse_topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **login}, is_stream=True)
+    create_login = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": jaas,
+    }
+    read = parse_topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **create_login}, is_stream=True)
     settings = ConsumerSettings.from_options(read.client)
     assert (settings.sasl_username, settings.sasl_password) == ("u", "p=;'x")
 
 
 def test_a_principal_with_read_on_the_topic_needs_no_acl_on_a_group():
-    """SPARK-40844: look-ups with a consumer group required an ACL on groups with random names."""
+    """In SPARK-40844, lookups with a consumer group required an ACL on groups with random names."""
     security = Security(users={"admin": "a", "reader": "r"}, authorizer=True)
     with Broker(security=security, config={"super.users": "User:admin"}) as broker:
 
-        def login(user: str) -> dict[str, str]:
+        def create_login(user: str) -> dict[str, str]:
             return {
                 "security.protocol": "SASL_PLAINTEXT",
                 "sasl.mechanism": "PLAIN",
@@ -184,13 +190,13 @@ def test_a_principal_with_read_on_the_topic_needs_no_acl_on_a_group():
             }
 
         servers = broker.bootstrap_servers
-        with Admin(servers, **login("admin")) as admin:
+        with Admin(servers, **create_login("admin")) as admin:
             admin.create_topics([NewTopic(name="secret", num_partitions=1)])
             admin.create_acls([AclBinding("topic", "secret", "User:reader", "read")])
-        with Producer(servers, **login("admin")) as producer:
+        with Producer(servers, **create_login("admin")) as producer:
             producer.send("secret", b"v")
-        options = {f"kafka.{name}": value for name, value in login("reader").items()}
+        options = {f"kafka.{name}": value for name, value in create_login("reader").items()}
         assert read_topic(servers, "secret", **options, groupIdPrefix="any") == [b"v"]
-        follower = stream(servers, "secret", **options)
+        follower = open_stream(servers, "secret", **options)
         assert follower.find_batch_end(follower.find_start_offsets()) == {TopicPartition("secret", 0): 1}
         follower.close()

@@ -23,11 +23,11 @@ COLUMNS = choose_columns(["topic", "partition", "offset", "value"])
 
 @pytest.fixture(scope="module")
 def filled_topic(servers):
-    fill(servers, "read")
+    fill_topic(servers, "read")
     return servers
 
 
-def fill(servers, topic):
+def fill_topic(servers, topic):
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=topic, num_partitions=1)])
     with Producer(servers, batch_size=500) as producer:
@@ -66,7 +66,7 @@ def test_an_idle_cached_consumer_sends_no_fetches(filled_topic):
     work, options = PartitionRange("read", 0, 0, 200), parse_topic_options(options_of(filled_topic), is_stream=False)
     answers = topic_reading.read_fetched(work, options, lambda batches, memory: [batches.next_offset])
     assert next(answers) <= 100
-    answers.close()  # a LIMIT was reached
+    answers.close()  # like after a LIMIT
     ((_, pooled_consumer),) = topic_reading._pool._idle
     assert not [
         state for state in pooled_consumer._twin._positions.states.values() if state.should_fetch or state.is_requested
@@ -83,7 +83,7 @@ def test_a_response_with_high_compression_is_returned_in_parts(filled_topic, mon
 
 
 def test_deleted_records_are_an_error_or_skipped(servers, caplog):
-    fill(servers, "deleted")
+    fill_topic(servers, "deleted")
     with Admin(servers) as admin:
         admin.delete_records({TopicPartition("deleted", 0): 30})
     with pytest.raises(OptionError, match=r"has no offset 10 \(it has 30 to 100\); `fail_on_data_loss`=false"):

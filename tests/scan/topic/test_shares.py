@@ -1,4 +1,4 @@
-"""Shares of tasks: each offset belongs to one task, even if the end offsets change before it runs."""
+"""Ranges are divided among tasks: each offset belongs to one task, even if end offsets change before it runs."""
 
 import random
 from itertools import pairwise
@@ -13,7 +13,7 @@ def partition(number, topic="t"):
     return TopicPartition(topic, number)
 
 
-def offsets_of(share, bounds):
+def list_offsets(share, bounds):
     return [
         (part.topic_partition, offset) for part in share.select_ranges(bounds) for offset in range(part.first, part.end)
     ]
@@ -37,8 +37,8 @@ def test_each_offset_is_read_by_the_same_single_task_in_every_execution(seed):
         bounds = {partition: (first := dice.randrange(30), first + dice.randrange(60)) for partition in partitions}
         bounds |= {partition(n, "t0"): (0, dice.randrange(3)) for n in range(5, 8)}
         bounds |= {partition(0, f"new{dice.randrange(3)}"): (0, 2)}
-        bounds.pop(dice.choice(partitions))  # its topic was deleted
-        offsets_read = [(entry, index) for index, share in enumerate(shares) for entry in offsets_of(share, bounds)]
+        bounds.pop(dice.choice(partitions))  # the topic was deleted
+        offsets_read = [(entry, index) for index, share in enumerate(shares) for entry in list_offsets(share, bounds)]
         assert sorted(entry for entry, _ in offsets_read) == sorted(
             (one, offset) for one, (first, end) in bounds.items() for offset in range(first, end)
         )

@@ -20,7 +20,10 @@ TOPIC = "scanned"
 
 @pytest.fixture(scope="module")
 def servers():
-    """A broker with committed and aborted transactions in the two partitions of a topic; one second per offset."""
+    """A broker with committed and aborted transactions in two partitions of a topic.
+
+    Timestamps increase by 1 s per offset.
+    """
     with Broker() as broker:
         with kafkaframes.client.Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name=TOPIC, num_partitions=2)])
@@ -65,7 +68,7 @@ def test_an_iterator_with_workers_divides_topics_among_them(servers, monkeypatch
     assert rows == scan.to_arrow(workers=1)
 
 
-def test_predicates_and_bounds(servers):
+def test_predicates_and_bounds_limit_the_rows(servers):
     scan = kafkaframes.scan_topic(servers, [TOPIC[:4] + "*"])
     rows = scan.select("partition", "offset", "timestamp").to_arrow().to_pylist()
     first, last = rows[10]["timestamp"], rows[-10]["timestamp"]
@@ -157,7 +160,7 @@ def test_partitions_and_control_records_are_selected_as_in_logs(servers):
     scan = kafkaframes.scan_topic(servers, TOPIC, partitions=1, **everything)
     columns = scan.select("partition", "offset", "control").to_arrow()
     assert set(columns["partition"].to_pylist()) == {1}
-    assert columns["control"].to_pylist().count(True) >= 3  # a marker for each transaction
+    assert columns["control"].to_pylist().count(True) >= 3  # each transaction has a marker
     assert scan.count() == columns.num_rows
     with pytest.raises(OptionError, match="no selected topic has the partition 9"):
         kafkaframes.scan_topic(servers, TOPIC, partitions=[0, 9]).count()
@@ -205,7 +208,7 @@ def test_an_open_transaction_that_ends_the_read_is_reported(caplog):
 
 
 def test_an_end_after_an_open_transaction_does_not_wait(caplog):
-    """The read waited for the hidden offsets until the poll timeout, and Spark's planner did not report them."""
+    """Previously, the read waited for hidden offsets until the poll timeout, and Spark's planner reported nothing."""
     from kafkaframes.scan.topic.planning import plan_shares
     from kafkaframes.spark.options import parse_topic_options
     from kafkaframes.spark.sources.kafka_topic import KafkaTopicReader

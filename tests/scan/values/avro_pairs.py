@@ -3,7 +3,7 @@ results.
 
 A reader's schema is the writer's with some changes: fields added with defaults or removed, numbers promoted, types
 moved into and out of unions, renames with aliases, symbols and logical types added and removed. At least one schema of
-a pair has no logical number type: if both have different ones, this package converts and Java does not.
+a pair has no logical number type, because this package converts between different ones and Java does not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SchemaPair:
 
 
 class PairMaker:
-    """Generates the pairs of a seed."""
+    """Generates random pairs of schemas from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._choose = random.Random(seed)
@@ -49,9 +49,9 @@ class PairMaker:
         self._logical: dict[str, dict[str, Any]] = {}
 
     def pairs(self, count: int) -> list[SchemaPair]:
-        return [self.pair() for _ in range(count)]
+        return [self.build_pair() for _ in range(count)]
 
-    def pair(self) -> SchemaPair:
+    def build_pair(self) -> SchemaPair:
         choose = self._choose
         self._numbers = 0
         self._logical = {"bytes": {"logicalType": "decimal", "precision": 9, "scale": 2}}
@@ -64,47 +64,51 @@ class PairMaker:
         )  # fmt: skip
         if logical != "none":
             self._logical[kind] = {"logicalType": logical}
-        writer = self._record(2)
-        values = [self._bytes(writer) for _ in range(choose.randint(1, 4))]
+        writer = self._build_record(2)
+        values = [self._encode_value(writer) for _ in range(choose.randint(1, 4))]
         return SchemaPair(writer, self._change_schema(writer), values)
 
     # ------------------------------------------------------------------------------------------------------ schemas
 
-    def _name(self, letter: str) -> str:
+    def _choose_name(self, letter: str) -> str:
         self._numbers += 1
         return f"{letter}{self._numbers}"
 
-    def _record(self, depth: int) -> dict[str, Any]:
-        fields = [self._field(self._kind(depth)) for _ in range(self._choose.randint(1, 4))]
-        return {"type": "record", "name": self._name("R"), "fields": fields}
+    def _build_record(self, depth: int) -> dict[str, Any]:
+        fields = [self._field(self._build_type(depth)) for _ in range(self._choose.randint(1, 4))]
+        return {"type": "record", "name": self._choose_name("R"), "fields": fields}
 
     def _field(self, kind: Any) -> dict[str, Any]:
-        return {"name": self._name("f"), "type": kind}
+        return {"name": self._choose_name("f"), "type": kind}
 
-    def _kind(self, depth: int) -> Any:
+    def _build_type(self, depth: int) -> Any:
         choice = self._choose.randrange(10 if depth else 6)
         if choice < 4:
-            return self._primitive()
+            return self._build_primitive()
         if choice == 4:
-            return {"type": "enum", "name": self._name("E"), "symbols": ["A", "B", "C"][: self._choose.randint(1, 3)]}
+            return {
+                "type": "enum",
+                "name": self._choose_name("E"),
+                "symbols": ["A", "B", "C"][: self._choose.randint(1, 3)],
+            }
         if choice == 5:
-            return {"type": "fixed", "name": self._name("F"), "size": self._choose.randint(1, 4)}
+            return {"type": "fixed", "name": self._choose_name("F"), "size": self._choose.randint(1, 4)}
         if choice == 6:
-            return {"type": "array", "items": self._with_bytes(self._kind(depth - 1))}
+            return {"type": "array", "items": self._require_bytes(self._build_type(depth - 1))}
         if choice == 7:
-            return {"type": "map", "values": self._kind(depth - 1)}
+            return {"type": "map", "values": self._build_type(depth - 1)}
         if choice == 8:
-            return self._union([self._kind(depth - 1) for _ in range(self._choose.randint(1, 3))])
-        return self._record(depth - 1)
+            return self._build_union([self._build_type(depth - 1) for _ in range(self._choose.randint(1, 3))])
+        return self._build_record(depth - 1)
 
-    def _primitive(self, kind: str = "") -> Any:
+    def _build_primitive(self, kind: str = "") -> Any:
         kind = kind or self._choose.choice(PRIMITIVES)
         if kind in self._logical and self._choose.random() < 0.5:
             return {"type": kind, **self._logical[kind]}
         return kind
 
     @staticmethod
-    def _with_bytes(kind: Any) -> Any:
+    def _require_bytes(kind: Any) -> Any:
         """Return a type whose values have bytes, for elements of arrays."""
         if kind == "null":
             return "int"
@@ -112,11 +116,11 @@ class PairMaker:
             return {**kind, "fields": [*kind["fields"], {"name": "more", "type": "int", "default": 1}]}
         return kind
 
-    def _union(self, kinds: list[Any]) -> Any:
+    def _build_union(self, kinds: list[Any]) -> Any:
         branches: dict[str, Any] = {}
         for kind in kinds + (["null"] if self._choose.random() < 0.6 else []):
             for one in kind if isinstance(kind, list) else [kind]:
-                branches.setdefault(branch_name(one), one)
+                branches.setdefault(get_branch_name(one), one)
         result = list(branches.values())
         self._choose.shuffle(result)
         return result
@@ -124,32 +128,34 @@ class PairMaker:
     # ------------------------------------------------------------------------------------------------------ changes
 
     def _change_schema(self, schema: Any) -> Any:
-        """Return a later schema's type in place of a type."""
+        """Return the type that replaces a type in a later schema."""
         choose = self._choose
         if isinstance(schema, list):
             result = [self._change_schema(branch) for branch in schema if choose.random() < 0.9]
             result = [one for branch in result for one in (branch if isinstance(branch, list) else [branch])]
             if len(result) == 1 and choose.random() < 0.3:
                 return result[0]
-            return self._union([*result, *([self._primitive()] if choose.random() < 0.3 else [])])
+            return self._build_union([*result, *([self._build_primitive()] if choose.random() < 0.3 else [])])
         kind = schema if isinstance(schema, str) else schema["type"]
         if choose.random() < 0.12 and kind != "null":
-            return self._union([self._change_schema(schema), *([self._primitive()] if choose.random() < 0.4 else [])])
+            return self._build_union(
+                [self._change_schema(schema), *([self._build_primitive()] if choose.random() < 0.4 else [])]
+            )
         if kind in PRIMITIVES:
             if choose.random() < 0.3 and kind in PROMOTIONS:
-                return self._primitive(choose.choice(PROMOTIONS[kind]))
-            return self._primitive() if choose.random() < 0.04 else self._primitive(kind)
+                return self._build_primitive(choose.choice(PROMOTIONS[kind]))
+            return self._build_primitive() if choose.random() < 0.04 else self._build_primitive(kind)
         return self._change_complex(schema, kind)
 
     def _change_complex(self, schema: Any, kind: str) -> Any:
         choose = self._choose
         if kind == "array":
-            return {**schema, "items": self._with_bytes(self._change_schema(schema["items"]))}
+            return {**schema, "items": self._require_bytes(self._change_schema(schema["items"]))}
         if kind == "map":
             return {**schema, "values": self._change_schema(schema["values"])}
         result = dict(schema)
         if choose.random() < 0.15:
-            result |= {"name": self._name("N"), "aliases": [schema["name"]]}
+            result |= {"name": self._choose_name("N"), "aliases": [schema["name"]]}
         if kind == "enum":
             result["symbols"] = choose.sample(["A", "B", "C", "D"], choose.randint(1, 4))
             if choose.random() < 0.5:
@@ -161,7 +167,7 @@ class PairMaker:
         else:
             result["fields"] = [self._change_field(field) for field in schema["fields"] if choose.random() < 0.85]
             for _ in range(choose.choice([0, 0, 1, 2])):
-                result["fields"].append(self._new_field())
+                result["fields"].append(self._build_new_field())
             choose.shuffle(result["fields"])
             if not result["fields"]:
                 result["fields"] = [{**self._field("int"), "default": 7}]
@@ -170,32 +176,32 @@ class PairMaker:
     def _change_field(self, field: dict[str, Any]) -> dict[str, Any]:
         result = {**field, "type": self._change_schema(field["type"])}
         if self._choose.random() < 0.1:
-            result |= {"name": self._name("g"), "aliases": [field["name"]]}
+            result |= {"name": self._choose_name("g"), "aliases": [field["name"]]}
         return result
 
-    def _new_field(self) -> dict[str, Any]:
-        kind = self._kind(1)
+    def _build_new_field(self) -> dict[str, Any]:
+        kind = self._build_type(1)
         result = self._field(kind)
-        return result if self._choose.random() < 0.1 else {**result, "default": self._default(kind)}
+        return result if self._choose.random() < 0.1 else {**result, "default": self._choose_default(kind)}
 
-    def _default(self, schema: Any) -> Any:
+    def _choose_default(self, schema: Any) -> Any:
         choose = self._choose
         if isinstance(schema, list):
-            return self._default(schema[0])
+            return self._choose_default(schema[0])
         kind = schema if isinstance(schema, str) else schema["type"]
         if kind == "record":
             for field in schema["fields"]:
                 if choose.random() < 0.4:
-                    field["default"] = self._default(field["type"])
+                    field["default"] = self._choose_default(field["type"])
             return {
-                field["name"]: self._default(field["type"])
+                field["name"]: self._choose_default(field["type"])
                 for field in schema["fields"]
                 if "default" not in field or choose.random() < 0.5
             }
         if kind == "array":
-            return [self._default(schema["items"]) for _ in range(choose.randrange(3))]
+            return [self._choose_default(schema["items"]) for _ in range(choose.randrange(3))]
         if kind == "map":
-            return {text: self._default(schema["values"]) for text in choose.sample(TEXTS, choose.randrange(3))}
+            return {text: self._choose_default(schema["values"]) for text in choose.sample(TEXTS, choose.randrange(3))}
         if kind == "enum":
             return choose.choice(schema["symbols"])
         if kind == "fixed":
@@ -214,56 +220,58 @@ class PairMaker:
 
     # ------------------------------------------------------------------------------------------------------- values
 
-    def _bytes(self, schema: Any) -> bytes:
+    def _encode_value(self, schema: Any) -> bytes:
         """Return a random value, encoded with its schema."""
         choose = self._choose
         if isinstance(schema, list):
             index = choose.randrange(len(schema))
-            return zigzag(index) + self._bytes(schema[index])
+            return encode_zigzag(index) + self._encode_value(schema[index])
         if isinstance(schema, dict) and schema["type"] not in PRIMITIVES:
-            return self._complex(schema)
+            return self._encode_complex(schema)
         kind = schema if isinstance(schema, str) else schema["type"]
         has_moments = bool(self._logical.keys() & {"int", "long"})
         return {
             "null": lambda: b"",
             "boolean": lambda: choose.choice([b"\0", b"\1"]),
-            "int": lambda: zigzag(choose.choice([0, 5, -5, 19_675, 2**31 - 1, -(2**31), 16_777_217])),
-            "long": lambda: zigzag(choose.choice(MOMENTS if has_moments else LONGS)),
+            "int": lambda: encode_zigzag(choose.choice([0, 5, -5, 19_675, 2**31 - 1, -(2**31), 16_777_217])),
+            "long": lambda: encode_zigzag(choose.choice(MOMENTS if has_moments else LONGS)),
             "float": lambda: struct.pack("<f", choose.choice((0.1, -2.5, 3.0))),
             "double": lambda: struct.pack("<d", choose.choice(DOUBLES)),
             "bytes": lambda: sized_bytes(choose.choice(DIGITS)),
             "string": lambda: sized_bytes(choose.choice(DIGITS)),
         }[kind]()
 
-    def _complex(self, schema: dict[str, Any]) -> bytes:
+    def _encode_complex(self, schema: dict[str, Any]) -> bytes:
         choose = self._choose
         if schema["type"] == "record":
-            return b"".join(self._bytes(field["type"]) for field in schema["fields"])
+            return b"".join(self._encode_value(field["type"]) for field in schema["fields"])
         if schema["type"] == "array":
-            return self._block([self._bytes(schema["items"]) for _ in range(choose.randrange(4))])
+            return self._encode_block([self._encode_value(schema["items"]) for _ in range(choose.randrange(4))])
         if schema["type"] == "map":
             keys = choose.sample(TEXTS, choose.randrange(3))
-            return self._block([sized_bytes(key.encode()) + self._bytes(schema["values"]) for key in keys])
+            return self._encode_block(
+                [sized_bytes(key.encode()) + self._encode_value(schema["values"]) for key in keys]
+            )
         if schema["type"] == "enum":
-            return zigzag(choose.randrange(len(schema["symbols"])))
-        return choose.choice([b"\0", b"\xff"]) + choose.randbytes(schema["size"] - 1)  # 9 digits at most, as decimal
+            return encode_zigzag(choose.randrange(len(schema["symbols"])))
+        return choose.choice([b"\0", b"\xff"]) + choose.randbytes(schema["size"] - 1)  # a decimal with at most 9 digits
 
-    def _block(self, items: list[bytes]) -> bytes:
+    def _encode_block(self, items: list[bytes]) -> bytes:
         if not items:
             return b"\0"
         body = b"".join(items)
         if self._choose.random() < 0.3:
-            return zigzag(-len(items)) + zigzag(len(body)) + body + b"\0"
-        return zigzag(len(items)) + body + b"\0"
+            return encode_zigzag(-len(items)) + encode_zigzag(len(body)) + body + b"\0"
+        return encode_zigzag(len(items)) + body + b"\0"
 
 
-def branch_name(schema: Any) -> str:
+def get_branch_name(schema: Any) -> str:
     if isinstance(schema, str):
         return schema
     return str(schema.get("name") or schema["type"])
 
 
-def zigzag(value: int) -> bytes:
+def encode_zigzag(value: int) -> bytes:
     rest, result = (value << 1) ^ (value >> 63), bytearray()
     while rest >= 0x80:
         result.append(rest & 0x7F | 0x80)
@@ -272,29 +280,29 @@ def zigzag(value: int) -> bytes:
 
 
 def sized_bytes(value: bytes) -> bytes:
-    return zigzag(len(value)) + value
+    return encode_zigzag(len(value)) + value
 
 
 # ------------------------------------------------------------------------------------------------------ expectations
 
 
-def column_value(schema: Any, datum: Any) -> Any:
-    """Return a column's value for a Java datum, in the form of ``comparable``."""
+def to_column_value(schema: Any, datum: Any) -> Any:
+    """Return a column's value for a Java datum, in the form of ``to_comparable``."""
     if isinstance(schema, list):
         others = [branch for branch in schema if branch != "null"]
         if len(others) > 1:
-            return None if datum[0] == "null" else ("text", json_value(schema, datum))
+            return None if datum[0] == "null" else ("text", to_json_value(schema, datum))
         schema = others[0] if others else "null"
     if datum[0] == "null":
         return None
     kind = schema if isinstance(schema, str) else schema["type"]
     if kind == "record":
-        return {field["name"]: column_value(field["type"], datum[1][field["name"]]) for field in schema["fields"]}
+        return {field["name"]: to_column_value(field["type"], datum[1][field["name"]]) for field in schema["fields"]}
     if kind == "array":
-        return [column_value(schema["items"], item) for item in datum[1]]
+        return [to_column_value(schema["items"], item) for item in datum[1]]
     if kind == "map":
-        return {key: column_value(schema["values"], item) for key, item in datum[1].items()}
-    value = plain_value(datum)
+        return {key: to_column_value(schema["values"], item) for key, item in datum[1].items()}
+    value = to_plain_value(datum)
     logical = None if isinstance(schema, str) else schema.get("logicalType")
     if logical == "decimal":
         return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-schema["scale"])
@@ -303,7 +311,7 @@ def column_value(schema: Any, datum: Any) -> Any:
     return value
 
 
-def json_value(schema: Any, datum: Any) -> Any:
+def to_json_value(schema: Any, datum: Any) -> Any:
     """Return the value in the JSON text of a datum."""
     if datum[0] == "null":
         return None
@@ -316,21 +324,21 @@ def json_value(schema: Any, datum: Any) -> Any:
         )
     kind = schema if isinstance(schema, str) else schema["type"]
     if kind == "record":
-        return {field["name"]: json_value(field["type"], datum[1][field["name"]]) for field in schema["fields"]}
+        return {field["name"]: to_json_value(field["type"], datum[1][field["name"]]) for field in schema["fields"]}
     if kind == "array":
-        return [json_value(schema["items"], item) for item in datum[1]]
+        return [to_json_value(schema["items"], item) for item in datum[1]]
     if kind == "map":
-        return {key: json_value(schema["values"], item) for key, item in datum[1].items()}
-    value = plain_value(datum)
+        return {key: to_json_value(schema["values"], item) for key, item in datum[1].items()}
+    value = to_plain_value(datum)
     logical = None if isinstance(schema, str) else schema.get("logicalType")
     if logical == "decimal":
         return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-schema["scale"])
     if logical == "date" or (logical and "timestamp" in logical):
-        return moment_text(logical, value)
+        return format_moment(logical, value)
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
-def moment_text(logical: str, value: int) -> Any:
+def format_moment(logical: str, value: int) -> Any:
     if logical == "date":
         try:
             return str(date(1970, 1, 1) + timedelta(days=value))
@@ -348,7 +356,7 @@ def moment_text(logical: str, value: int) -> Any:
     return f"{moment.isoformat()}{digits}{'' if logical.startswith('local') else 'Z'}"
 
 
-def plain_value(datum: Any) -> Any:
+def to_plain_value(datum: Any) -> Any:
     tag, value = datum[0], datum[1]
     if tag in ("int", "long"):
         return int(value)
@@ -359,8 +367,8 @@ def plain_value(datum: Any) -> Any:
     return bytes.fromhex(value) if tag in ("bytes", "fixed") else value
 
 
-def comparable(schema: Any, value: Any) -> Any:
-    """Return a column's value in the form of ``column_value``: maps as dictionaries, JSON text parsed."""
+def to_comparable(schema: Any, value: Any) -> Any:
+    """Return a column's value in the form of ``to_column_value``: maps as dictionaries, JSON text parsed."""
     if isinstance(schema, list):
         others = [branch for branch in schema if branch != "null"]
         if len(others) > 1:
@@ -369,11 +377,11 @@ def comparable(schema: Any, value: Any) -> Any:
     if value is None or isinstance(schema, str):
         return value
     if schema["type"] == "record":
-        return {field["name"]: comparable(field["type"], value[field["name"]]) for field in schema["fields"]}
+        return {field["name"]: to_comparable(field["type"], value[field["name"]]) for field in schema["fields"]}
     if schema["type"] == "array":
-        return [comparable(schema["items"], item) for item in value]
+        return [to_comparable(schema["items"], item) for item in value]
     if schema["type"] == "map":
-        return {key: comparable(schema["values"], item) for key, item in value}
+        return {key: to_comparable(schema["values"], item) for key, item in value}
     return value
 
 
@@ -390,7 +398,7 @@ def are_equal(ours: Any, javas: Any) -> bool:
     return type(ours) is type(javas) and bool(ours == javas)
 
 
-def differences(pair: SchemaPair, verdicts: list[dict[str, Any]]) -> list[str]:
+def yield_differences(pair: SchemaPair, verdicts: list[dict[str, Any]]) -> list[str]:
     """Return the differences between this package's rows and Java's results for a pair's values."""
     import pyarrow as pa
 
@@ -404,7 +412,7 @@ def differences(pair: SchemaPair, verdicts: list[dict[str, Any]]) -> list[str]:
             row = decoder.decode(value)
         except BadValueError as error:
             if "error" not in verdict:
-                result.append(f"{value.hex()}: refused ({error}); Java: {verdict['v']}")
+                result.append(f"{value.hex()}: rejected ({error}); Java: {verdict['v']}")
             continue
         for field in decoder.fields:  # columns accept it
             pa.array([row[field.name]], field.type)
@@ -412,7 +420,7 @@ def differences(pair: SchemaPair, verdicts: list[dict[str, Any]]) -> list[str]:
             result.append(f"{value.hex()}: {row}; Java: {verdict['error']}")
             continue
         whole = row if isinstance(pair.reader, dict) else row["value"]
-        ours, javas = comparable(pair.reader, whole), column_value(pair.reader, verdict["v"])
+        ours, javas = to_comparable(pair.reader, whole), to_column_value(pair.reader, verdict["v"])
         if not are_equal(ours, javas):
             result.append(f"{value.hex()}: {ours}; Java: {javas}")
     return result

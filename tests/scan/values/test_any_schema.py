@@ -32,13 +32,13 @@ FLOAT32 = st.floats(width=32, allow_nan=False)
 DOUBLES = st.floats(allow_nan=False)
 
 
-def unlike(names):
-    """Draw names of a schema's fields, some of which differ only by case, or are names of other columns."""
+def draw_field_names(names):
+    """Draw names of a schema's fields. Some differ only by case, or are names of other columns."""
     return st.lists(names, min_size=1, max_size=4, unique=True)
 
 
-def by_columns(row, reserved_names=RESERVED_COLUMNS):
-    """Return a row, its fields in the schema's order, by the names of its columns."""
+def name_by_columns(row, reserved_names=RESERVED_COLUMNS):
+    """Return the fields of a row, which are in the schema's order, by the names of its columns."""
     names = choose_column_names(row, reserved_names=reserved_names)
     return {names[name]: one for name, one in row.items()}
 
@@ -100,7 +100,7 @@ AVRO_SCALARS = [
 
 
 @st.composite
-def avro_kinds(draw, depth=2):
+def draw_avro_schema(draw, depth=2):
     """Draw a schema, a function that encodes its values, and the expected columns."""
     numbers = count()
 
@@ -135,7 +135,7 @@ def avro_kinds(draw, depth=2):
         return draw(st.sampled_from(AVRO_SCALARS))
 
     def record(depth: int, names):
-        fields = {name: kind(depth) for name in draw(unlike(names))}
+        fields = {name: kind(depth) for name in draw(draw_field_names(names))}
         schema = named("record", fields=[{"name": name, "type": one[0]} for name, one in fields.items()])
         values = st.fixed_dictionaries({name: one[1] for name, one in fields.items()})
         return schema, values, lambda row: {name: one[2](row[name]) for name, one in fields.items()}
@@ -143,34 +143,34 @@ def avro_kinds(draw, depth=2):
     return record(depth, NAMES)
 
 
-def avro_bytes(schema, value) -> bytes:
+def encode_avro(schema, value) -> bytes:
     buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(plain_times(schema)), value)
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(remove_time_types(schema)), value)
     return buffer.getvalue()
 
 
-def plain_times(schema):
+def remove_time_types(schema):
     """Return a schema without the time-of-day types: fastavro writes such values outside the range of tables."""
     if isinstance(schema, dict):
-        return {name: plain_times(one) for name, one in schema.items() if one not in ("time-millis", "no such")}
-    return [plain_times(one) for one in schema] if isinstance(schema, list) else schema
+        return {name: remove_time_types(one) for name, one in schema.items() if one not in ("time-millis", "no such")}
+    return [remove_time_types(one) for one in schema] if isinstance(schema, list) else schema
 
 
-@given(kind=avro_kinds(), data=st.data(), damage=DAMAGE)
-def test_avro(kind, data, damage):
+@given(kind=draw_avro_schema(), data=st.data(), damage=DAMAGE)
+def test_avro_values_are_decoded(kind, data, damage):
     schema, values, row_of = kind
     decoder = AvroDecoder(schema, lambda value: (None, value))
     rows = data.draw(st.lists(values, max_size=3))
-    encoded_values = [avro_bytes(schema, row) for row in rows]
-    expected_rows = [by_columns(row_of(row)) for row in rows]
+    encoded_values = [encode_avro(schema, row) for row in rows]
+    expected_rows = [name_by_columns(row_of(row)) for row in rows]
     assert decode_rows(decoder, [*encoded_values, None]) == ([*expected_rows, None], {})
-    for one in encoded_values:  # neighbours of a damaged value are unchanged
+    for one in encoded_values:  # values next to a damaged one are unchanged
         result, _ = decode_rows(decoder, [one, damage_value(one, *damage), one])
         assert result[0] == result[2] is not None
 
 
-@given(kind=avro_kinds(depth=1), data=st.data())
-def test_avro_written_with_another_schema(kind, data):
+@given(kind=draw_avro_schema(depth=1), data=st.data())
+def test_avro_values_of_another_schema_are_decoded(kind, data):
     """Fields that the table lacks are ignored, and those that the writer lacked have their defaults."""
     schema, values, row_of = kind
     kept_fields = data.draw(st.lists(st.sampled_from(schema["fields"]), unique_by=lambda field: field["name"]))
@@ -178,8 +178,10 @@ def test_avro_written_with_another_schema(kind, data):
     reader = {**schema, "fields": [*kept_fields, late]}
     decoder = AvroDecoder(reader, lambda value: (schema, value))
     row = data.draw(values)
-    expected_rows = by_columns({field["name"]: row_of(row)[field["name"]] for field in kept_fields} | {"late": None})
-    assert decode_rows(decoder, [avro_bytes(schema, row)]) == ([expected_rows], {})
+    expected_rows = name_by_columns(
+        {field["name"]: row_of(row)[field["name"]] for field in kept_fields} | {"late": None}
+    )
+    assert decode_rows(decoder, [encode_avro(schema, row)]) == ([expected_rows], {})
 
 
 # ------------------------------------------------------------------------------------------------------------- JSON
@@ -195,7 +197,7 @@ JSON_SCALARS = [
 
 
 @st.composite
-def json_kinds(draw, depth=2):
+def draw_json_schema(draw, depth=2):
     """Draw a JSON Schema of an object, its values, and the expected columns."""
 
     def kind(depth: int):
@@ -207,7 +209,7 @@ def json_kinds(draw, depth=2):
         return record(depth - 1, st.sampled_from("pqr")) if choice == 2 else draw(st.sampled_from(JSON_SCALARS))
 
     def record(depth: int, names):
-        fields = {name: kind(depth) for name in draw(unlike(names))}
+        fields = {name: kind(depth) for name in draw(draw_field_names(names))}
         schema = {"type": "object", "properties": {name: one[0] for name, one in fields.items()}}
         values = st.fixed_dictionaries({}, optional={name: one[1] for name, one in fields.items()})
 
@@ -219,14 +221,15 @@ def json_kinds(draw, depth=2):
     return record(depth, NAMES)
 
 
-@given(kind=json_kinds(), data=st.data(), damage=DAMAGE)
-def test_json(kind, data, damage):
+@given(kind=draw_json_schema(), data=st.data(), damage=DAMAGE)
+def test_json_values_are_decoded(kind, data, damage):
     schema, values, row_of = kind
     decoder = JsonDecoder(schema)
     rows = data.draw(st.lists(values, max_size=3))
     encoded_values = [json.dumps(row).encode() for row in rows]
     expected_rows = [
-        by_columns(row_of(row), {*RESERVED_COLUMNS, OTHER_FIELDS_COLUMN}) | {OTHER_FIELDS_COLUMN: None} for row in rows
+        name_by_columns(row_of(row), {*RESERVED_COLUMNS, OTHER_FIELDS_COLUMN}) | {OTHER_FIELDS_COLUMN: None}
+        for row in rows
     ]
     assert decode_rows(decoder, [*encoded_values, None]) == ([*expected_rows, None], {})
     for one in encoded_values:
@@ -242,13 +245,13 @@ PROTOBUF_SCALARS = [
     (8, st.booleans(), same), (9, TEXT, same), (12, st.binary(max_size=4), same), (13, st.integers(0, 2**32 - 1), same),
     (15, INT32, same), (16, INT64, same), (17, INT32, same), (18, INT64, same),
 ]  # fmt: skip
-ZERO = {1: 0.0, 2: 0.0, 8: False, 9: "", 12: b""}
+PROTOBUF_ZERO_VALUES = {1: 0.0, 2: 0.0, 8: False, 9: "", 12: b""}
 ONE, MANY = 1, 3
 
 
 @st.composite
-def protobuf_kinds(draw, depth=2):
-    """Draw a file with a message, values as ``MessageClass(**value)`` takes them, and the expected columns."""
+def draw_protobuf_message(draw, depth=2):
+    """Draw a file with a message, values as keywords of the message class, and the expected columns."""
     file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3", package="p")
     enum = file.enum_type.add(name="E")
     enum.value.add(name="ZERO", number=0)
@@ -257,7 +260,7 @@ def protobuf_kinds(draw, depth=2):
     def message(depth: int, names):
         descriptor = file.message_type.add(name=f"M{len(file.message_type)}")
         fields = {}
-        for number, name in enumerate(draw(unlike(names)), 1):
+        for number, name in enumerate(draw(draw_field_names(names)), 1):
             inner = draw(st.integers(0, 2 if depth else 1))
             label = draw(st.sampled_from([ONE, MANY]))
             options, default = {}, 0
@@ -270,11 +273,11 @@ def protobuf_kinds(draw, depth=2):
                 row_of = {0: "ZERO", 9: "NINE", 5: "5"}.get
             else:
                 kind, values, row_of = draw(st.sampled_from(PROTOBUF_SCALARS))
-                default = ZERO.get(kind, 0)
+                default = PROTOBUF_ZERO_VALUES.get(kind, 0)
             if label == MANY:
                 one, values, default = row_of, st.lists(values, max_size=3), []
                 row_of = lambda some, one=one: [*map(one, some)]  # noqa: E731
-            elif kind != 11 and draw(st.booleans()):  # optional: its presence is known
+            elif kind != 11 and draw(st.booleans()):  # an optional field, whose presence is encoded
                 descriptor.oneof_decl.add(name=f"_{name}")
                 options |= {"proto3_optional": True, "oneof_index": len(descriptor.oneof_decl) - 1}
                 default = None
@@ -291,8 +294,8 @@ def protobuf_kinds(draw, depth=2):
     return file, f"p.{name}", values, row_of
 
 
-@given(kind=protobuf_kinds(), data=st.data(), damage=DAMAGE)
-def test_protobuf(kind, data, damage):
+@given(kind=draw_protobuf_message(), data=st.data(), damage=DAMAGE)
+def test_protobuf_values_are_decoded(kind, data, damage):
     from google.protobuf import descriptor_pool, message_factory
 
     file, name, values, row_of = kind
@@ -303,7 +306,7 @@ def test_protobuf(kind, data, damage):
     decoder = ProtobufDecoder([descriptor_bytes], name, same)
     rows = data.draw(st.lists(values, max_size=3))
     encoded_values = [written_by(**row).SerializeToString() for row in rows]
-    expected_rows = [by_columns(row_of(row)) for row in rows]
+    expected_rows = [name_by_columns(row_of(row)) for row in rows]
     assert decode_rows(decoder, [*encoded_values, None]) == ([*expected_rows, None], {})
     for one in encoded_values:
         result, _ = decode_rows(decoder, [one, damage_value(one, *damage), one])
@@ -316,7 +319,7 @@ def test_instants_that_fit_microseconds_are_values_and_others_are_bad_records():
     plain = {"type": "record", "name": "R", "fields": [{"name": "at", "type": "long"}]}
     milliseconds = [2**63 - 1, -(2**63), 0, 253_402_300_800_000, -62_135_596_800_001]
     struct, reasons = decode_to_struct(
-        pa.array([avro_bytes(plain, {"at": at}) for at in milliseconds], pa.binary()), decoder
+        pa.array([encode_avro(plain, {"at": at}) for at in milliseconds], pa.binary()), decoder
     )
     assert struct.field("at").cast(pa.int64()).to_pylist()[2:] == [at * 1000 for at in milliseconds[2:]]
     assert {

@@ -1,4 +1,4 @@
-"""JSON parsed by columns gives the same as JSON parsed one by one, for any bytes, and handles all plain values."""
+"""JSON parsed in columns equals JSON parsed value by value, for any bytes, and handles all plain values."""
 
 import json
 
@@ -47,8 +47,8 @@ FITTING = st.fixed_dictionaries(
 VALUES = st.none() | (OBJECTS | FITTING).map(lambda one: json.dumps(one).encode()) | st.binary(max_size=4)
 
 
-class OneByOne:
-    """The decoder without its column parser."""
+class RowByRowDecoder:
+    """The decoder without its column parser, which parses each value separately."""
 
     def __init__(self, decoder):
         self.decode, self.fields = decoder.decode, decoder.fields
@@ -68,7 +68,7 @@ class OneByOne:
 def test_both_parsers_give_the_same(other_fields, values):
     decoder = JsonDecoder(SCHEMA, other_fields=other_fields)
     array = pa.array(values, pa.binary())
-    expected_struct, reasons = decode_to_struct(array, OneByOne(decoder))
+    expected_struct, reasons = decode_to_struct(array, RowByRowDecoder(decoder))
     result, actual_reasons = decode_to_struct(array, decoder)
     assert (result.to_pylist(), actual_reasons) == (expected_struct.to_pylist(), reasons)
     assert result.type == expected_struct.type

@@ -14,13 +14,13 @@ from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
 from kafkaframes.scan.values.registry import RegisteredSchema
 
 
-def decode(schema, *values, **options):
+def decode_values(schema, *values, **options):
     decoder = JsonDecoder(schema, **options)
     struct, reasons = decode_to_struct(pa.array([value.encode() for value in values], pa.binary()), decoder)
     return struct.to_pylist(), reasons
 
 
-def type_of(schema, **options):
+def infer_type(schema, **options):
     """Return the type of the column ``a`` of an object with that property."""
     whole = {"type": "object", "properties": {"a": schema}, **options}
     return str(JsonDecoder(whole).fields[0].type)
@@ -36,14 +36,14 @@ NUMBERS = [
 def test_numbers_in_json_text_keep_their_form(number):
     schema = {"type": "object", "properties": {"any": {}}}
     value = f'{{"any":{number},"more":{{"deep":[{number}]}}}}'
-    rows, reasons = decode(schema, value)
+    rows, reasons = decode_values(schema, value)
     assert reasons == {}
     assert rows == [{"any": number, "other_fields": f'{{"more":{{"deep":[{number}]}}}}'}]
 
 
 def test_a_number_column_is_a_double_or_a_reason():
     schema = {"type": "object", "properties": {"n": {"type": "number"}, "i": {"type": "integer"}}}
-    rows, reasons = decode(
+    rows, reasons = decode_values(
         schema, '{"n":12345678901234567}', '{"n":0.1}', '{"n":1e400}', '{"i":3.0,"n":-0}', '{"i":1e400}', '{"i":1e2}'
     )
     assert [row and row["n"] for row in rows] == [12345678901234567.0, 0.1, None, -0.0, None, None]
@@ -57,7 +57,7 @@ def test_a_number_column_is_a_double_or_a_reason():
 def test_a_lone_surrogate_keeps_its_escape():
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "any": {}}}
     text = '{"id":1,"any":"\\ud800","more":["\\udfff","é"],"\\udead":"\\ud83d\\ude00"}'
-    rows, reasons = decode(schema, text)
+    rows, reasons = decode_values(schema, text)
     assert reasons == {}
     assert rows[0]["any"] == '"\\ud800"'
     assert json.loads(rows[0]["other_fields"]) == {"more": ["\udfff", "é"], "\udead": "\U0001f600"}
@@ -84,7 +84,10 @@ REFERENCES = {
 @pytest.mark.parametrize(
     ("schema", "expected_type"),
     [
-        ({"oneOf": [{"type": "null", "title": "Not included"}, TEXT]}, "string"),  # of Confluent's Java serializer
+        (
+            {"oneOf": [{"type": "null", "title": "Not included"}, TEXT]},
+            "string",
+        ),  # Confluent's Java serializer
         ({"anyOf": [INTEGER, NULL], "default": None}, "int64"),  # of pydantic
         ({"oneOf": [{"const": None}, {"type": ["null", "boolean"]}]}, "bool"),
         ({"anyOf": [INTEGER, {"type": "number"}, NULL]}, "double"),
@@ -111,13 +114,15 @@ REFERENCES = {
     ],
 )
 def test_schemas_become_typed_columns(schema, expected_type):
-    assert type_of(schema, **REFERENCES) == expected_type
+    assert infer_type(schema, **REFERENCES) == expected_type
 
 
 def test_nullable_values_of_javas_serializer_are_values():
     nullable = {"oneOf": [{"type": "null", "title": "Not included"}, TEXT]}
     schema = {"type": "object", "properties": {"id": INTEGER, "name": nullable, "note": {"anyOf": [INTEGER, TEXT]}}}
-    rows, reasons = decode(schema, '{"id":1,"name":"abc","note":"x"}', '{"id":2,"name":null,"note":5}', '{"name":5}')
+    rows, reasons = decode_values(
+        schema, '{"id":1,"name":"abc","note":"x"}', '{"id":2,"name":null,"note":5}', '{"name":5}'
+    )
     assert [(row["name"], row["note"]) for row in rows[:2]] == [("abc", '"x"'), (None, "5")]
     assert list(reasons) == [2]
 
@@ -168,7 +173,7 @@ def test_column_names_are_distinct_in_every_engine(fields, expected_names):
 
 def test_names_inside_structs_and_lists_are_distinct_too():
     rows = [b'{"o":{"k":1,"K":2},"l":[{"m":1,"M":{"n":1,"N":2}}]}']
-    rows, reasons = decode(infer_schema(rows), rows[0].decode())
+    rows, reasons = decode_values(infer_schema(rows), rows[0].decode())
     assert reasons == {}
     (row,) = rows
     assert row["o"]["k"] == 1 or row["o"]["K"] == 2

@@ -9,15 +9,15 @@ import uuid
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from tests.scan.values.avro_pairs import sized_bytes, zigzag
+from tests.scan.values.avro_pairs import encode_zigzag, sized_bytes
 
 import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.scan.values.columns import prepend_schema_ids
 from kafkaframes.testing.registry import SchemaRegistry
 
-OLD = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
-NEW = {
+OLD_SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
+NEW_SCHEMA = {
     "type": "record",
     "name": "R",
     "fields": [{"name": "id", "type": "int"}, {"name": "note", "type": "string", "default": "none"}],
@@ -42,19 +42,19 @@ def write_log(root, *records):
     return root / "logs"
 
 
-def avro_log(root, registry):
+def write_avro_log(root, registry):
     """Write values of two schemas: ids in headers and before the value, as numbers and GUIDs, and invalid ones."""
-    old, new = (registry.register("orders-value", json.dumps(schema)) for schema in (OLD, NEW))
+    old, new = (registry.register("orders-value", json.dumps(schema)) for schema in (OLD_SCHEMA, NEW_SCHEMA))
     by_number = b"\0" + new.to_bytes(4, "big")
-    full = zigzag(2) + sized_bytes(b"x")
+    full = encode_zigzag(2) + sized_bytes(b"x")
     key_id = ("__key_schema_id", b"\1" + b"\7" * 16)
     return write_log(
         root,
-        (zigzag(1), [("a", b"b"), key_id, ("__value_schema_id", guid_prefix(registry, old))]),
+        (encode_zigzag(1), [("a", b"b"), key_id, ("__value_schema_id", guid_prefix(registry, old))]),
         (full, [("__value_schema_id", guid_prefix(registry, new)), ("__value_schema_id", b"\1")]),
         (full, [("__value_schema_id", by_number)]),
         (by_number + full, [key_id]),
-        (guid_prefix(registry, old) + zigzag(3), []),
+        (guid_prefix(registry, old) + encode_zigzag(3), []),
         (None, [("__value_schema_id", guid_prefix(registry, new))]),
         (full, [("__value_schema_id", b"\1" + b"\7" * 16)]),
         (full, [("__value_schema_id", b"\1\2")]),
@@ -62,7 +62,7 @@ def avro_log(root, registry):
     )
 
 
-EXPECTED = [
+EXPECTED_ROWS = [
     {"id": 1, "note": "none"},
     {"id": 2, "note": "x"},
     {"id": 2, "note": "x"},
@@ -77,33 +77,33 @@ REASONS = [
 
 
 def test_a_table_reads_ids_from_headers(tmp_path, registry):
-    logs = avro_log(tmp_path, registry)
+    logs = write_avro_log(tmp_path, registry)
     flags = ["--topic", "orders", "--to", "parquet", tmp_path / "t", "--mode", "avro", "--registry", registry.url]
     result = CliRunner().invoke(cli, ["table", str(logs), *map(str, flags)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     import pyarrow.dataset as ds
 
     table = ds.dataset(tmp_path / "t", partitioning="hive", exclude_invalid_files=True).to_table().sort_by("offset")
-    assert table.select(["id", "note"]).to_pylist() == [*EXPECTED, {"id": None, "note": None}]
+    assert table.select(["id", "note"]).to_pylist() == [*EXPECTED_ROWS, {"id": None, "note": None}]
     assert table.column("tombstone").to_pylist() == [False] * 5 + [True]
     dead = ds.dataset(tmp_path / "t-dead-letters", partitioning="hive", exclude_invalid_files=True).to_table()
     dead = dead.sort_by("offset")
     assert all(map(str.startswith, dead.column("reason").to_pylist(), REASONS)), dead.column("reason").to_pylist()
-    assert dead.column("value").to_pylist() == [zigzag(2) + sized_bytes(b"x")] * 3  # unchanged
+    assert dead.column("value").to_pylist() == [encode_zigzag(2) + sized_bytes(b"x")] * 3  # unchanged
 
 
 @pytest.mark.parametrize("columns", [(), ("offset", "value"), ("value", "headers"), ("value",)])
 def test_a_scan_reads_ids_from_headers_with_any_columns(columns, tmp_path, registry):
     scan = (
-        kafkaframes.scan_log(avro_log(tmp_path, registry)).select(*columns)
+        kafkaframes.scan_log(write_avro_log(tmp_path, registry)).select(*columns)
         if columns
-        else (kafkaframes.scan_log(avro_log(tmp_path, registry)))
+        else (kafkaframes.scan_log(write_avro_log(tmp_path, registry)))
     )
     decoded_scan = scan.decode(value="avro", registry=registry.url, subject="orders-value")
     table = decoded_scan.to_arrow()
     assert table.schema == decoded_scan.schema
     assert ("headers" in table.column_names) == (not columns or "headers" in columns)
-    assert table.column("value").to_pylist() == [*EXPECTED, *[None] * 4]
+    assert table.column("value").to_pylist() == [*EXPECTED_ROWS, *[None] * 4]
     assert [reason is not None for reason in table.column("_error").to_pylist()] == [False] * 6 + [True] * 3
 
 
@@ -114,7 +114,7 @@ def test_protobuf_has_its_message_indexes_in_the_header(tmp_path, registry):
         file.message_type.add(name=name).field.add(name="n", number=1, type=5, label=1)
     text = base64.b64encode(file.SerializeToString()).decode()
     prefix = guid_prefix(registry, registry.register("orders-value", text, schema_type="PROTOBUF"))
-    second, first = prefix + zigzag(1) + zigzag(1), prefix + zigzag(0)
+    second, first = prefix + encode_zigzag(1) + encode_zigzag(1), prefix + encode_zigzag(0)
     logs = write_log(
         tmp_path,
         (b"\x08\x05", [("__value_schema_id", second)]),
@@ -128,8 +128,8 @@ def test_protobuf_has_its_message_indexes_in_the_header(tmp_path, registry):
 
 
 def test_a_schema_of_a_file_expects_no_prefix_and_headers_add_none(tmp_path, registry):
-    logs = avro_log(tmp_path, registry)
-    scan = kafkaframes.scan_log(logs).select("value").limit(1).decode(value="avro", schema=OLD)
+    logs = write_avro_log(tmp_path, registry)
+    scan = kafkaframes.scan_log(logs).select("value").limit(1).decode(value="avro", schema=OLD_SCHEMA)
     assert scan.to_arrow().column("value").to_pylist() == [{"id": 1}]
 
 

@@ -20,7 +20,7 @@ from kafkaframes.scan.values.registry import BadValueError, RegisteredSchema, sp
 fastavro = pytest.importorskip("fastavro")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 
-ORDER = {
+ORDER_SCHEMA = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -42,11 +42,11 @@ JSON_SCHEMA = {
 }
 
 
-def avro(schema=ORDER):
+def avro(schema=ORDER_SCHEMA):
     return AvroDecoder(schema, lambda value: (None, value))
 
 
-def protobuf(**field):
+def build_protobuf_decoder(**field):
     file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3", package="p")
     message = file.message_type.add(name="M")
     message.field.add(name="n", number=1, type=5, label=1)
@@ -60,11 +60,11 @@ DECODERS = {
     "json": JsonDecoder(JSON_SCHEMA),
     "avro": avro(),
     "avro-strings": avro({"type": "array", "items": "string"}),
-    "protobuf": protobuf(),
+    "protobuf": build_protobuf_decoder(),
 }
 
 
-def rows(decoder, *values):
+def decode_rows(decoder, *values):
     batch = pa.RecordBatch.from_pydict(
         {"key": pa.array([b"k"] * len(values), pa.binary()), "value": pa.array(values, pa.binary())}
     )
@@ -75,7 +75,7 @@ def rows(decoder, *values):
 @pytest.mark.parametrize("name", DECODERS)
 @given(values=st.lists(st.binary(max_size=60) | st.none(), max_size=6))
 def test_any_bytes_give_a_row_or_a_reason(name, values):
-    good, bad = rows(DECODERS[name], *values)
+    good, bad = decode_rows(DECODERS[name], *values)
     assert len(good) + len(bad) == len(values)
     assert all(bad)
 
@@ -87,12 +87,12 @@ def test_sample_values_fit_the_schema_inferred_from_them(value):
         decoder = JsonDecoder(infer_schema([text]))
     except OptionError:  # null, NaN, or names that collide
         return
-    good, bad = rows(decoder, text)
+    good, bad = decode_rows(decoder, text)
     assert (len(good), bad) == (1, []) or "UTF-8" in bad[0] or "utf-8" in bad[0]
 
 
 def test_json_ignores_unknown_fields_and_rejects_other_types():
-    good, bad = rows(
+    good, bad = decode_rows(
         DECODERS["json"],
         b'{"n": 3.0, "list": [1, 2.5], "any": {"b": [1]}, "more": {"x": 1}}',
         b'{"n": true}',
@@ -123,21 +123,21 @@ def test_numbers_and_nulls_are_merged_and_a_conflict_is_text():
     inferred_schema = infer_schema([b'{"a": 1, "b": 1}', b'{"a": 2.5, "b": "x"}', b'{"a": null, "c": []}', b"no"])
     decoder = JsonDecoder(inferred_schema)
     assert [(field.name, str(field.type)) for field in decoder.fields][:2] == [("a", "double"), ("b", "string")]
-    good, bad = rows(decoder, b'{"a": 1, "b": 1}', b'{"b": "x"}')
+    good, bad = decode_rows(decoder, b'{"a": 1, "b": 1}', b'{"b": "x"}')
     assert ([row["b"] for row in good], bad) == (["1", '"x"'], [])
 
 
-def test_avro_types():
+def test_avro_types_are_decoded():
     buffer = io.BytesIO()
     value = {
         "id": 2**40, "state": "OLD", "at": 1_500, "cost": None,
         "uuid": "00000000-0000-0000-0000-000000000001", "lines": [{"a": 1}, {}],
     }  # fmt: skip
-    plain = {**ORDER, "fields": [{**one} for one in ORDER["fields"]]}
+    plain = {**ORDER_SCHEMA, "fields": [{**one} for one in ORDER_SCHEMA["fields"]]}
     plain["fields"][2] = {"name": "at", "type": "long"}
     plain["fields"][4] = {"name": "uuid", "type": "string"}
     fastavro.schemaless_writer(buffer, plain, value)
-    good, bad = rows(avro(), buffer.getvalue(), buffer.getvalue() + b"x")
+    good, bad = decode_rows(avro(), buffer.getvalue(), buffer.getvalue() + b"x")
     assert bad == ["1 byte follows the Avro value"]
     assert good[0]["at"].timestamp() == 1.5
     assert good[0]["uuid"].endswith("01")
@@ -159,7 +159,7 @@ def test_avro_types_without_a_column_are_rejected_by_name(schema, message):
 
 def test_an_overlong_int_is_a_bad_record_and_its_neighbours_are_not():
     decoder = avro({"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]})
-    good, bad = rows(decoder, b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04")
+    good, bad = decode_rows(decoder, b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04")
     assert [row["n"] for row in good] == [1, 2]
     assert bad == ["the value does not match its Avro schema: 274877906943 is not a 32-bit int"]
 

@@ -1,4 +1,4 @@
-"""The cleaner's parts; whole rounds against Kafka's own are agreement kind ``cleaned``."""
+"""Parts of the log cleaner. The agreement tests (kind ``cleaned``) compare complete cleanings with Kafka's cleaner."""
 
 import os
 
@@ -18,7 +18,7 @@ from kafkaframes.storage.log.discover import discover
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=20), st.booleans()), max_size=80), st.integers(0, 80))
-def test_the_map_is_a_dict(records, cut_at):
+def test_the_offset_map_equals_a_dict(records, cut_at):
     offset_map, plain = OffsetMap(), PlainOffsetMap()
     numbers, base = [], 0
     for part in (records[:cut_at], records[cut_at:]):
@@ -39,10 +39,10 @@ def test_the_map_is_a_dict(records, cut_at):
     assert replaced_flags == [bool(w and k is not None and last[k] > offset) for offset, (k, w) in enumerate(records)]
 
 
-def test_offsets_that_fall_are_noticed_and_asked_for_one_by_one(tmp_path):
+def test_decreasing_offsets_are_handled_one_by_one(tmp_path):
     source = tmp_path / "t-0"
     write_log(source, rows(10, [b"a", b"b"], [b"1", b"2"]), b"")
-    (source / f"{11:020}.log").write_bytes(rows(2, [b"a", b"c"], [b"3", b"4"]))  # no broker writes this
+    (source / f"{11:020}.log").write_bytes(rows(2, [b"a", b"c"], [b"3", b"4"]))  # brokers never write this
     (source / f"{12:020}.log").write_bytes(b"")
     clean(source, tmp_path / "out")
     remaining_rows = [
@@ -54,7 +54,7 @@ def test_offsets_that_fall_are_noticed_and_asked_for_one_by_one(tmp_path):
     assert remaining_rows == [(10, b"a"), (11, b"b"), (2, b"a"), (3, b"c")]
 
 
-def test_the_map_grows_beyond_its_first_arrays():
+def test_the_offset_map_grows():
     keys = [b"key-%d" % (number % 9000) for number in range(20_000)]
     buf = np.frombuffer(b"".join(keys), np.uint8)
     sizes = np.array([len(key) for key in keys], np.int32)
@@ -85,7 +85,7 @@ def clean(source, target, **settings):
     return clean_partition(directory.filesystem, directory.partitions[0], given_settings, target)
 
 
-def test_the_latest_record_of_each_key_stays_and_the_source_is_untouched(tmp_path):
+def test_cleaning_keeps_the_latest_record_of_each_key_and_the_source(tmp_path):
     source = tmp_path / "t-0"
     write_log(source, rows(0, [b"a", b"b", b"a"], [b"1", b"2", b"3"]), rows(3, [b"b", None], [None, b"x"]), b"")
     before = {path.name: path.read_bytes() for path in source.iterdir()}
@@ -101,13 +101,13 @@ def test_the_latest_record_of_each_key_stays_and_the_source_is_untouched(tmp_pat
     assert {path.name: path.read_bytes() for path in source.iterdir()} == before
 
 
-def test_the_active_segment_alone_is_nothing_to_clean(tmp_path):
+def test_an_active_segment_without_others_is_not_cleaned(tmp_path):
     write_log(tmp_path / "t-0", rows(0, [b"a", b"a"], [b"1", b"2"]))
     assert clean(tmp_path / "t-0", tmp_path / "out") is None
     assert not (tmp_path / "out").exists()
 
 
-def test_a_flipped_bit_stops_the_round_by_name_and_leaves_nothing_behind(tmp_path):
+def test_a_flipped_bit_stops_the_cleaning_without_output(tmp_path):
     data = bytearray(rows(0, [b"a", b"a"], [b"1", b"2"]))
     data[70] ^= 4
     write_log(tmp_path / "t-0", bytes(data), b"")
@@ -117,29 +117,29 @@ def test_a_flipped_bit_stops_the_round_by_name_and_leaves_nothing_behind(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["t-0"]
 
 
-def test_a_destination_that_exists_is_refused(tmp_path):
+def test_an_existing_destination_is_rejected(tmp_path):
     write_log(tmp_path / "t-0", rows(0, [b"a", b"a"], [b"1", b"2"]), b"")
     (tmp_path / "out").mkdir()
     with pytest.raises(LogDirError, match="exists already"):
         clean(tmp_path / "t-0", tmp_path / "out")
 
 
-def test_a_round_ends_where_the_first_uncleanable_segment_begins_though_offsets_are_missing_before_it(tmp_path):
+def test_cleaning_ends_at_the_first_uncleanable_segment_despite_missing_offsets(tmp_path):
     source = tmp_path / "t-0"
     write_log(source, rows(0, [b"a", b"a"], [b"1", b"2"]))
     (source / f"{10:020}.log").write_bytes(b"")
     assert clean(source, tmp_path / "out").end_offset == 10
 
 
-def test_an_empty_dirty_part_is_nothing_to_clean(tmp_path):
+def test_an_empty_dirty_section_is_not_cleaned(tmp_path):
     write_log(tmp_path / "t-0", b"")
     (tmp_path / "t-0" / f"{10:020}.log").write_bytes(b"")
     assert clean(tmp_path / "t-0", tmp_path / "out") is None
 
 
 @pytest.mark.parametrize(("log_start", "end"), [(0, None), (2, 4)])
-def test_a_transaction_begun_before_the_log_does_not_stay_open(tmp_path, log_start, end):
-    """A broker replays producers from the log's start: it does not know that one by its next start."""
+def test_a_transaction_from_before_the_log_start_does_not_stay_open(tmp_path, log_start, end):
+    """A broker rebuilds producer state from the log start, so after its next start this producer is unknown."""
     open_batch = build_records(
         {"offset": [0, 1], "timestamp": [1000] * 2, "key": [b"a", b"b"], "value": [b"1"] * 2},
         producer_id=9,
@@ -154,7 +154,7 @@ def test_a_transaction_begun_before_the_log_does_not_stay_open(tmp_path, log_sta
 
 
 @pytest.mark.parametrize(("broker_release", "remaining_offsets"), [("2.8", [0]), ("3.9", [0]), ("4.x", [0, 1])])
-def test_only_4_x_keeps_an_empty_batch_where_a_round_ends(tmp_path, broker_release, remaining_offsets):
+def test_only_4_x_keeps_an_empty_batch_at_the_end_of_the_cleaned_section(tmp_path, broker_release, remaining_offsets):
     source = tmp_path / "t-0"
     write_log(source, rows(0, [b"a"], [b"1"]) + rows(1, [None], [b"x"]), b"")
     clean(source, tmp_path / "out", broker_release=broker_release)
@@ -169,7 +169,7 @@ def test_only_2_8_cleans_beyond_the_high_watermark(tmp_path, broker_release, end
     assert clean(source, tmp_path / "out", broker_release=broker_release, high_watermark=1).end_offset == end
 
 
-def test_2_8_does_not_know_horizons_and_loses_them_where_it_writes_a_batch_anew(tmp_path):
+def test_2_8_loses_delete_horizons_in_rewritten_batches(tmp_path):
     source = tmp_path / "t-0"
     columns = {"offset": [0, 1], "timestamp": [1000, 2000], "key": [b"a", b"b"], "value": [b"1", None]}
     write_log(source, build_records(columns, delete_horizon_ms=99_000), rows(2, [b"a"], [b"2"]), b"")
@@ -179,7 +179,7 @@ def test_2_8_does_not_know_horizons_and_loses_them_where_it_writes_a_batch_anew(
 
 
 @pytest.mark.parametrize(("broker_release", "remaining_offsets"), [("2.8", [0, 1]), ("3.9", [1])])
-def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_path, broker_release, remaining_offsets):
+def test_2_8_keeps_the_last_batch_of_a_producer_for_a_week(tmp_path, broker_release, remaining_offsets):
     source, day = tmp_path / "t-0", 86_400_000
     now = 3 * day
     columns = {"offset": [0], "timestamp": [now - 2 * day], "key": [b"a"], "value": [b"1"]}
@@ -192,7 +192,7 @@ def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_pa
     assert [batch.base_offset for path in paths for batch in read_batches(path.read_bytes())] == remaining_offsets
 
 
-def test_every_file_of_a_cleaned_partition_is_flushed_those_that_are_copied_too(tmp_path, monkeypatch):
+def test_all_files_of_a_cleaned_partition_are_flushed(tmp_path, monkeypatch):
     flushed_files, fsync = set(), os.fsync
 
     def note_call(descriptor):

@@ -1,7 +1,7 @@
 """Copies of one partition on disk, and a small model of the cluster that writes them.
 
-The model knows each batch by an identity of its own, never by epochs and offsets, so that what it calls common history
-is what two brokers' logs really share.
+The model identifies batches by unique names, not by epochs and offsets, so that it knows exactly which batches two
+brokers' logs share.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ TOPIC = TopicPartition("orders", 0)
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Records of one append; ``name`` is unlike that of any other batch."""
+class NamedBatch:
+    """The records of one append, with a unique name."""
 
     name: str
     base: int
@@ -53,8 +53,8 @@ def write_partition(
     topic_id: str | None = None,
     name: str = "orders-0",
 ) -> Path:
-    """Write one copy; files given as None are not written. ``clean_offset`` -1 writes a cleaner checkpoint without
-    it.
+    """Write one copy. Checkpoints that are None are not written. With ``clean_offset=-1``, the cleaner checkpoint has
+    no entry for the partition.
     """
     directory = log_directory / name
     directory.mkdir(parents=True)
@@ -86,14 +86,14 @@ def find_copies(*paths: Path) -> list[CopySource]:
     ]
 
 
-def merge_copies_of(*paths: Path, check: bool = True):
+def merge_copies(*paths: Path, check: bool = True):
     copy_sources = find_copies(*paths)
     copies = [read_copy(source) for source in copy_sources]
     return merge(copy_sources[0].partition.topic_partition, copies, FileInspector(copy_sources, copies), check=check)
 
 
-def rows_of(result, mode: str = "fail") -> list[tuple[int, bytes]]:
-    """Read every piece from its file, with checksums, as (offset, value)."""
+def read_rows(result, mode: str = "fail") -> list[tuple[int, bytes]]:
+    """Return (offset, value) of all records of the merge result. Checksums are verified."""
     rows = []
     for piece in result.spans:
         with open(result.segment(piece.segment_range).path, "rb") as file:
@@ -110,10 +110,10 @@ def checks(result) -> set[str]:
 
 
 @dataclass
-class Broker:
-    """One broker's log: batches, leader epochs, high watermark."""
+class ModelBroker:
+    """A broker of the model: its batches, leader epochs and high watermark."""
 
-    log: list[Batch] = field(default_factory=list)
+    log: list[NamedBatch] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
     high_watermark: int = 0
 
@@ -121,7 +121,7 @@ class Broker:
     def end(self) -> int:
         return self.log[-1].end if self.log else 0
 
-    def note_epoch(self, epoch: int, start: int) -> None:
+    def record_epoch(self, epoch: int, start: int) -> None:
         if not self.epochs or self.epochs[-1][0] < epoch:
             self.epochs = [*(epoch for epoch in self.epochs if epoch[1] < start), (epoch, start)]
 
@@ -132,24 +132,24 @@ class Broker:
 
 
 @dataclass
-class Cluster:
-    """Brokers, one of them the leader; any may be elected, in sync or not."""
+class ModelCluster:
+    """A model of brokers with one leader. Any broker can be elected, in sync or not."""
 
-    brokers: list[Broker]
+    brokers: list[ModelBroker]
     leader: int = 0
     epoch: int = 0
     append_count: int = 0
 
     def __post_init__(self) -> None:
-        self.brokers[self.leader].note_epoch(0, 0)
+        self.brokers[self.leader].record_epoch(0, 0)
 
     def append(self, count: int) -> None:
         leader = self.brokers[self.leader]
-        leader.log.append(Batch(f"b{self.append_count}", leader.end, count, self.epoch))
+        leader.log.append(NamedBatch(f"b{self.append_count}", leader.end, count, self.epoch))
         self.append_count += 1
 
     def fetch(self, place: int, batches: int) -> None:
-        """Let a follower truncate to the part that it shares with the leader, and fetch some batches."""
+        """Let a follower truncate its log to the part that it shares with the leader, and then fetch some batches."""
         follower, leader = self.brokers[place], self.brokers[self.leader]
         if place == self.leader:
             return
@@ -161,14 +161,14 @@ class Cluster:
         follower.truncate(shared_end)
         for batch in [one for one in leader.log if one.base >= follower.end][:batches]:
             follower.log.append(batch)
-            follower.note_epoch(batch.epoch, next(start for epoch, start in leader.epochs if epoch == batch.epoch))
+            follower.record_epoch(batch.epoch, next(start for epoch, start in leader.epochs if epoch == batch.epoch))
         ends = sorted((broker.end for broker in self.brokers), reverse=True)
         leader.high_watermark = min(max(leader.high_watermark, ends[1]), leader.end)
         follower.high_watermark = min(leader.high_watermark, follower.end)
 
     def elect(self, place: int) -> None:
         self.leader, self.epoch = place, self.epoch + 1
-        self.brokers[place].note_epoch(self.epoch, self.brokers[place].end)
+        self.brokers[place].record_epoch(self.epoch, self.brokers[place].end)
 
     def truth(self) -> dict[int, bytes]:
         return {offset: value for batch in self.brokers[self.leader].log for offset, value in batch.rows().items()}

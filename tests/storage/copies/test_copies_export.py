@@ -6,16 +6,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from tests.storage.copies.cluster import Batch, write_partition
+from tests.storage.copies.cluster import NamedBatch, write_partition
 
 from kafkaframes.cli.export import command
 
-BATCHES = [Batch(f"a{n}", 5 * n, 5, 0) for n in range(6)]
+BATCHES = [NamedBatch(f"a{n}", 5 * n, 5, 0) for n in range(6)]
 
 
 @pytest.fixture
 def copies(tmp_path):
-    """The first lacks a segment, the second ends early, and has a flipped bit in its first batch."""
+    """Two copies: the first lacks a segment, the second ends early and has a flipped bit in its first batch."""
     raw = [batch.raw() for batch in BATCHES]
     first = bytearray(raw[0])
     first[70] ^= 1
@@ -43,7 +43,7 @@ def test_copies_are_exported_as_one_log(copies, tmp_path):
         to = tmp_path / paths[0][-1]
         assert export(paths, tmp_path / "out" / to.name)["records"] == len(truth)
         assert rows(tmp_path / "out" / to.name) == truth
-        assert export(paths, tmp_path / "out" / to.name)["exported"] == 0  # all of it is done
+        assert export(paths, tmp_path / "out" / to.name)["exported"] == 0  # nothing is left to export
 
 
 def test_every_copy_is_exported_by_itself(copies, tmp_path):

@@ -9,7 +9,7 @@ import kafkaframes
 from kafkaframes.errors import OptionError
 
 SHOP = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
-DELETED = Path(__file__).parents[2] / "data" / "logs" / "deleted-records"
+LOG_WITH_DELETED_RECORDS = Path(__file__).parents[2] / "data" / "logs" / "deleted-records"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_directory_has_topics_and_partitions(log):
     assert all(row["value"].startswith(f"{row['topic']}-{row['partition']}".encode()) for row in table.to_pylist())
 
 
-def test_topics_are_chosen_and_a_misspelt_one_is_answered(log):
+def test_topics_are_selected_and_a_misspelt_one_is_rejected(log):
     assert set(kafkaframes.read_records(log, topics=["user*"]).read_all()["topic"].to_pylist()) == {"users"}
     assert kafkaframes.read_records(log, topics=["__consumer_offsets"]).read_all().num_rows == 10
     assert kafkaframes.read_records(log / "__consumer_offsets-0").read_all().num_rows == 10
@@ -45,7 +45,7 @@ def test_topics_are_chosen_and_a_misspelt_one_is_answered(log):
         kafkaframes.read_records(log, topics=["order"]).read_all()
 
 
-def test_a_partition_a_pattern_and_a_segment(log):
+def test_a_partition_a_pattern_and_a_segment_are_read(log):
     assert set(kafkaframes.read_records(log / "orders-1").read_all()["partition"].to_pylist()) == {1}
     assert kafkaframes.read_records(f"{log}/orders-*").read_all().num_rows == 20
     segment = log / "orders-1" / f"{5:020}.log"
@@ -55,26 +55,26 @@ def test_a_partition_a_pattern_and_a_segment(log):
     assert kafkaframes.read_records(log / "orders-1", columns=["topic"], start=8).read_all().num_rows == 2
 
 
-def test_columns_that_are_none_are_answered_with_the_nearest(log):
+def test_errors_for_unknown_columns_suggest_the_nearest_name(log):
     with pytest.raises(OptionError, match="column 'topics' does not exist; did you mean 'topic'"):
         kafkaframes.read_records(log, columns=["topics"])
     with pytest.raises(OptionError, match="column 'topic' does not exist; expected one of"):
         kafkaframes.read_records(b"", columns=["topic"])
 
 
-def test_an_arrow_stream_for_others(log):
+def test_records_are_an_arrow_stream(log):
     records = pa.RecordBatchReader.from_stream(kafkaframes.read_records(log, columns=["topic", "offset"]))
     assert records.read_all().num_rows == 30
     assert len(kafkaframes.read_records(log).to_pandas()) == 30
     assert kafkaframes.read_records(b"").read_all().num_rows == 0
 
 
-def test_nothing_below_the_logs_start_and_the_same_records_as_the_segments():
-    table = kafkaframes.read_records(DELETED, columns=["topic", "partition", "offset"]).read_all()
+def test_directories_and_segments_give_equal_records_from_the_log_start():
+    table = kafkaframes.read_records(LOG_WITH_DELETED_RECORDS, columns=["topic", "partition", "offset"]).read_all()
     assert table.num_rows > 0
     from kafkaframes.storage.log.discover import discover
 
-    for one in discover(str(DELETED))[0].partitions:
+    for one in discover(str(LOG_WITH_DELETED_RECORDS))[0].partitions:
         mine = [
             row["offset"] for row in table.to_pylist() if (row["topic"], row["partition"]) == (one.topic, one.partition)
         ]
@@ -82,7 +82,7 @@ def test_nothing_below_the_logs_start_and_the_same_records_as_the_segments():
 
 
 @pytest.mark.parametrize("replicas", ["merge", "all"])
-def test_directories_of_several_brokers_are_one_log_or_each(tmp_path, replicas):
+def test_directories_of_several_brokers_are_read_as_one_log_or_separately(tmp_path, replicas):
     for broker in ("one", "two"):
         (tmp_path / broker / "t-0").mkdir(parents=True)
         data = kafkaframes.build_records([{"value": b"x"}] * 7, leader_epoch=0)

@@ -48,7 +48,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_files_of_real_brokers_come_back_byte_for_byte(kind):
+def test_files_of_real_brokers_are_rewritten_byte_for_byte(kind):
     files = [path for path in LOGS.rglob(f"*.{kind}") if FileName.parse(path.name)]
     assert len(files) > 5
     for path in files:
@@ -58,7 +58,7 @@ def test_files_of_real_brokers_come_back_byte_for_byte(kind):
 
 @pytest.mark.parametrize("kind", READERS)
 @given(raw=st.binary(max_size=120))
-def test_any_bytes_are_a_value_or_an_error_with_its_place(kind, raw):
+def test_any_bytes_give_a_value_or_an_error_with_a_position(kind, raw):
     error = None
     try:
         READERS[kind](raw, FileName(7, kind))
@@ -74,7 +74,7 @@ def test_any_bytes_are_a_value_or_an_error_with_its_place(kind, raw):
     ),
     st.integers(0, 9),
 )
-def test_offset_indexes_come_back_with_their_tail(entries, zeros):
+def test_offset_indexes_survive_a_round_trip(entries, zeros):
     relative, positions = sorted({entry[0] for entry in entries} - {0}), sorted({entry[1] for entry in entries} - {0})
     count = min(len(relative), len(positions))
     index = OffsetIndex(50, np.array(relative[:count], np.int64) + 50, np.array(positions[:count], np.int64))
@@ -87,7 +87,7 @@ def test_offset_indexes_come_back_with_their_tail(entries, zeros):
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**31 - 1)), max_size=8), st.integers(2, 9))
-def test_time_indexes_come_back_with_their_tail(entries, zeros):
+def test_time_indexes_survive_a_round_trip(entries, zeros):
     stamps = sorted({entry[0] for entry in entries})
     offsets = sorted(entry[1] + 1 for entry in entries)[: len(stamps)]
     index = TimeIndex(50, np.array(stamps, np.int64), np.array(offsets, np.int64) + 49)
@@ -105,7 +105,7 @@ def test_producer_snapshots_come_back(producers):
 
 
 @given(st.lists(st.tuples(INT64, st.integers(0, 1000), st.integers(0, 1000), INT64), max_size=5))
-def test_transaction_indexes_come_back(fields):
+def test_transaction_indexes_survive_a_round_trip(fields):
     lasts = np.cumsum([1 + last for _, _, last, _ in fields]).tolist()
     transactions = tuple(
         AbortedTransaction(producer, min(first, last), last, stable)
@@ -140,36 +140,36 @@ def test_transaction_indexes_come_back(fields):
         ("snapshot", "0001 48674bc7 00000000 00", "CRC is", 2),
     ],
 )
-def test_what_is_wrong_is_named(kind, text, reason, position):
-    with pytest.raises(LogDirError, match=reason) as caught:
+def test_errors_have_a_reason_and_a_position(kind, text, reason, position):
+    with pytest.raises(LogDirError, match=reason) as error_info:
         READERS[kind](bytes.fromhex(text), FileName(7, kind))
-    assert (caught.value.position, caught.value.file) == (position, str(FileName(7, kind)))
+    assert (error_info.value.position, error_info.value.file) == (position, str(FileName(7, kind)))
 
 
-def test_a_count_that_does_not_make_the_size_is_refused():
+def test_a_count_that_contradicts_the_size_is_rejected():
     body = (2**31 - 1).to_bytes(4, "big")
     raw = b"\0\1" + producer_files.crc32c(body).to_bytes(4, "big") + body
     with pytest.raises(LogDirError, match="10 bytes are not the size of a snapshot of 2147483647 producers"):
         read_producer_snapshot(raw)
 
 
-def test_lenient_reading_keeps_whole_entries_as_they_are():
+def test_lenient_reading_keeps_complete_entries():
     raw = bytes.fromhex("0000000500001000 0000000400000800 000000")
     assert [*read_offset_index(raw, base_offset=0, strict=False)] == [(5, 4096), (4, 2048)]
     assert read_txn_index(b"\0" * 35, strict=False) == (AbortedTransaction(0, 0, 0, 0),)
 
 
-def test_one_entry_of_zeros_is_an_entry_and_more_are_a_tail():
+def test_one_entry_of_zeros_is_an_entry_and_several_are_preallocated_space():
     assert [*read_time_index(b"\0" * 12, base_offset=5)] == [(0, 5)]
     assert [*read_time_index(b"\0" * 24, base_offset=5)] == []
 
 
 @pytest.mark.parametrize("offset", [49, 50 + 2**31])
-def test_an_offset_that_does_not_fit_is_not_written(offset):
+def test_an_offset_outside_the_index_range_is_rejected(offset):
     with pytest.raises(LogDirError, match="too far from the segment's base offset 50"):
         write_offset_index(OffsetIndex(50, np.array([offset]), np.array([0])))
 
 
-def test_a_position_that_does_not_fit_is_not_written():
+def test_a_position_outside_the_index_range_is_rejected():
     with pytest.raises(LogDirError, match="31 bits"):
         write_offset_index(OffsetIndex(50, np.array([51]), np.array([2**31])))

@@ -27,7 +27,7 @@ TOPICS = st.text("abcABC019._-", min_size=1, max_size=20)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_files_of_real_brokers_come_back_byte_for_byte(name):
+def test_files_of_real_brokers_are_rewritten_byte_for_byte(name):
     read, write = FORMATS[name]
     files = [path for path in LOGS.rglob(name) if path.is_file()]
     assert files
@@ -49,7 +49,7 @@ def test_offset_checkpoints_come_back(offsets):
 
 @pytest.mark.parametrize("name", FORMATS)
 @given(raw=st.binary(max_size=80) | st.text('01 \n:=#-tv{}"', max_size=60).map(str.encode))
-def test_any_bytes_are_a_value_or_an_error_with_its_file(name, raw):
+def test_any_bytes_give_a_value_or_an_error_with_the_file(name, raw):
     read, _ = FORMATS[name]
     error = None
     try:
@@ -84,13 +84,13 @@ def test_any_bytes_are_a_value_or_an_error_with_its_file(name, raw):
         (names.CLEAN_SHUTDOWN_FILE, b"[1]", "neither empty nor", 0),
     ],
 )
-def test_what_is_wrong_is_named(name, raw, reason, position):
-    with pytest.raises(LogDirError, match=reason) as caught:
+def test_errors_have_a_reason_and_a_position(name, raw, reason, position):
+    with pytest.raises(LogDirError, match=reason) as error_info:
         FORMATS[name][0](raw, file="f")
-    assert (caught.value.position, caught.value.file) == (position, "f")
+    assert (error_info.value.position, error_info.value.file) == (position, "f")
 
 
-def test_the_ids_of_a_broker():
+def test_ids_of_a_broker_are_read_from_its_properties():
     kraft = checkpoints.read_meta_properties((LOGS / "kraft-4x-transactions" / "meta.properties").read_bytes())
     assert (kraft.version, kraft.node_id) == (1, 1)
     assert kraft.cluster_id

@@ -1,4 +1,4 @@
-"""How many files of a log directory are open at once, and that nothing is lost by it."""
+"""The number of open files of a log directory is limited, without loss of data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 
 import pytest
-from tests.storage.partition.builders import NOW_MS, batch, lead
+from tests.storage.partition.builders import NOW_MS, build_batch, lead
 from tests.storage.partition.memory_disk import MemoryDisk
 
 from kafkaframes.errors import StorageError
@@ -19,8 +19,8 @@ from kafkaframes.storage.partition import create_log, open_log
 from kafkaframes.storage.partition.fetch import LOG_END
 
 
-def open_descriptors(directory):
-    """How many files below a directory this process has open."""
+def count_open_descriptors(directory):
+    """Return how many files below a directory this process has open."""
     descriptor_count = 0
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # the listing's own
@@ -28,29 +28,29 @@ def open_descriptors(directory):
     return descriptor_count
 
 
-def test_few_files_are_open_however_many_logs_are_written_and_read(tmp_path):
+def test_the_number_of_open_files_is_limited(tmp_path):
     disk = OnlineDisk(LocalDisk(), max_open_files=4)
     logs = [create_log(str(tmp_path / f"t-{number}"), now_ms=NOW_MS, disk=disk) for number in range(6)]
     for turn in range(3):
         for number, log in enumerate(logs):
-            lead(log, batch(2, value=b"%d" % (number + turn) * 3000))
+            lead(log, build_batch(2, value=b"%d" % (number + turn) * 3000))
             assert (
                 log.read(turn * 2, max_bytes=1 << 20, isolation=LOG_END).records.count(b"%d" % (number + turn)) >= 3000
             )
             assert disk.pooled_file_count <= 4
-            assert open_descriptors(tmp_path) <= 4
+            assert count_open_descriptors(tmp_path) <= 4
     for log in logs:
         log.roll(now_ms=NOW_MS)
         assert log.read(3, max_bytes=10, isolation=LOG_END).records
-        assert open_descriptors(tmp_path) <= 4
+        assert count_open_descriptors(tmp_path) <= 4
     for log in logs:
         log.close(now_ms=NOW_MS)
-    assert open_descriptors(tmp_path) == disk.pooled_file_count == 0
+    assert count_open_descriptors(tmp_path) == disk.pooled_file_count == 0
     again = [open_log(log.directory, now_ms=NOW_MS, disk=disk) for log in logs]
     assert [log.log_end_offset for log in again] == [6] * 6
 
 
-def test_a_file_that_is_gone_is_not_made_anew_when_it_is_opened_again(tmp_path):
+def test_a_deleted_file_is_not_created_again_when_it_is_reopened(tmp_path):
     disk = OnlineDisk(LocalDisk(), max_open_files=1)
     first, second = disk.open_file(str(tmp_path / "first")), disk.open_file(str(tmp_path / "second"))
     first.write(0, b"first")
@@ -62,14 +62,14 @@ def test_a_file_that_is_gone_is_not_made_anew_when_it_is_opened_again(tmp_path):
     assert disk.failure is not None
 
 
-def test_a_file_that_rests_is_truncated_where_it_lies(tmp_path):
+def test_a_closed_file_is_truncated(tmp_path):
     disk = OnlineDisk(LocalDisk(), max_open_files=1)
     first, second = disk.open_file(str(tmp_path / "first")), disk.open_file(str(tmp_path / "second"))
     second.write(0, b"second")
     for file, name in ((first, "first"), (second, "second")):
         file.truncate(3)
         assert (tmp_path / name).stat().st_size == 3
-        assert open_descriptors(tmp_path) == 1
+        assert count_open_descriptors(tmp_path) == 1
     (tmp_path / "first").unlink()
     with pytest.raises(StorageError):
         first.truncate(2)
@@ -77,33 +77,33 @@ def test_a_file_that_rests_is_truncated_where_it_lies(tmp_path):
     assert disk.failure is not None
 
 
-def test_what_another_thread_uses_stays_open(tmp_path):
+def test_a_file_in_use_by_another_thread_stays_open(tmp_path):
     disk = OnlineDisk(LocalDisk(), max_open_files=1)
     apart = disk.open_unpooled(str(tmp_path / "apart"))
     for number in range(3):
         disk.open_file(str(tmp_path / str(number))).write(0, b"x")
-    assert open_descriptors(tmp_path) == 2
+    assert count_open_descriptors(tmp_path) == 2
     (tmp_path / "apart").unlink()
     apart.write(0, b"still")
     assert apart.read(0, 5) == b"still"
     apart.close()
-    assert open_descriptors(tmp_path) == 1
+    assert count_open_descriptors(tmp_path) == 1
 
 
-def test_a_reader_opens_its_file_when_it_is_read_and_again_when_it_was_closed(tmp_path):
+def test_a_reader_opens_its_file_on_demand_and_reopens_it(tmp_path):
     disk = OnlineDisk(LocalDisk(), max_open_files=1)
     (tmp_path / "a").write_bytes(b"abc")
     (tmp_path / "b").write_bytes(b"def")
     a, b = disk.make_reader(str(tmp_path / "a")), disk.make_reader(str(tmp_path / "b"))
-    assert open_descriptors(tmp_path) == 0
+    assert count_open_descriptors(tmp_path) == 0
     assert (a(0, 2), b(1, 2), a(1, 9)) == (b"ab", b"ef", b"bc")
-    assert open_descriptors(tmp_path) == 1
+    assert count_open_descriptors(tmp_path) == 1
     a.close()
     b.close()
-    assert open_descriptors(tmp_path) == disk.pooled_file_count == 0
+    assert count_open_descriptors(tmp_path) == disk.pooled_file_count == 0
 
 
-def test_a_new_log_is_what_opening_an_empty_directory_makes():
+def test_creating_a_log_equals_opening_an_empty_directory():
     created_disk, opened_disk = MemoryDisk(), MemoryDisk()
     for disk in (created_disk, opened_disk):
         disk.make_directory("/kafka")
@@ -114,7 +114,7 @@ def test_a_new_log_is_what_opening_an_empty_directory_makes():
     assert new.topic_partition == old.topic_partition
     for log, disk in ((new, created_disk), (old, opened_disk)):
         disk.sync_directory("/kafka")
-        assert lead(log, batch(2)).first_offset == 0
+        assert lead(log, build_batch(2)).first_offset == 0
         log.close(now_ms=NOW_MS)
     files = [
         {one.name: disk.read(one.path) for one in disk.list_directory("/kafka/orders-3")}
@@ -125,7 +125,7 @@ def test_a_new_log_is_what_opening_an_empty_directory_makes():
     assert survivor.list_directory("/kafka/orders-3") == created_disk.list_directory("/kafka/orders-3")
 
 
-def test_a_file_underneath_has_a_descriptor_until_it_is_written_to(tmp_path):
+def test_a_file_of_the_lower_disk_has_a_descriptor_until_it_is_written(tmp_path):
     path, deleted_path = str(tmp_path / "file"), str(tmp_path / "gone")
     for one in (path, deleted_path):
         (tmp_path / one).write_bytes(b"underneath")
@@ -143,7 +143,7 @@ def test_a_file_underneath_has_a_descriptor_until_it_is_written_to(tmp_path):
         OnlineDisk(LocalDisk()).open_descriptor(str(tmp_path / "no such file"))
 
 
-def test_with_too_many_files_open_there_is_no_descriptor_and_no_failure(monkeypatch):
+def test_without_free_descriptors_reads_do_not_fail(monkeypatch):
     def refuse(self, path):
         raise OSError(errno.EMFILE, "too many open files")
 

@@ -22,7 +22,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def flush_count(monkeypatch):
-    """How many descriptors were flushed by an fsync of their own."""
+    """Return a function that counts the ``os.fsync`` calls so far."""
     calls = []
     fsync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda descriptor: calls.append(fsync(descriptor)))
@@ -34,7 +34,7 @@ def test_few_files_are_flushed_one_by_one(files, tmp_path, flush_count):
     assert len(flush_count) == 4
 
 
-def test_many_files_take_one_call_where_it_is_safe(files, tmp_path, flush_count, monkeypatch):
+def test_many_files_are_flushed_by_one_call_if_that_is_safe(files, tmp_path, flush_count, monkeypatch):
     monkeypatch.setattr(local_disk, "_is_syncfs_safe", lambda device: True)
     if not hasattr(ctypes.CDLL(None), "syncfs"):
         pytest.skip("this system has no syncfs")
@@ -44,7 +44,9 @@ def test_many_files_take_one_call_where_it_is_safe(files, tmp_path, flush_count,
 
 @pytest.mark.parametrize("release", ["5.7.19-generic", "6.1.0", "rolling"])
 @pytest.mark.parametrize("file_system", ["ext4", "overlay", ""])
-def test_where_it_is_not_safe_each_is_flushed(files, tmp_path, flush_count, monkeypatch, release, file_system):
+def test_files_are_flushed_one_by_one_if_one_call_is_not_safe(
+    files, tmp_path, flush_count, monkeypatch, release, file_system
+):
     monkeypatch.setattr(local_disk.platform, "release", lambda: release)
     monkeypatch.setattr(local_disk, "_read_filesystem_type", lambda device: file_system)
     LocalDisk().flush_all(files, [str(tmp_path)])
@@ -53,7 +55,7 @@ def test_where_it_is_not_safe_each_is_flushed(files, tmp_path, flush_count, monk
 
 
 def test_an_error_of_the_disk_is_raised(files, monkeypatch):
-    class Library:
+    class FailingLibrary:
         def __init__(self, *_, **options):
             ctypes.set_errno(errno.EIO)
 
@@ -61,7 +63,7 @@ def test_an_error_of_the_disk_is_raised(files, monkeypatch):
             return -1
 
     monkeypatch.setattr(local_disk, "_is_syncfs_safe", lambda device: True)
-    monkeypatch.setattr(local_disk.ctypes, "CDLL", Library)
+    monkeypatch.setattr(local_disk.ctypes, "CDLL", FailingLibrary)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         LocalDisk().flush_all(files, [])
 

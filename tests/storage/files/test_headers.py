@@ -1,4 +1,4 @@
-"""Batch headers: the plain walk and the compiled scan see the same, on real logs and on any bytes."""
+"""Batch headers: the plain walk and the compiled scan return equal headers, for real logs and for any bytes."""
 
 from pathlib import Path
 
@@ -24,12 +24,12 @@ def reader(raw: bytes):
     return lambda position, length: raw[position : position + length if length >= 0 else None]
 
 
-def by_walk(raw: bytes, **options):
+def list_headers_by_walk(raw: bytes, **options):
     walk = HeaderWalk(reader(raw), size_bytes=len(raw), **options)
     return [tuple(one) for one in walk], walk.position, walk.status
 
 
-def by_scan(raw: bytes, **options):
+def list_headers_by_scan(raw: bytes, **options):
     windows = [*scan_segment(reader(raw), size_bytes=len(raw), **options)]
     rows = [tuple(row) for window in windows for row in window.batches.table.T.tolist()]
     return rows, windows[-1].batches.end.position, windows[-1].batches.end.status
@@ -40,9 +40,9 @@ def by_scan(raw: bytes, **options):
 def test_walk_and_scan_agree_on_real_segments(window_bytes, includes_data):
     for path in SEGMENTS[::4]:
         raw = path.read_bytes()
-        expected_headers = by_walk(raw)
-        assert by_scan(raw, window_bytes=window_bytes, includes_data=includes_data) == expected_headers
-        assert by_walk(raw, window_bytes=window_bytes) == expected_headers
+        expected_headers = list_headers_by_walk(raw)
+        assert list_headers_by_scan(raw, window_bytes=window_bytes, includes_data=includes_data) == expected_headers
+        assert list_headers_by_walk(raw, window_bytes=window_bytes) == expected_headers
         assert expected_headers[1] == len(raw)
 
 
@@ -53,22 +53,22 @@ def test_walk_and_scan_agree_on_damaged_segments(data):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     raw += data.draw(st.binary(max_size=40)) + b"\0" * data.draw(st.integers(0, 40))
     window_bytes = data.draw(st.sampled_from([64, 300, 4096]))
-    expected_headers = by_walk(bytes(raw))
-    assert by_scan(bytes(raw), window_bytes=window_bytes) == expected_headers
-    assert by_scan(bytes(raw), window_bytes=window_bytes, includes_data=True) == expected_headers
-    assert by_walk(bytes(raw), window_bytes=window_bytes) == expected_headers
+    expected_headers = list_headers_by_walk(bytes(raw))
+    assert list_headers_by_scan(bytes(raw), window_bytes=window_bytes) == expected_headers
+    assert list_headers_by_scan(bytes(raw), window_bytes=window_bytes, includes_data=True) == expected_headers
+    assert list_headers_by_walk(bytes(raw), window_bytes=window_bytes) == expected_headers
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_end_somewhere(raw):
-    rows, position, _ = by_walk(raw)
-    assert by_scan(raw)[:2] == (rows, position)
+def test_reading_any_bytes_ends(raw):
+    rows, position, _ = list_headers_by_walk(raw)
+    assert list_headers_by_scan(raw)[:2] == (rows, position)
     assert position == sum(row[1] for row in rows) <= len(raw)
 
 
 @pytest.mark.parametrize("boundary", [True, False])
-def test_a_file_that_shrinks_meanwhile_is_named(boundary):
-    """Never a silent end, whether the file now ends with a batch or within one, for any read size."""
+def test_a_file_that_shrinks_during_the_read_is_reported(boundary):
+    """The error is raised for any read size, whether the file then ends after a batch or within one."""
     headers = list(HeaderWalk(reader(MIXED), size_bytes=len(MIXED)))
     middle = headers[len(headers) // 2]
     half = MIXED[: middle.position if boundary else middle.position + 20]
@@ -88,7 +88,7 @@ def test_a_file_that_shrinks_meanwhile_is_named(boundary):
         segment_reader.read_records(headers[-1]._replace(size=len(MIXED)))
 
 
-def test_a_glance_sees_the_ends_that_a_walk_sees():
+def test_the_first_and_last_headers_equal_those_of_a_walk():
     for filesystem, segment in list_tasks(discover([str(LOGS / "kraft-4x-transactions"), str(LOGS / "zk-28-mixed")])):
         one, other = summarize_quickly(filesystem, segment), summarize_all_headers(filesystem, segment)
         assert (one.first_offset, one.last_offset, one.tail_bytes) == (
@@ -101,7 +101,7 @@ def test_a_glance_sees_the_ends_that_a_walk_sees():
         assert not one.problem
 
 
-def test_a_segment_that_vanished_is_a_problem_not_an_exception(tmp_path):
+def test_a_deleted_segment_is_reported_as_a_problem(tmp_path):
     (tmp_path / "t-0").mkdir()
     path = tmp_path / "t-0" / f"{0:020d}.log"
     path.write_bytes(MIXED)

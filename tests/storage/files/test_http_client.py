@@ -1,4 +1,4 @@
-"""Passwords of registries and token endpoints go to the server that was named, and to no other."""
+"""Passwords for registries and token endpoints are only sent to the configured server."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kafkaframes.errors import KafkaframesError, NetworkError
 from kafkaframes.scan.values.registry import SchemaRegistry
 
 
-class Server:
-    """Returns the same answer to every request, and keeps the headers."""
+class RecordingServer:
+    """A server that sends one response to every request, and records the request headers."""
 
     def __init__(self, status, location=None, body=b"{}"):
         self.seen_headers = seen_headers = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class ResponseHandler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 seen_headers.append(dict(self.headers))
@@ -35,7 +35,7 @@ class Server:
             def log_message(self, *parts):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ResponseHandler)
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -46,14 +46,14 @@ class Server:
 
 @pytest.fixture(params=[301, 302, 303, 307, 308])
 def servers(request):
-    foreign = Server(200, body=b'{"access_token": "x", "schema": "{}", "keys": []}')
-    named_server = Server(request.param, f"http://127.0.0.1:{foreign.port}")
+    foreign = RecordingServer(200, body=b'{"access_token": "x", "schema": "{}", "keys": []}')
+    named_server = RecordingServer(request.param, f"http://127.0.0.1:{foreign.port}")
     yield named_server, foreign
     named_server.close()
     foreign.close()
 
 
-def test_a_redirect_takes_no_password_to_another_server(servers):
+def test_a_redirect_to_another_server_does_not_send_the_password(servers):
     named_server, foreign = servers
     with pytest.raises(NetworkError):
         SchemaRegistry(f"http://me:hunter2@127.0.0.1:{named_server.port}").fetch_by_id(1)
@@ -68,8 +68,8 @@ def test_a_redirect_takes_no_password_to_another_server(servers):
     assert "hunter2" not in str(caught.value)
 
 
-def test_what_an_endpoint_says_is_shown_without_secrets():
-    server = Server(400, body=b'{"error": "invalid", "client_secret": "hunter2", "got": "Basic aHVudGVyMg=="}')
+def test_responses_in_error_messages_are_redacted():
+    server = RecordingServer(400, body=b'{"error": "invalid", "client_secret": "hunter2", "got": "Basic aHVudGVyMg=="}')
     try:
         with pytest.raises(NetworkError, match="400") as caught:
             ClientCredentialsProvider(

@@ -1,4 +1,4 @@
-"""Names of directories and files: taken apart, put together, and refused."""
+"""Names of log directories and files: parsed, built, and rejected if invalid."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ UNIQUE_ID = "3a400b54ac4a47ee86e55390ecea333b"
         (f"x-1-2.{UNIQUE_ID}-stray", "x-1", 2, "stray"),
     ],
 )
-def test_directory_names(name, topic, partition, state):
+def test_directory_names_are_parsed(name, topic, partition, state):
     parsed_name = DirectoryName.parse(name)
     assert parsed_name is not None
     assert (parsed_name.topic_partition, parsed_name.state) == (TopicPartition(topic, partition), state)
@@ -55,12 +55,12 @@ def test_other_files_are_not_of_an_offset(name):
     st.sampled_from((*names.SEGMENT_KINDS, "snapshot")),
     st.sampled_from(("", *names.TEMPORARY_SUFFIXES)),
 )
-def test_file_names_come_back(offset, kind, temporary):
+def test_file_names_survive_a_round_trip(offset, kind, temporary):
     name = FileName(offset, kind, temporary)
     assert FileName.parse(str(name)) == name
 
 
 @given(st.text())
-def test_any_text_is_a_file_name_that_comes_back_or_none(text):
+def test_any_text_is_a_round_trip_file_name_or_rejected(text):
     parsed_name = FileName.parse(text)
     assert parsed_name is None or str(parsed_name) == text

@@ -1,4 +1,4 @@
-"""A disk that reads a directory and writes into memory keeps what it reads open, a few files at a time."""
+"""A disk that reads a directory and writes into memory keeps the files that it reads open, up to a limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkaframes.storage.files.memory_disk import MAX_OPEN_FILES, OverlayDisk
 
 
 class CountingStore(LocalFileSystem):
-    """Counts opened and closed files."""
+    """A local file system that counts opened and closed files."""
 
     open_count = close_count = 0
 
@@ -21,7 +21,7 @@ class CountingStore(LocalFileSystem):
         CountingStore.close_count += 1
 
 
-def test_a_file_that_is_read_piece_by_piece_is_opened_once(tmp_path):
+def test_a_file_read_in_pieces_is_opened_once(tmp_path):
     CountingStore.open_count = CountingStore.close_count = 0
     count = MAX_OPEN_FILES + 2
     for number in range(count):

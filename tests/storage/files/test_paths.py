@@ -1,7 +1,7 @@
 """Arguments that are paths: every public function rejects other values with an error that names the accepted types.
 
-A stranger passed a path in bytes, and the contents of a segment, and got "expected str, bytes or os.PathLike object,
-not int", because bytes were read as a sequence of paths.
+Previously, paths or segment contents of type bytes raised "expected str, bytes or os.PathLike object, not int", because
+bytes were read as a sequence of paths.
 """
 
 import inspect
@@ -36,6 +36,6 @@ def test_a_value_that_is_not_a_path_is_rejected(name, value, tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_paths_may_be_of_any_sequence_and_type():
+def test_paths_can_be_any_sequence_of_any_path_type():
     assert to_path_list(path for path in ("a", Path("b"))) == ["a", "b"]
     assert to_path_list(Path("c")) == ["c"]

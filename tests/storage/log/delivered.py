@@ -11,18 +11,18 @@ from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.transactions import TransactionState, read_transactions
 
 
-def delivered_offsets(
+def yield_delivered_offsets(
     filesystem: FileSystem, partition: Partition, *, isolation: str, state: TransactionState | None = None
 ) -> Iterator[int]:
     """Yield the offset of every record that a consumer receives when it reads from the beginning.
 
-    It receives no control records, and no records below the log start offset, though a batch may still hold them;
-    with ``read_committed`` no aborted ones either, and none at or above the last stable offset.
+    These are not control records and not records below the log start offset, which a batch may still contain. With
+    ``read_committed``, they are not aborted and are below the last stable offset.
 
     Args:
-        filesystem, partition: from the discovery.
+        filesystem, partition: the results of the discovery.
         isolation: one of ``ISOLATIONS``.
-        state: from ``read_transactions``, if it is known already.
+        state: the result of ``read_transactions``. By default, it is read.
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -34,12 +34,12 @@ def delivered_offsets(
         with open_segment(filesystem, segment) as reader:
             for header in reader.walk_headers():
                 if not header.is_control and not (is_read_committed and transaction_state.is_aborted(header)):
-                    offsets = _offsets_of(reader, header)
+                    offsets = _list_offsets(reader, header)
                     yield from (offset for offset in offsets if partition.log_start_offset <= offset < end)
 
 
-def _offsets_of(reader: SegmentReader, header: BatchHeader) -> Iterable[int]:
-    """Return the offsets of a batch's records; a batch without holes is not decompressed."""
+def _list_offsets(reader: SegmentReader, header: BatchHeader) -> Iterable[int]:
+    """Return the offsets of a batch's records. Only a batch with offset gaps is decompressed."""
     if header.magic >= 2 and header.record_count == header.last_offset - header.base_offset + 1:
         return range(header.base_offset, header.last_offset + 1)
     return [record.offset for record in reader.read_records(header)]

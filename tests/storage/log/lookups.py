@@ -1,4 +1,4 @@
-"""The position of an offset in a partition, by its segments and their indexes: helpers of several tests."""
+"""Search for an offset in a partition, with or without indexes, for several tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkaframes.storage.files.segment_reader import open_segment
 def find_offset(
     filesystem: FileSystem, partition: Partition, offset: int, *, use_indexes: bool = True
 ) -> BatchHeader | None:
-    """Return the batch that holds an offset; if none does (compaction, a hole), the next above; None at the end."""
+    """Return the batch with an offset, else the next batch (after compaction), or None at the end."""
     for segment, later in pairwise((*partition.segments, None)):
         if later is not None and later.base_offset <= offset:
             continue

@@ -2,8 +2,8 @@
 
 from kafkaframes.records.build import build_records
 
-OLD = {0: range(10), 10: range(10, 20), 20: range(20, 30)}
-CLEANED = range(0, 20, 2)  # the segments 0 and 10, joined
+OLD_SEGMENTS = {0: range(10), 10: range(10, 20), 20: range(20, 30)}
+CLEANED_OFFSETS = range(0, 20, 2)  # the records that remain of the segments 0 and 10
 
 
 def segment(offsets):
@@ -15,15 +15,15 @@ def name(base, suffix=""):
 
 
 def write_partition(path):
-    """Write a partition of three segments, of one record a batch."""
+    """Write a partition of three segments, with one record per batch."""
     path.mkdir(parents=True)
-    for base, offsets in OLD.items():
+    for base, offsets in OLD_SEGMENTS.items():
         (path / name(base)).write_bytes(segment(offsets))
         (path / name(base).replace(".log", ".index")).write_bytes(b"")
 
 
-def interrupt(path, old, new):
-    """Leave ``new`` as swap or cleaned files, and the segments that they replace ``old``: there, renamed or gone."""
+def interrupt_cleaning(path, old, new):
+    """Write ``new`` as swap or cleaned files. ``old`` is the state of the replaced segments: there, renamed or gone."""
     for suffix, files in new.items():
         for base, offsets in files.items():
             (path / name(base, suffix)).write_bytes(segment(offsets))

@@ -1,4 +1,4 @@
-"""Batches are cut the same however rows arrive."""
+"""The batches do not depend on the sizes of the pieces in which rows are added."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkaframes.storage.log.batch_builder import BatchBuilder
     st.sampled_from([(2, "none"), (2, "lz4"), (1, "gzip"), (1, "none"), (0, "snappy")]),
     st.integers(60, 2000),
 )
-def test_batches_are_cut_the_same_however_rows_arrive(sizes, cuts, kind, batch_bytes):
+def test_batches_do_not_depend_on_how_rows_are_added(sizes, cuts, kind, batch_bytes):
     count = len(sizes)
     whole = pa.table(
         {
@@ -38,7 +38,7 @@ def test_batches_are_cut_the_same_however_rows_arrive(sizes, cuts, kind, batch_b
     assert at_once.next_offset == in_pieces.next_offset == 5 + 2 * count - 1
 
 
-def test_what_is_held_back_is_built_once_more_rows_have_come(monkeypatch):
+def test_incomplete_batches_are_built_when_more_rows_are_added(monkeypatch):
     monkeypatch.setattr("kafkaframes.storage.log.batch_builder.MAX_BUFFERED_BYTES", 1000)
     columns = {"offset": list(range(400)), "value": [b"v" * 30] * 400}
     builder, pieces = BatchBuilder(batch_bytes=300), []

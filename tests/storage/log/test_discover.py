@@ -1,4 +1,4 @@
-"""Discovery: each layout of log directories, and the faults in one."""
+"""Discovery of log directories in every layout, and reports of invalid ones."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ LOGS = Path(__file__).parents[2] / "data" / "logs"
 UNIQUE_ID = "3a400b54ac4a47ee86e55390ecea333b"
 
 
-def make(root: Path, *paths: str) -> None:
+def write_log_directory(root: Path, *paths: str) -> None:
     for path in paths:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(b"")
@@ -26,7 +26,7 @@ def base(offset: int, suffix: str = "log") -> str:
     return f"{offset:020d}.{suffix}"
 
 
-def test_a_log_directory_of_a_broker():
+def test_a_log_directory_of_a_broker_is_discovered():
     (directory,) = discover(str(LOGS / "kraft-4x-transactions"))
     assert directory.clean_shutdown is not None
     assert directory.clean_shutdown.broker_epoch == 13
@@ -44,7 +44,7 @@ def test_a_log_directory_of_a_broker():
     assert pickle.loads(pickle.dumps(directory)) == directory
 
 
-def test_a_partition_alone_still_knows_the_checkpoints_above_it():
+def test_a_single_partition_uses_checkpoints_of_its_parent_directory():
     (directory,) = discover(str(LOGS / "unclean-half-finished-swap" / "before" / "plain-0"))
     (partition,) = directory.partitions
     assert partition.topic_partition == TopicPartition("plain", 0)
@@ -53,7 +53,7 @@ def test_a_partition_alone_still_knows_the_checkpoints_above_it():
     assert {file.name.temporary for file in partition.temporary} == {"swap"}
 
 
-def test_one_segment_comes_with_its_companions():
+def test_one_segment_is_discovered_with_its_indexes():
     folder = LOGS / "unclean-half-finished-swap" / "before" / "plain-0"
     ((partition,),) = ([*directory.partitions] for directory in discover(str(folder / base(163))))
     (segment,) = partition.segments
@@ -63,14 +63,14 @@ def test_one_segment_comes_with_its_companions():
     assert not partition.temporary
 
 
-def test_segments_named_one_by_one_are_one_partition():
+def test_segments_given_one_by_one_are_one_partition():
     folder = LOGS / "unclean-half-finished-swap" / "before" / "plain-0"
     (directory,) = discover([str(folder / base(334)), str(folder / base(0)), str(folder / base(334))])
     (partition,) = directory.partitions
     assert [segment.base_offset for segment in partition.segments] == [0, 334]
 
 
-def test_patterns_and_directories_of_directories():
+def test_patterns_and_nested_directories_are_searched():
     by_pattern = discover(str(LOGS / "unclean-half-finished-swap" / "*" / "plain-0"))
     nested_directories = discover(str(LOGS / "unclean-half-finished-swap"))
     assert [Path(one.path).name for one in by_pattern] == ["after", "before"]
@@ -79,8 +79,8 @@ def test_patterns_and_directories_of_directories():
     assert len(by_segments[0].partitions[0].segments) == 3
 
 
-def test_renamed_directories_and_temporary_files_are_told_apart(tmp_path):
-    make(
+def test_renamed_directories_and_temporary_files_are_classified(tmp_path):
+    write_log_directory(
         tmp_path,
         f"t-0/{base(0)}",
         f"t-0/{base(5, 'log.swap')}",
@@ -113,14 +113,14 @@ def test_renamed_directories_and_temporary_files_are_told_apart(tmp_path):
 
 
 def test_the_log_start_offset_is_the_checkpoint_or_the_first_segment(tmp_path):
-    make(tmp_path, f"t-0/{base(10)}", f"t-1/{base(10)}", f"t-2/{base(10)}", "t-3/partition.metadata")
+    write_log_directory(tmp_path, f"t-0/{base(10)}", f"t-1/{base(10)}", f"t-2/{base(10)}", "t-3/partition.metadata")
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n3\nt 0 15\nt 1 4\nt 3 8\n")
     (directory,) = discover(str(tmp_path))
     assert [partition.log_start_offset for partition in directory.partitions] == [15, 10, 10, 8]
 
 
-def test_a_corrupt_checkpoint_is_a_problem_and_hides_nothing(tmp_path):
-    make(tmp_path, f"t-0/{base(0)}")
+def test_a_corrupt_checkpoint_is_reported_and_hides_no_partition(tmp_path):
+    write_log_directory(tmp_path, f"t-0/{base(0)}")
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"\x00\xff")
     (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n9\n")
     (tmp_path / "t-0" / "partition.metadata").write_text("nonsense")
@@ -137,7 +137,7 @@ def test_a_corrupt_checkpoint_is_a_problem_and_hides_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["missing", "missing-*", "empty", "text.txt"])
-def test_what_is_no_log_is_refused_by_name(tmp_path, path):
+def test_paths_without_a_log_are_rejected_by_name(tmp_path, path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.txt").write_text("x")
     with pytest.raises(LogDirError) as caught:
@@ -145,9 +145,9 @@ def test_what_is_no_log_is_refused_by_name(tmp_path, path):
     assert caught.value.file == str(tmp_path / path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
 def test_a_directory_without_permission_is_named(tmp_path):
-    make(tmp_path, f"t-0/{base(0)}")
+    write_log_directory(tmp_path, f"t-0/{base(0)}")
     (tmp_path / "t-0").chmod(0)
     try:
         with pytest.raises(LogDirError, match="Permission denied"):
@@ -181,7 +181,7 @@ def test_a_url_is_read_through_fsspec_and_pyarrow():
         remote.filesystem.read("memory://backup/nothing")
 
 
-def test_a_given_pyarrow_file_system():
+def test_a_given_pyarrow_file_system_is_used():
     from pyarrow import fs
 
     source = str(LOGS / "unclean-half-finished-swap" / "before")

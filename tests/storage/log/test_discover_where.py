@@ -1,4 +1,4 @@
-"""The file system for a path."""
+"""The file system that a path is read from."""
 
 from kafkaframes.storage.files.filesystem import FsspecFileSystem, LocalFileSystem
 from kafkaframes.storage.log.discover import find_filesystem, to_object_path, to_view_path
@@ -24,7 +24,7 @@ def test_the_mark_of_a_view_in_another_path_means_nothing():
     assert isinstance(find_filesystem("/odd!/name"), LocalFileSystem)
 
 
-def test_the_object_of_a_view_path_and_other_paths_as_they_are():
+def test_view_paths_are_converted_to_objects_and_other_paths_are_unchanged():
     assert to_object_path(VIEW) == f"s3://bucket/{FOLDER}.log"
     for path in ("/logs/orders-0/00000000000000000007.log", "/odd!/name"):
         assert to_object_path(path) == to_view_path(path) == path

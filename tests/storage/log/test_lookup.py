@@ -47,7 +47,7 @@ def test_the_answers_are_those_of_a_live_broker(kind, name):
         (committed, lambda truth: truth["read_committed"]["mixed-none-0"]["ranges"].append([9999, 9999])),
     ],
 )
-def test_a_poisoned_truth_is_noticed(tmp_path, kind, poison):
+def test_wrong_expected_values_are_detected(tmp_path, kind, poison):
     name = "zk-28-mixed"
     (tmp_path / name).symlink_to(LOGS / name)
     shutil.copy(LOGS / f"{name}.json", tmp_path)
@@ -66,7 +66,7 @@ def answers_of(files, partition):
     return log_end_offset(files, partition), largest_timestamps(files, partition)
 
 
-LIES = {
+WRONG_INDEXES = {
     "missing": None,
     "odd": b"\0\0\0\5\0\0",
     "zeros": b"\0" * 80,
@@ -77,14 +77,16 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_an_index_that_lies_changes_no_answer(tmp_path, lie):
+@pytest.mark.parametrize("wrong_index", WRONG_INDEXES)
+def test_a_wrong_index_does_not_change_the_results(tmp_path, wrong_index):
     shutil.copytree(LOGS / "kraft-4x-transactions" / "payments-0", tmp_path / "payments-0")
     (truth,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
     for path in [*tmp_path.rglob("*.index"), *tmp_path.rglob("*.timeindex"), *tmp_path.rglob("*.txnindex")]:
         path.unlink()
-        if LIES[lie] is not None and not (path.suffix == ".timeindex" and lie in ("inside a batch", "beyond the end")):
-            path.write_bytes(LIES[lie])
+        if WRONG_INDEXES[wrong_index] is not None and not (
+            path.suffix == ".timeindex" and wrong_index in ("inside a batch", "beyond the end")
+        ):
+            path.write_bytes(WRONG_INDEXES[wrong_index])
     (damaged_dir,) = discover(str(tmp_path))
     good, bad = truth.partitions[0], damaged_dir.partitions[0]
     files = truth.filesystem
@@ -103,7 +105,7 @@ def test_an_index_that_lies_changes_no_answer(tmp_path, lie):
     assert expected_offset.aborted_transactions
 
 
-def test_above_the_end_there_is_nothing():
+def test_offsets_above_the_log_end_are_not_found():
     (directory,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
     (partition,) = directory.partitions
     end = log_end_offset(directory.filesystem, partition)
@@ -112,7 +114,7 @@ def test_above_the_end_there_is_nothing():
     assert find_offset_for_timestamp(directory.filesystem, partition, 2**62) is None
 
 
-def test_an_empty_partition_has_no_answers(tmp_path):
+def test_nothing_is_found_in_an_empty_partition(tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{7:020d}.log").write_bytes(b"")
     (directory,) = discover(str(tmp_path))
@@ -123,7 +125,7 @@ def test_an_empty_partition_has_no_answers(tmp_path):
     assert find_offset(directory.filesystem, partition, 0) is None
 
 
-def test_batches_in_columns_and_one_by_one_are_aborted_alike():
+def test_aborted_batches_are_equal_in_columns_and_one_by_one():
     (directory,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
     (partition,) = directory.partitions
     state = read_transactions(directory.filesystem, partition)
@@ -144,7 +146,7 @@ def without_waiting(monkeypatch):
 
 
 class FailingStore:
-    """A store that answers so many times and then no more."""
+    """A store that serves a given number of requests and then fails."""
 
     def __init__(self, store, answers):
         self.store, self.answers = store, answers
@@ -164,7 +166,7 @@ class FailingStore:
 
 
 @pytest.mark.parametrize("answers", range(0, 60, 7))
-def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers, without_waiting):
+def test_a_failing_store_is_reported_and_never_gives_a_wrong_result(answers, without_waiting):
     from fsspec.implementations.local import LocalFileSystem as FsspecLocal
 
     path = str(LOGS / "kraft-4x-transactions" / "payments-0")
@@ -183,7 +185,7 @@ def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers, 
     assert error is not None or answers > 7
 
 
-def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file(without_waiting):
+def test_a_checkpoint_that_cannot_be_read_is_an_error_not_a_missing_file(without_waiting):
     from fsspec.implementations.local import LocalFileSystem as FsspecLocal
 
     failure_count = 0
@@ -197,7 +199,7 @@ def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file(w
 
 
 @pytest.mark.parametrize(("entry", "is_believed"), [(3, True), (5, True), (2, False)])
-def test_an_index_of_broker_0_10_has_the_first_offset_of_a_wrapper_and_is_believed(tmp_path, entry, is_believed):
+def test_an_index_entry_with_the_first_offset_of_a_wrapper_is_accepted(tmp_path, entry, is_believed):
     wrappers = [
         build_records({"value": [b"v"] * 3, "offset": offsets}, record_format=0, codec="snappy")
         for offsets in ([0, 1, 2], [3, 4, 5])

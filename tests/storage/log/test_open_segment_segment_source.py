@@ -9,7 +9,7 @@ from kafkaframes.storage.log.open_segment import StoredSegment
 DATA = bytes(range(200))
 
 
-def test_a_store_is_asked_for_large_ranges_and_never_behind_the_end(monkeypatch):
+def test_requests_to_a_store_are_large_and_within_the_segment(monkeypatch):
     monkeypatch.setattr(open_segment, "MIN_STORE_READ_BYTES", 50)
     ranges = []
 
@@ -24,13 +24,13 @@ def test_a_store_is_asked_for_large_ranges_and_never_behind_the_end(monkeypatch)
     assert all(position + length <= 120 for position, length in ranges)
 
 
-def test_a_store_that_gives_less_than_it_promised_is_an_error():
+def test_too_few_bytes_from_a_store_are_an_error():
     segment = StoredSegment("s", 200, lambda position, length: DATA[position : position + length - 1])
     with pytest.raises(LogDirError, match="the store returned 199 of 200 bytes"):
         segment.read(0, 10)
 
 
-def test_a_damaged_chunk_ends_the_segment_before_it():
+def test_a_segment_ends_before_a_damaged_chunk():
     def read_at(position, length):
         if position + length > 100:
             raise DamagedChunkError("gone", position=1, file="o", lost=(100, 150))

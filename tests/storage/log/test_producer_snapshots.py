@@ -1,4 +1,4 @@
-"""The producer snapshots that a partition has after it was loaded."""
+"""Producer snapshots of a partition after it was loaded."""
 
 import pytest
 
@@ -15,7 +15,11 @@ def producer(producer_id: int, timestamp: int = NOW_MS) -> ProducerEntry:
 @pytest.mark.parametrize(
     ("present", "bases", "remaining_offsets"),
     [
-        ((10, 20, 35), (0, 20), (20, 35)),  # the last stray snapshot is beyond every segment: it is at the log's end
+        (
+            (10, 20, 35),
+            (0, 20),
+            (20, 35),
+        ),  # the last stray snapshot is at the log end
         ((5, 10, 20), (0, 10, 20), (10, 20)),
         ((25, 30, 35), (0, 20), (35,)),
         ((5,), (0, 20), ()),
@@ -23,13 +27,13 @@ def producer(producer_id: int, timestamp: int = NOW_MS) -> ProducerEntry:
         ((), (0,), ()),
     ],
 )
-def test_stray_snapshots_go(present, bases, remaining_offsets):
+def test_stray_snapshots_are_deleted(present, bases, remaining_offsets):
     snapshots = StoredSnapshots(dict.fromkeys(present, b""), NOW_MS)
     snapshots.remove_stray_snapshots(bases)
     assert tuple(sorted(snapshots.snapshots)) == remaining_offsets
 
 
-def test_a_corrupt_snapshot_goes_and_an_idle_producer_is_forgotten():
+def test_a_corrupt_snapshot_is_deleted_and_an_idle_producer_expires():
     old = producer(1, NOW_MS - 86_400_000)
     snapshots = StoredSnapshots(
         {10: write_producer_snapshot([old, producer(2)]), 20: b"corrupt", 40: b"beyond"}, NOW_MS
@@ -52,7 +56,7 @@ def test_a_log_of_an_old_format_gets_empty_snapshots():
     }
 
 
-def test_producers_stand_in_the_order_of_a_java_hash_map():
+def test_producers_are_in_the_order_of_a_java_hash_map():
     ids = [33, 1, 17, 2, 1 << 32]  # 16 buckets: 33, 1, 17 and 2^32 (with mixed halves) share the second
     assert [one.producer_id for one in sort_in_file_order(map(producer, ids))] == [33, 1, 17, 1 << 32, 2]
     many = [*range(20, 0, -1)]  # more than 12: the table doubles

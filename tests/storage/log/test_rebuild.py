@@ -1,4 +1,4 @@
-"""Indexes made again from batches are, byte for byte, those of the broker that recovered the same segments."""
+"""Indexes that are rebuilt from batches equal those of a broker that recovered the same segments."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ CASES = ["unclean-half-finished-swap", "unclean-flipped-bit-active", "preallocat
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_brokers_own_recovery_wrote_the_same_bytes(case):
+def test_rebuilt_indexes_equal_those_of_a_recovering_broker(case):
     properties = json.loads((LOGS / f"{case}.json").read_text())["server_properties"]
     (before,), (after,) = discover(str(LOGS / case / "before")), discover(str(LOGS / case / "after"))
     truth = {partition.topic_partition: partition for partition in after.partitions}

@@ -19,7 +19,7 @@ from kafkaframes.wire.checksum import crc32c
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 
 
-def records(first: int, count: int, *, magic: int = 2, size: int = 10, **options) -> bytes:
+def build_batch(first: int, count: int, *, magic: int = 2, size: int = 10, **options) -> bytes:
     columns = {
         "offset": list(range(first, first + count)),
         "timestamp": [1_700_000_000_000 + offset for offset in range(first, first + count)],
@@ -28,7 +28,7 @@ def records(first: int, count: int, *, magic: int = 2, size: int = 10, **options
     return build_records(columns, record_format=magic, **options)
 
 
-def test_the_same_files_as_the_broker_that_appended_the_batches(tmp_path):
+def test_files_equal_those_of_the_broker_that_appended_the_batches(tmp_path):
     (source,) = discover(str(LOGS / "kraft-4x-transactions"))
     compared_counts = {"log": 0, "txnindex": 0, "snapshot": 0, "leader-epoch-checkpoint": 0}
     for partition in source.partitions:
@@ -58,7 +58,7 @@ def test_segments_are_rolled_for_size_and_verify_finds_them_in_order(tmp_path):
     directory.mkdir()
     with PartitionWriter(directory, settings=SegmentSettings(segment_bytes=5000), topic_id="A" * 22) as writer:
         for first in range(0, 1000, 100):
-            writer.append(records(first, 100, batch_bytes=500, leader_epoch=first // 300))
+            writer.append(build_batch(first, 100, batch_bytes=500, leader_epoch=first // 300))
         written_log = writer.close()
     assert len(written_log.segments) > 3
     assert all(segment.size_bytes <= 5000 for segment in written_log.segments)
@@ -96,7 +96,7 @@ def test_batches_with_gaps_of_any_size_are_written_to_segments_that_indexes_can_
     offset, whole = 5, b""
     with PartitionWriter(directory, start_offset=5, settings=SegmentSettings(segment_bytes=segment_bytes)) as writer:
         for hole, count, magic in plan:
-            data = records(offset + hole, count, magic=magic)
+            data = build_batch(offset + hole, count, magic=magic)
             offset += hole + count
             whole += data
             writer.append(data)
@@ -117,7 +117,7 @@ def test_a_compacted_batch_may_span_all_relative_offsets_of_its_segment(tmp_path
     directory.mkdir()
     with PartitionWriter(directory, start_offset=start_offset) as writer:
         for base_offset in (start_offset + 3, start_offset + 3 + 2**31):
-            batch = bytearray(records(base_offset, 2))
+            batch = bytearray(build_batch(base_offset, 2))
             struct.pack_into(">i", batch, 23, 2**31 - 1)  # last offset delta
             struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
             writer.append(batch)
@@ -143,20 +143,20 @@ def test_an_empty_log_has_one_empty_segment(tmp_path):
 @pytest.mark.parametrize(
     ("act", "reason"),
     [
-        (lambda writer: writer.append(records(4, 5)), "must increase"),
-        (lambda writer: writer.append(records(5, 5)[:-1]), "not whole batches"),
+        (lambda writer: writer.append(build_batch(4, 5)), "must increase"),
+        (lambda writer: writer.append(build_batch(5, 5)[:-1]), "not whole batches"),
         (lambda writer: writer.roll(3), "below the log end offset"),
     ],
 )
-def test_what_is_no_next_batch_is_refused_and_no_open_file_is_left(tmp_path, act, reason):
+def test_invalid_appends_are_rejected_and_files_are_closed(tmp_path, act, reason):
     with PartitionWriter(tmp_path) as writer:
-        writer.append(records(0, 5))
+        writer.append(build_batch(0, 5))
         with pytest.raises(LogDirError, match=reason):
             act(writer)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("segment_bytes", [0, 2**31])
-def test_no_segment_has_such_a_size(segment_bytes):
+def test_invalid_segment_sizes_are_rejected(segment_bytes):
     with pytest.raises(OptionError, match="segment_bytes"):
         SegmentSettings(segment_bytes=segment_bytes)

@@ -1,4 +1,4 @@
-"""Topics and partitions of a log, chosen by name, pattern and number."""
+"""Selection of a log's topics and partitions by name, pattern and number."""
 
 import pytest
 
@@ -26,12 +26,12 @@ LOG = LogDirectory(
         (("[ou]*s",), (), ("orders-0", "orders-1", "users-0")),
     ],
 )
-def test_what_is_wanted_is_left(topics, partitions, remaining_names):
+def test_selected_partitions_remain(topics, partitions, remaining_names):
     (log_dir,) = select_partitions([LOG], topics, partitions)
     assert tuple(str(partition.topic_partition) for partition in log_dir.partitions) == remaining_names
 
 
-def test_what_is_not_there_is_named():
+def test_errors_name_missing_topics_and_partitions():
     with pytest.raises(OptionError, match="no topic order: did you mean orders"):
         select_partitions([LOG], ("order",))
     with pytest.raises(OptionError, match="no partition 7, 9"):

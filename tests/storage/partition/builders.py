@@ -10,8 +10,8 @@ from kafkaframes.storage.partition import LogSettings, PartitionLog, create_log
 NOW_MS = 1_760_000_000_000
 
 
-def batch(count: int = 1, *, timestamp: int = NOW_MS, value: bytes = b"value", **fields: Any) -> bytes:
-    """Build a batch as a client sends it: base offset 0."""
+def build_batch(count: int = 1, *, timestamp: int = NOW_MS, value: bytes = b"value", **fields: Any) -> bytes:
+    """Build a batch with the base offset 0, like a client."""
     rows = range(count)
     columns = {
         "key": [b"key %d" % row for row in rows],
@@ -22,14 +22,14 @@ def batch(count: int = 1, *, timestamp: int = NOW_MS, value: bytes = b"value", *
 
 
 def idempotent(producer: int, sequence: int, count: int = 1, *, epoch: int = 0, **fields: Any) -> bytes:
-    return batch(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **fields)
+    return build_batch(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **fields)
 
 
 def transactional(producer: int, sequence: int, count: int = 1, **fields: Any) -> bytes:
     return idempotent(producer, sequence, count, transactional=True, **fields)
 
 
-def marker(producer: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
+def build_marker(producer: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
     return build_end_transaction(
         0,
         commit=commit,

@@ -1,8 +1,8 @@
-"""A disk in memory that knows what would survive a crash, and can stop or fail at any effect.
+"""A disk in memory that models which data survives a crash, and that can crash or fail at any effect.
 
-A file's bytes last once it is flushed, a directory's entries once the directory is. Every effect is noted in
-``journal`` before it happens; ``after(journal, count)`` is a disk to which so many of them have been done, and
-``crashed`` is what a power cut (or only the end of the process) leaves of it.
+The bytes of a file survive if the file was flushed, and the entries of a directory if the directory was flushed.
+``journal`` lists every effect before it happens. ``apply_effect`` repeats an effect on a copy of a disk, and
+``MemoryDisk.crash`` returns the disk after a power failure or after the end of the process.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Effect = tuple[str, tuple[Any, ...]]  # name of a method of MemoryDisk, argument
 
 
 class CrashError(BaseException):
-    """The process ends here: no handler of errors may hold it up."""
+    """The simulated end of the process. As a BaseException, it is not caught by error handlers."""
 
 
 @dataclass
-class File:
-    """Bytes as the process sees them, bytes on the platter, and operations since the last flush."""
+class FileState:
+    """The bytes that the process sees, the flushed bytes, and the operations since the last flush."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -38,24 +38,24 @@ class File:
         apply_change(self.data, change)
         self.pending.append(change)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> File:
-        return File(self.data[:], self.durable[:], self.pending[:])
+    def __deepcopy__(self, memo: dict[int, Any]) -> FileState:
+        return FileState(self.data[:], self.durable[:], self.pending[:])
 
 
 @dataclass
-class Directory:
-    """Entries as the process sees them, entries on the platter, and operations since the last flush."""
+class DirectoryState:
+    """The entries that the process sees, the flushed entries, and the operations since the last flush."""
 
-    entries: dict[str, File | Directory] = field(default_factory=dict)
-    durable: dict[str, File | Directory] = field(default_factory=dict)
+    entries: dict[str, FileState | DirectoryState] = field(default_factory=dict)
+    durable: dict[str, FileState | DirectoryState] = field(default_factory=dict)
     pending: list[tuple[Any, ...]] = field(default_factory=list)
 
     def change(self, change: tuple[Any, ...]) -> None:
         apply_entry(self.entries, change)
         self.pending.append(change)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Directory:
-        return Directory(*(deepcopy(part, memo) for part in (self.entries, self.durable, self.pending)))
+    def __deepcopy__(self, memo: dict[int, Any]) -> DirectoryState:
+        return DirectoryState(*(deepcopy(part, memo) for part in (self.entries, self.durable, self.pending)))
 
 
 def apply_change(data: bytearray, change: tuple[Any, ...]) -> None:
@@ -69,7 +69,7 @@ def apply_change(data: bytearray, change: tuple[Any, ...]) -> None:
         data[position : position + len(raw)] = raw
 
 
-def apply_entry(entries: dict[str, File | Directory], change: tuple[Any, ...]) -> None:
+def apply_entry(entries: dict[str, FileState | DirectoryState], change: tuple[Any, ...]) -> None:
     if change[0] == "add":
         entries[change[1]] = change[2]
     elif change[0] == "remove":
@@ -85,16 +85,16 @@ def _steps(path: str) -> list[str]:
 
 
 class MemoryDisk:
-    """See the module's docstring; a ``Disk``.
+    """A ``Disk`` in memory that can crash or fail at any effect.
 
     Attributes:
         journal: every effect, in order.
-        fail: asked with the number of the effect; an ``OSError`` or ``CrashError`` that it returns is raised.
+        fail: called with the number of each effect. If it returns an ``OSError`` or ``CrashError``, that is raised.
         on_seen: called before each effect.
     """
 
     def __init__(self) -> None:
-        self.root = Directory()
+        self.root = DirectoryState()
         self.journal: list[Effect] = []
         self.fail: Callable[[int], BaseException | None] = lambda number: None
         self.on_seen: Callable[[], None] = lambda: None
@@ -105,7 +105,7 @@ class MemoryDisk:
         error = self.fail(len(self.journal))
         self.journal.append((name, arguments))
         if error is not None:
-            if name == "do_write" and isinstance(error, OSError):  # a disk that is full takes a part
+            if name == "do_write" and isinstance(error, OSError):  # a full disk writes a part of the bytes
                 path, position, raw = arguments
                 self.do_write(path, position, raw[: len(raw) // 2])
             raise error
@@ -114,39 +114,39 @@ class MemoryDisk:
     # ------------------------------------------------------------------------------------------ effects, done
 
     def do_create(self, path: str) -> None:
-        directory, name = self._parent(path)
-        directory.change(("add", name, File()))
+        directory, name = self._find_parent(path)
+        directory.change(("add", name, FileState()))
 
     def do_write(self, path: str, position: int, raw: bytes) -> None:
-        self._file(path).change(("write", position, raw))
+        self._find_file(path).change(("write", position, raw))
 
     def do_truncate(self, path: str, size_bytes: int) -> None:
-        self._file(path).change(("truncate", size_bytes))
+        self._find_file(path).change(("truncate", size_bytes))
 
     def do_fsync(self, path: str) -> None:
-        file = self._file(path)
+        file = self._find_file(path)
         file.durable, file.pending = bytearray(file.data), []
 
     def do_make_directory(self, path: str) -> None:
         at = self.root
         for name in _steps(path):
             if name not in at.entries:
-                at.change(("add", name, Directory()))
+                at.change(("add", name, DirectoryState()))
             entry = at.entries[name]
-            assert isinstance(entry, Directory)
+            assert isinstance(entry, DirectoryState)
             at = entry
 
     def do_rename(self, source: str, target: str) -> None:
-        directory, name = self._parent(source)
+        directory, name = self._find_parent(source)
         directory.change(("rename", name, _steps(target)[-1]))
 
     def do_delete(self, path: str) -> None:
-        directory, name = self._parent(path)
+        directory, name = self._find_parent(path)
         directory.change(("remove", name))
 
     def do_sync_directory(self, path: str) -> None:
-        directory = self._node(path)
-        assert isinstance(directory, Directory)
+        directory = self._find_node(path)
+        assert isinstance(directory, DirectoryState)
         directory.durable, directory.pending = dict(directory.entries), []
 
     # ------------------------------------------------------------------------------------------ effects, asked for
@@ -157,7 +157,7 @@ class MemoryDisk:
     def open_file(self, path: str, *, is_private: bool = False) -> MemoryFile:
         if self.stat(path) is None:
             self._effect("do_create", path)
-        return MemoryFile(self, path, self._file(path))
+        return MemoryFile(self, path, self._find_file(path))
 
     def truncate(self, path: str, size_bytes: int) -> None:
         if self.stat(path) is None:
@@ -188,7 +188,7 @@ class MemoryDisk:
             self.sync_directory(path)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
-        pass  # no file here has a time
+        pass  # files of a MemoryDisk have no modification time
 
     def lock(self, path: str) -> Callable[[], None] | None:
         if path in self.locked_files:
@@ -198,35 +198,35 @@ class MemoryDisk:
 
     # ------------------------------------------------------------------------------------------ reading
 
-    def _node(self, path: str) -> File | Directory | None:
-        at: File | Directory | None = self.root
+    def _find_node(self, path: str) -> FileState | DirectoryState | None:
+        at: FileState | DirectoryState | None = self.root
         for name in _steps(path):
-            at = at.entries.get(name) if isinstance(at, Directory) else None
+            at = at.entries.get(name) if isinstance(at, DirectoryState) else None
         return at
 
-    def _parent(self, path: str) -> tuple[Directory, str]:
+    def _find_parent(self, path: str) -> tuple[DirectoryState, str]:
         above, _, name = path.rpartition("/")
-        parent = self._node(above)
-        if not isinstance(parent, Directory):
+        parent = self._find_node(above)
+        if not isinstance(parent, DirectoryState):
             raise FileNotFoundError(errno.ENOENT, "No such directory", path)
         return parent, name
 
-    def _file(self, path: str) -> File:
-        node = self._node(path)
-        if not isinstance(node, File):
+    def _find_file(self, path: str) -> FileState:
+        node = self._find_node(path)
+        if not isinstance(node, FileState):
             raise FileNotFoundError(errno.ENOENT, "No such file", path)
         return node
 
     def stat(self, path: str) -> FileInfo | None:
-        node = self._node(path)
+        node = self._find_node(path)
         if node is None:
             return None
-        size = len(node.data) if isinstance(node, File) else 0
-        return FileInfo(path, path.rpartition("/")[2], size, MTIME_MS, isinstance(node, Directory))
+        size = len(node.data) if isinstance(node, FileState) else 0
+        return FileInfo(path, path.rpartition("/")[2], size, MTIME_MS, isinstance(node, DirectoryState))
 
     def list_directory(self, path: str) -> list[FileInfo]:
-        node = self._node(path)
-        if not isinstance(node, Directory):
+        node = self._find_node(path)
+        if not isinstance(node, DirectoryState):
             raise LogDirError("cannot be read", file=path)
         file_stats = [self.stat(f"{path}/{name}") for name in sorted(node.entries)]
         return [stat for stat in file_stats if stat is not None]
@@ -237,8 +237,8 @@ class MemoryDisk:
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
-        node = self._node(path)
-        if not isinstance(node, File):
+        node = self._find_node(path)
+        if not isinstance(node, FileState):
             raise LogDirError("cannot be read", file=path)
         data = node.data
         yield lambda position, length: bytes(data[position:] if length < 0 else data[position : position + length])
@@ -254,23 +254,23 @@ class MemoryDisk:
         return copied_disk
 
     def crash(self, keep: Callable[[int], int] | None = None, *, torn: random.Random | None = None) -> MemoryDisk:
-        """Return what is there after a crash.
+        """Return the disk after a crash.
 
         Args:
-            keep: of so many changes since the last flush of a file or directory, how many last; None: all, for only the
-                process has ended.
-            torn: cuts the first write that is not kept somewhere.
+            keep: maps the number of changes since the last flush of a file or directory to the number of those that
+                survive. By default, all survive, because only the process ends.
+            torn: truncates the first lost write at a random position.
         """
         disk = self.copy()
         if keep is not None:
-            disk.root = _survivor(disk.root, keep, torn)
+            disk.root = _build_surviving_directory(disk.root, keep, torn)
         return disk
 
 
 class MemoryFile:
     """An open file."""
 
-    def __init__(self, disk: MemoryDisk, path: str, file: File) -> None:
+    def __init__(self, disk: MemoryDisk, path: str, file: FileState) -> None:
         self._disk, self._path, self._file = disk, path, file
 
     def read(self, position: int, length: int) -> bytes:
@@ -289,18 +289,22 @@ class MemoryFile:
         pass
 
 
-def _survivor(directory: Directory, keep: Callable[[int], int], torn: random.Random | None) -> Directory:
+def _build_surviving_directory(
+    directory: DirectoryState, keep: Callable[[int], int], torn: random.Random | None
+) -> DirectoryState:
     entries = dict(directory.durable)
     for change in directory.pending[: keep(len(directory.pending))]:
         apply_entry(entries, change)
     surviving_entries = {
-        name: _survivor(node, keep, torn) if isinstance(node, Directory) else _survivor_file(node, keep, torn)
+        name: _build_surviving_directory(node, keep, torn)
+        if isinstance(node, DirectoryState)
+        else _build_surviving_file(node, keep, torn)
         for name, node in entries.items()
     }
-    return Directory(dict(surviving_entries), dict(surviving_entries))
+    return DirectoryState(dict(surviving_entries), dict(surviving_entries))
 
 
-def _survivor_file(file: File, keep: Callable[[int], int], torn: random.Random | None) -> File:
+def _build_surviving_file(file: FileState, keep: Callable[[int], int], torn: random.Random | None) -> FileState:
     data = bytearray(file.durable)
     count = keep(len(file.pending))
     for change in file.pending[:count]:
@@ -310,13 +314,13 @@ def _survivor_file(file: File, keep: Callable[[int], int], torn: random.Random |
         written_bytes = raw[: torn.randrange(len(raw) + 1)]
         zeros = (
             bytes(len(raw) - len(written_bytes)) if torn.random() < 0.3 else b""
-        )  # the size lasted, the bytes did not
+        )  # the new size is on the disk, but the bytes are not
         apply_change(data, ("write", position, written_bytes + zeros))
-    return File(data, bytearray(data))
+    return FileState(data, bytearray(data))
 
 
-def after(disk: MemoryDisk, effect: Effect, *, part: float = 1.0) -> MemoryDisk:
-    """Return a copy with one more effect done; of a write perhaps a part."""
+def apply_effect(disk: MemoryDisk, effect: Effect, *, part: float = 1.0) -> MemoryDisk:
+    """Return a copy of the disk after one more effect, which may be a part of a write."""
     copied_disk = disk.copy()
     name, arguments = effect
     if name == "do_write" and part < 1:

@@ -1,4 +1,4 @@
-"""A log directory is cut off at every one of its effects, and recovers: nothing that was flushed is lost."""
+"""After a crash at any effect of a log directory, it recovers without loss of flushed data."""
 
 from __future__ import annotations
 
@@ -7,29 +7,36 @@ import os
 import random
 
 import pytest
-from tests.storage.partition.builders import NOW_MS, batch, lead
-from tests.storage.partition.memory_disk import MemoryDisk, after
-from tests.storage.partition.workload import Life, check, live, open_log_manager, read_all, script
+from tests.storage.partition.builders import NOW_MS, build_batch, lead
+from tests.storage.partition.memory_disk import MemoryDisk, apply_effect
+from tests.storage.partition.workload import (
+    RecordedWorkload,
+    check_after_crash,
+    open_log_manager,
+    read_all,
+    run_workload,
+    yield_steps,
+)
 
 from kafkaframes.errors import OptionError, StorageError
 from kafkaframes.storage.partition import LogSettings, create_log, open_log
 
 MODES = ["process", "power", "mixed"]
 IS_DEEP = os.environ.get("KAFKAFRAMES_PROFILE") == "deep"
-EVERY = 1 if IS_DEEP else 2 * len(MODES)  # quick: every second effect is cut off, in one mode
+CRASH_STEP = 1 if IS_DEEP else 2 * len(MODES)  # in the quick profile, a crash at every second effect, in one mode
 # A failing disk takes a whole workload, a second or two of CPU each, while a crash takes one recovery (0.07 s). So
 # these tests do not combine every effect with every error: all effects took 1.6 hours of CPU.
-LIVES_EVERY = 6
-CODES = [errno.ENOSPC, errno.EACCES, errno.EIO]
+FAILURE_STEP = 6
+ERROR_NUMBERS = [errno.ENOSPC, errno.EACCES, errno.EIO]
 
 
 @pytest.fixture(scope="module")
 def life():
-    return live(MemoryDisk())
+    return run_workload(MemoryDisk())
 
 
-def disks(life):
-    """Yield, for each effect of the life, its number and the disk before it."""
+def yield_disks(life):
+    """Yield (number, disk before the effect) for each effect of the workload."""
     disk = MemoryDisk()
     for number, (name, arguments) in enumerate(life.disk.journal):
         yield number, disk
@@ -41,18 +48,20 @@ def states(life):
     return [*life.states, life.states[-1]]
 
 
-def crash_at(life, number, disk, mode):
-    """Return what a crash leaves: of the process (with half of a write under way), or of the power."""
+def crash_disk(life, number, disk, mode):
+    """Return the disk after a crash of the process, in the middle of a write, or after a power failure."""
     choose = random.Random(number)
     if mode == "process":
-        disk_after = after(disk, life.disk.journal[number], part=0.5) if number < len(life.disk.journal) else disk
+        disk_after = (
+            apply_effect(disk, life.disk.journal[number], part=0.5) if number < len(life.disk.journal) else disk
+        )
         return disk_after.crash()
     if mode == "power":
         return disk.crash(lambda pending: 0)
     return disk.crash(lambda pending: choose.randrange(pending + 1), torn=choose)
 
 
-def test_the_script_is_long_enough_to_mean_something(life):
+def test_the_script_contains_every_kind_of_effect(life):
     kinds = {name for name, _ in life.disk.journal}
     assert kinds >= {"do_write", "do_truncate", "do_fsync", "do_rename", "do_delete", "do_sync_directory"}
     assert len(life.disk.journal) > 400
@@ -60,23 +69,23 @@ def test_the_script_is_long_enough_to_mean_something(life):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_crash_at_any_effect_loses_nothing_that_was_flushed(life, mode):
-    for number, disk in disks(life):
-        if (number - 2 * MODES.index(mode)) % EVERY:
+def test_a_crash_at_any_effect_loses_no_flushed_data(life, mode):
+    for number, disk in yield_disks(life):
+        if (number - 2 * MODES.index(mode)) % CRASH_STEP:
             continue
-        left_disk = crash_at(life, number, disk, mode)
+        left_disk = crash_disk(life, number, disk, mode)
         try:
-            check(left_disk, states(life)[number], life.results, lost_nothing=mode == "process")
+            check_after_crash(left_disk, states(life)[number], life.results, lost_nothing=mode == "process")
         except BaseException as error:
             error.add_note(f"crash ({mode}) before effect {number}: {life.disk.journal[number : number + 1]}")
             raise
 
 
 @pytest.mark.parametrize("share", [0.2, 0.45, 0.7, 0.95])
-def test_a_crash_at_any_effect_of_a_recovery_changes_nothing(life, share):
+def test_a_crash_at_any_effect_of_a_recovery_does_not_change_its_result(life, share):
     number = int(len(life.disk.journal) * share)
-    disk = next(disk for at, disk in disks(life) if at == number)
-    left_disk = crash_at(life, number, disk, "mixed")
+    disk = next(disk for at, disk in yield_disks(life) if at == number)
+    left_disk = crash_disk(life, number, disk, "mixed")
     recovering = left_disk.copy()
     with open_log_manager(recovering):
         pass
@@ -86,16 +95,16 @@ def test_a_crash_at_any_effect_of_a_recovery_changes_nothing(life, share):
             getattr(partly, name)(*arguments)
         for mode in ("process", "power"):
             keep = (lambda pending: 0) if mode == "power" else None
-            check(partly.crash(keep), states(life)[number], life.results, lost_nothing=False)
+            check_after_crash(partly.crash(keep), states(life)[number], life.results, lost_nothing=False)
 
 
-def test_a_crash_in_the_recovery_of_a_log_that_is_damaged_in_its_middle_leaves_no_hole():
+def test_a_crash_during_the_recovery_of_a_damaged_log_leaves_no_offset_gap():
     disk = MemoryDisk()
     disk.make_directory("/kafka")
     disk.sync_directory("/")
     log = create_log("/kafka/orders-0", settings=LogSettings(segment_bytes=400), now_ms=NOW_MS, disk=disk)
     for _ in range(25):
-        log.append_as_leader(batch(1), leader_epoch=0, now_ms=NOW_MS)
+        log.append_as_leader(build_batch(1), leader_epoch=0, now_ms=NOW_MS)
     assert len(log.segment_bases) > 4
     log.flush(now_ms=NOW_MS)
     victim = log.segments.list_segments_from(log.segment_bases[1])[0].path
@@ -113,16 +122,16 @@ def test_a_crash_in_the_recovery_of_a_log_that_is_damaged_in_its_middle_leaves_n
             assert read_all(open_log("/kafka/orders-0", now_ms=NOW_MS, disk=left_disk)) == whole, count
 
 
-@pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
-def test_a_disk_that_fails_takes_the_directory_offline_and_what_was_written_stays_readable(life, code):
-    for number in range(5 + 2 * CODES.index(code), len(life.disk.journal), LIVES_EVERY if IS_DEEP else 41):
+@pytest.mark.parametrize("code", ERROR_NUMBERS, ids=errno.errorcode.get)
+def test_a_failing_disk_takes_the_directory_offline_and_records_stay_readable(life, code):
+    for number in range(5 + 2 * ERROR_NUMBERS.index(code), len(life.disk.journal), FAILURE_STEP if IS_DEEP else 41):
         disk = MemoryDisk()
-        broken_life = Life(disk)
+        broken_life = RecordedWorkload(disk)
         disk.fail = lambda at, number=number: OSError(code, os.strerror(code)) if at >= number else None
         with pytest.raises(StorageError, match=os.strerror(code)) as caught:
             broken_life.live()
         assert caught.value.file is not None
-        if broken_life.manager is None or not broken_life.manager.is_offline:  # it was never open
+        if broken_life.manager is None or not broken_life.manager.is_offline:  # the directory was never open
             continue
         for key, log in broken_life.manager.logs.items():
             before = broken_life.batches.get(key, ())
@@ -132,68 +141,68 @@ def test_a_disk_that_fails_takes_the_directory_offline_and_what_was_written_stay
                 expected_batches[: len(batches_found)] if key == broken_life.cutting else expected_batches
             )
             with pytest.raises((StorageError, OptionError)):
-                log.append_as_leader(batch(1), leader_epoch=20, now_ms=broken_life.now_ms)
+                log.append_as_leader(build_batch(1), leader_epoch=20, now_ms=broken_life.now_ms)
         disk.fail = lambda at: None
         if not broken_life.manager.is_closed:
             with pytest.raises(StorageError, match="offline"):
                 broken_life.manager.close(now_ms=broken_life.now_ms)
-        check(disk.crash(), broken_life.states[-1], life.results, lost_nothing=False)
+        check_after_crash(disk.crash(), broken_life.states[-1], life.results, lost_nothing=False)
 
 
-SPACE_TAKING = ("do_write", "do_create", "do_make_directory")
+EFFECTS_THAT_NEED_SPACE = ("do_write", "do_create", "do_make_directory")
 
 
-def flush_as_a_group_commit(log):
+def flush_like_a_group_commit(log):
     flush = log.begin_flush()
     flush.run()
     log.finish_flush(flush.offset, now_ms=NOW_MS)
 
 
-def records_after_power_cut(log, disk):
-    """Return how many records are there after a power cut that loses whatever was not flushed."""
+def count_records_after_power_failure(log, disk):
+    """Return the number of records after a power failure that loses all unflushed data."""
     left_disk = disk.crash(lambda pending: 0)
     return open_log(log.directory, settings=log.settings, now_ms=NOW_MS, disk=left_disk).log_end_offset
 
 
 @pytest.mark.parametrize("starts_anew", [False, True], ids=["one life", "opened again"])
-def test_what_a_group_commit_flushed_is_there_after_rolls(starts_anew):
-    """The name of a new segment is flushed with its first records: without it, the whole segment was lost."""
+def test_records_flushed_by_a_group_commit_survive_rolls(starts_anew):
+    """The name of a new segment is flushed with its first records. Previously, the whole segment could be lost."""
     disk = MemoryDisk()
     disk.make_directory("/kafka")
     disk.sync_directory("/")
     log = create_log("/kafka/t-0", settings=LogSettings(segment_bytes=200), now_ms=NOW_MS, disk=disk)
     for number in range(6):
-        lead(log, batch(1, value=b"%d" % number * 100))
-        flush_as_a_group_commit(log)
-        assert records_after_power_cut(log, disk) == number + 1
-        if starts_anew and number == 3:  # the end of a process keeps names that no power cut would leave
-            lead(log, batch(1, value=b"unflushed" * 12))
+        lead(log, build_batch(1, value=b"%d" % number * 100))
+        flush_like_a_group_commit(log)
+        assert count_records_after_power_failure(log, disk) == number + 1
+        if starts_anew and number == 3:  # after the end of a process, names exist that a power failure would lose
+            lead(log, build_batch(1, value=b"unflushed" * 12))
             log = open_log("/kafka/t-0", settings=log.settings, now_ms=NOW_MS, disk=disk)
             log.truncate_to(number + 1, now_ms=NOW_MS)
     assert len(log.segment_bases) > 3
 
 
-def test_a_segment_that_takes_the_place_of_a_truncated_one_is_flushed_by_name():
+def test_the_name_of_a_segment_after_a_truncation_is_flushed():
     disk = MemoryDisk()
     disk.make_directory("/kafka")
     disk.sync_directory("/")
     log = create_log("/kafka/t-0", settings=LogSettings(segment_bytes=200), now_ms=NOW_MS, disk=disk)
     for number in range(3):
-        lead(log, batch(1, value=b"%d" % number * 100))
-        flush_as_a_group_commit(log)
+        lead(log, build_batch(1, value=b"%d" % number * 100))
+        flush_like_a_group_commit(log)
     log.truncate_to(1, now_ms=NOW_MS)
     for number in range(1, 4):
-        lead(log, batch(1, value=b"%d" % number * 100))
-        flush_as_a_group_commit(log)
-        assert records_after_power_cut(log, disk) == number + 1
+        lead(log, build_batch(1, value=b"%d" % number * 100))
+        flush_like_a_group_commit(log)
+        assert count_records_after_power_failure(log, disk) == number + 1
 
 
-class Retrying(Life):
-    """A workload on a disk that is full for a while: rejected operations are repeated when there is space."""
+class RetryingLife(RecordedWorkload):
+    """A workload on a temporarily full disk, which repeats rejected operations when there is space again."""
 
-    refused_count = 0
+    rejected_count = 0
 
-    def again(self, act):
+    def call_again(self, act):
         try:
             return act()
         except StorageError as error:
@@ -204,11 +213,11 @@ class Retrying(Life):
         if self.manager is None or self.manager.is_closed or self.cutting:
             raise error
         assert not self.manager.is_offline, error
-        self.refused_count += 1
+        self.rejected_count += 1
         self.disk.fail = lambda at: None
 
     def create(self, key):
-        self.again(lambda: super(Retrying, self).create(key))
+        self.call_again(lambda: super(RetryingLife, self).create(key))
 
     def append(self, key, records, **options):
         log, epoch = self.log(key), self.epoch
@@ -217,20 +226,20 @@ class Retrying(Life):
         def act():
             self.epoch = epoch
             assert read_all(log) == before
-            super(Retrying, self).append(key, records, **options)
+            super(RetryingLife, self).append(key, records, **options)
 
-        self.again(act)
+        self.call_again(act)
 
     def live(self):
-        for step in script():
+        for step in yield_steps():
             try:
                 step(self)
             except StorageError as error:  # periodic work, which is repeated
                 self.note_full(error)
 
 
-def full_at(disk, number, length):
-    """Let what needs space fail for so many effects, from one on."""
+def fill_disk_at(disk, number, length):
+    """Let effects that need space fail, from effect ``number`` on, for ``length`` effects."""
     effect, names = disk._effect, []
 
     def note_call(name, *arguments):
@@ -238,31 +247,31 @@ def full_at(disk, number, length):
         return effect(name, *arguments)
 
     def fail(at):
-        is_full = number <= at < number + length and names[-1] in SPACE_TAKING
+        is_full = number <= at < number + length and names[-1] in EFFECTS_THAT_NEED_SPACE
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_full else None
 
     disk._effect, disk.fail = note_call, fail
 
 
 @pytest.mark.parametrize("length", [1, 4])
-def test_a_disk_that_is_full_for_a_while_costs_nothing_that_was_acknowledged(life, length):
-    """Appends and new logs are rejected without free space, also after half a write; then all continue."""
-    refused_count = 0
-    for number in range(5, len(life.disk.journal), LIVES_EVERY if IS_DEEP else 23):
+def test_a_temporarily_full_disk_loses_no_acknowledged_records(life, length):
+    """Appends and new logs are rejected without free space, also after a partial write, and continue later."""
+    rejected_count = 0
+    for number in range(5, len(life.disk.journal), FAILURE_STEP if IS_DEEP else 23):
         disk = MemoryDisk()
-        broken_life = Retrying(disk)
-        full_at(disk, number, length)
+        broken_life = RetryingLife(disk)
+        fill_disk_at(disk, number, length)
         try:
             broken_life.live()
         except StorageError as error:
             if (
                 broken_life.manager is None or broken_life.manager.is_closed or broken_life.cutting
-            ):  # starting, stopping, cutting off
+            ):  # during a start, stop or truncation
                 continue
             error.add_note(f"no space from effect {number} on: {life.disk.journal[number]}")
             raise
-        refused_count += broken_life.refused_count
+        rejected_count += broken_life.rejected_count
         if broken_life.deleting is None and broken_life.cutting is None:
-            check(disk.crash(), broken_life.states[-1], broken_life.results, lost_nothing=False)
+            check_after_crash(disk.crash(), broken_life.states[-1], broken_life.results, lost_nothing=False)
             assert broken_life.batches.keys() == life.batches.keys()
-    assert refused_count > 5
+    assert rejected_count > 5

@@ -1,4 +1,4 @@
-"""A log directory on a real disk: lock, identity, marker, checkpoints, deletion of topics, refusals of the disk."""
+"""A log directory on a real disk: lock, identity, shutdown marker, checkpoints, deletion of topics, disk errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.storage.partition.builders import NOW_MS, batch, idempotent, lead
+from tests.storage.partition.builders import NOW_MS, build_batch, idempotent, lead
 
 from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.jobs.verify.verify import verify
@@ -19,10 +19,10 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.partition import LogSettings, ManagerSettings, open_log_directory
 
-KAFKAS = Path(__file__).parents[2] / "data" / "logs"
-META = MetaProperties({"version": "1", "node.id": "1", "cluster.id": "cluster", "directory.id": "directory"})
+KAFKA_LOGS = Path(__file__).parents[2] / "data" / "logs"
+META_PROPERTIES = MetaProperties({"version": "1", "node.id": "1", "cluster.id": "cluster", "directory.id": "directory"})
 ORDERS, VIEWS = TopicPartition("orders", 0), TopicPartition("page-views", 12)
-UNIQUE = "3a400b54ac4a47ee86e55390ecea333b"
+UNIQUE_ID = "3a400b54ac4a47ee86e55390ecea333b"
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def open_again(tmp_path):
     managers = []
 
     def open_again(now_ms=NOW_MS, **options):
-        options = {"meta": META} | options
+        options = {"meta": META_PROPERTIES} | options
         managers.append(open_log_directory(str(tmp_path / "kafka"), now_ms=now_ms, **options))
         return managers[-1]
 
@@ -49,8 +49,8 @@ def test_a_clean_stop_leaves_marker_and_checkpoints(open_again):
     manager = open_again()
     log = manager.create(ORDERS, topic_id="IU6NTFbUTQiJMTtf1e--4g", now_ms=NOW_MS)
     manager.create(VIEWS, now_ms=NOW_MS)
-    lead(log, batch(5))
-    lead(log, batch(2))
+    lead(log, build_batch(5))
+    lead(log, build_batch(2))
     log.update_high_watermark(6)
     log.delete_records(3)
     assert not (Path(manager.path) / ".kafka_cleanshutdown").exists()
@@ -62,13 +62,13 @@ def test_a_clean_stop_leaves_marker_and_checkpoints(open_again):
     assert offsets_in(manager, "cleaner-offset-checkpoint") == {}
     again = open_again()
     assert again.was_clean
-    assert again.logs.keys() == {ORDERS}  # nothing was written to the other
+    assert again.logs.keys() == {ORDERS}  # the other log has no records
     log = again.logs[ORDERS]
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (3, 6, 7, 7)
     assert log.topic_id == "IU6NTFbUTQiJMTtf1e--4g"
 
 
-def test_a_directory_is_open_once(open_again, tmp_path):
+def test_a_directory_is_locked_while_it_is_open(open_again, tmp_path):
     open_again()
     with pytest.raises(LogDirError, match=r"\.lock"):
         open_again()
@@ -84,48 +84,48 @@ except Exception as error:
     assert ".lock" in other.stderr
 
 
-def test_a_directory_of_another_broker_is_refused(open_again):
+def test_a_directory_of_another_broker_is_rejected(open_again):
     open_again().close(now_ms=NOW_MS)
     with pytest.raises(LogDirError, match=r"node\.id is 1; expected 2"):
-        open_again(meta=MetaProperties({**META.values, "node.id": "2"}))
+        open_again(meta=MetaProperties({**META_PROPERTIES.values, "node.id": "2"}))
     assert open_again(meta=None).was_clean
 
 
-def test_a_directory_without_identity_needs_one(tmp_path):
+def test_a_directory_without_identity_requires_one(tmp_path):
     with pytest.raises(LogDirError, match=r"meta\.properties"):
         open_log_directory(str(tmp_path), now_ms=NOW_MS)
 
 
 def test_a_deleted_log_is_renamed_and_removed_later(open_again):
     manager = open_again(settings_of=LogSettings(file_delete_delay_ms=1000))
-    lead(manager.create(VIEWS, now_ms=NOW_MS), batch(1))
-    manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
-    renamed_dir = Path(manager.path) / f"page-views-12.{UNIQUE}-delete"
+    lead(manager.create(VIEWS, now_ms=NOW_MS), build_batch(1))
+    manager.delete(VIEWS, unique_id=UNIQUE_ID, now_ms=NOW_MS)
+    renamed_dir = Path(manager.path) / f"page-views-12.{UNIQUE_ID}-delete"
     assert renamed_dir.is_dir()
     manager.tick(NOW_MS + 999)
     assert renamed_dir.is_dir()
     manager.tick(NOW_MS + 1000)
     assert not renamed_dir.exists()
     with pytest.raises(OptionError):
-        manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
+        manager.delete(VIEWS, unique_id=UNIQUE_ID, now_ms=NOW_MS)
 
 
-def test_a_deletion_that_a_stop_interrupts_goes_on(open_again):
+def test_a_deletion_interrupted_by_a_stop_continues(open_again):
     manager = open_again(settings_of=LogSettings(file_delete_delay_ms=1000))
-    lead(manager.create(VIEWS, now_ms=NOW_MS), batch(1))
-    manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
+    lead(manager.create(VIEWS, now_ms=NOW_MS), build_batch(1))
+    manager.delete(VIEWS, unique_id=UNIQUE_ID, now_ms=NOW_MS)
     manager.close(now_ms=NOW_MS)
     again = open_again(settings_of=LogSettings(file_delete_delay_ms=1000))
     again.tick(NOW_MS + 1000)
-    assert not (Path(manager.path) / f"page-views-12.{UNIQUE}-delete").exists()
+    assert not (Path(manager.path) / f"page-views-12.{UNIQUE_ID}-delete").exists()
 
 
-def test_what_is_due_by_the_clock(open_again):
+def test_periodic_work_is_done_when_it_is_due(open_again):
     settings = LogSettings(segment_bytes=100, retention_ms=1000, flush_ms=700, file_delete_delay_ms=500)
     manager = open_again(settings_of=settings, settings=ManagerSettings(log_retention_check_interval_ms=3000))
     log = manager.create(ORDERS, now_ms=NOW_MS)
-    lead(log, batch(1))
-    lead(log, batch(1))
+    lead(log, build_batch(1))
+    lead(log, build_batch(1))
     log.update_high_watermark(2)
     manager.tick(NOW_MS + 699)
     assert log.recovery_point == 1
@@ -142,7 +142,7 @@ def test_what_is_due_by_the_clock(open_again):
 
 def test_a_corrupt_checkpoint_counts_as_empty(open_again):
     manager = open_again()
-    lead(manager.create(ORDERS, now_ms=NOW_MS), batch(3))
+    lead(manager.create(ORDERS, now_ms=NOW_MS), build_batch(3))
     manager.close(now_ms=NOW_MS)
     (Path(manager.path) / "recovery-point-offset-checkpoint").write_bytes(b"0\n7\n")
     again = open_again()
@@ -150,8 +150,8 @@ def test_a_corrupt_checkpoint_counts_as_empty(open_again):
     assert again.logs[ORDERS].log_end_offset == 3
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_forbidden_directory_is_named(open_again):
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write every file")
+def test_a_directory_without_permission_is_reported(open_again):
     manager = open_again()
     manager.create(ORDERS, now_ms=NOW_MS)
     os.chmod(manager.logs[ORDERS].directory, 0o500)
@@ -160,8 +160,8 @@ def test_a_forbidden_directory_is_named(open_again):
 
 
 @pytest.mark.parametrize("case", ["unclean-flipped-bit-active", "preallocated-torn-tail", "kraft-4x-transactions"])
-def test_a_real_brokers_directory_is_opened_and_written_on(case, tmp_path):
-    source = KAFKAS / case
+def test_a_directory_of_a_real_broker_is_opened_and_appended(case, tmp_path):
+    source = KAFKA_LOGS / case
     source = source / "before" if (source / "before").is_dir() else source
     shutil.copytree(source, tmp_path / "kafka")
     for path in (tmp_path / "kafka").rglob("*"):
@@ -182,8 +182,8 @@ def test_a_real_brokers_directory_is_opened_and_written_on(case, tmp_path):
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "../elsewhere", "a/b", "a b", "é", "x" * 250])
-def test_a_topic_has_a_name_that_kafka_takes(topic, tmp_path):
-    manager = open_log_directory(str(tmp_path / "kafka"), now_ms=NOW_MS, meta=META)
+def test_topic_names_that_kafka_rejects_are_rejected(topic, tmp_path):
+    manager = open_log_directory(str(tmp_path / "kafka"), now_ms=NOW_MS, meta=META_PROPERTIES)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(OptionError, match="is not a valid topic name"):
         manager.create(TopicPartition(topic, 0), now_ms=NOW_MS)
@@ -199,13 +199,13 @@ def test_a_topic_has_a_name_that_kafka_takes(topic, tmp_path):
     ],
     ids=str,
 )
-def test_settings_are_refused_before_anything_is_appended(settings, message):
+def test_invalid_settings_are_rejected_before_an_append(settings, message):
     with pytest.raises(OptionError, match=message):
         LogSettings(**settings)
 
 
-def test_checkpoints_that_have_not_changed_are_not_written_again(open_again, monkeypatch):
-    """A start and a stop of a broker take eight flushes one after the other, not sixteen."""
+def test_unchanged_checkpoints_are_not_written_again(open_again, monkeypatch):
+    """A start and a stop of a broker take eight sequential flushes, not sixteen."""
     manager = open_again()
     effects = []
     flush_all, sync_directory = LocalDisk.flush_all, LocalDisk.sync_directory

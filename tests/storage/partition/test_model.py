@@ -1,4 +1,4 @@
-"""A log does what a list of batches does: appends, rolls, cuts, retention, stops and crashes in any order."""
+"""A log equals a list of batches after appends, rolls, truncations, retention, stops and crashes in any order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from functools import partial
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.storage.partition.builders import NOW_MS, batch, idempotent, marker, transactional
+from tests.storage.partition.builders import NOW_MS, build_batch, build_marker, idempotent, transactional
 from tests.storage.partition.memory_disk import MemoryDisk
-from tests.storage.partition.workload import META, read_all
+from tests.storage.partition.workload import META_PROPERTIES, read_all
 
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.storage.files.headers import parse_headers
@@ -22,7 +22,7 @@ from kafkaframes.storage.log.transactions import iterate_producer_batches, parse
 from kafkaframes.storage.partition import LogSettings, PartitionLog, open_log_directory
 from kafkaframes.storage.partition.fetch import LOG_END, TXN_COMMITTED
 
-KEY = TopicPartition("orders", 0)
+PARTITION = TopicPartition("orders", 0)
 SETTINGS = LogSettings(
     segment_bytes=1000,
     index_interval_bytes=100,
@@ -34,7 +34,7 @@ SETTINGS = LogSettings(
 
 
 class LogMachine(RuleBasedStateMachine):
-    """The model: the batches in the log with their offsets, the log start offset, and the flushed end."""
+    """Compares a log with a model: its batches with their offsets, log start offset and flushed end offset."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,16 +51,16 @@ class LogMachine(RuleBasedStateMachine):
 
     def open(self):
         self.manager = open_log_directory(
-            "/kafka", now_ms=self.now_ms, settings_of=self.settings, meta=META, disk=self.disk
+            "/kafka", now_ms=self.now_ms, settings_of=self.settings, meta=META_PROPERTIES, disk=self.disk
         )
-        known_log = self.manager.logs.get(KEY)  # a log that was never written to has no directory
-        self.log = known_log or self.manager.create(KEY, now_ms=self.now_ms)
+        known_log = self.manager.logs.get(PARTITION)  # a log without appends has no directory
+        self.log = known_log or self.manager.create(PARTITION, now_ms=self.now_ms)
 
     # -------------------------------------------------------------------------------------------- rules
 
     @rule(count=st.integers(1, 6), size=st.integers(0, 120), codec=st.sampled_from(["none", "lz4", "gzip"]))
     def append_plain(self, count, size, codec):
-        self.append(batch(count, timestamp=self.now_ms, value=bytes(size), codec=codec))
+        self.append(build_batch(count, timestamp=self.now_ms, value=bytes(size), codec=codec))
 
     @rule(producer=st.integers(1, 3), count=st.integers(1, 4), in_transaction=st.booleans())
     def append_with_sequence(self, producer, count, in_transaction):
@@ -74,7 +74,7 @@ class LogMachine(RuleBasedStateMachine):
     def end_transaction(self, producer, commit, bump):
         state = self.log.producers.states.get(producer)
         epoch = (state.producer_epoch if state else 0) + bump
-        self.append(marker(producer, commit=commit, epoch=epoch), origin="COORDINATOR")
+        self.append(build_marker(producer, commit=commit, epoch=epoch), origin="COORDINATOR")
 
     def append(self, raw, origin="CLIENT"):
         info = self.log.append_as_leader(raw, leader_epoch=self.epoch, now_ms=self.now_ms, origin=origin)
@@ -103,7 +103,7 @@ class LogMachine(RuleBasedStateMachine):
         assert info.is_duplicate == is_known
         if is_known:
             assert (info.first_offset, info.last_offset) == (first, last)
-        else:  # a producer of which only a marker is known may begin with any sequence that follows
+        else:  # a producer with only a marker can start with any sequence
             written_bytes = self.log.read(info.first_offset, max_bytes=1, isolation=LOG_END).records
             self.batches.append((info.first_offset, info.last_offset, written_bytes))
             self.end = info.last_offset + 1
@@ -133,7 +133,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.delete_records(offset) == self.start
 
     @rule(step_ms=st.integers(0, 60_000))
-    def look_after(self, step_ms):
+    def do_periodic_work(self, step_ms):
         self.now_ms += step_ms
         self.manager.tick(self.now_ms)
         self.log.tick(self.now_ms)
@@ -174,19 +174,19 @@ class LogMachine(RuleBasedStateMachine):
     # -------------------------------------------------------------------------------------------- what always holds
 
     @invariant()
-    def it_holds_the_batches(self):
+    def check_batches(self):
         assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)
         assert read_all(self.log) == [batch for batch in self.batches if batch[0] >= self.log.segment_bases[0]]
 
     @invariant()
-    def a_read_finds_every_offset(self):
+    def check_reads(self):
         for first, last, raw in self.batches[-3:]:
             if last >= self.start:
                 result = self.log.read(max(first, self.start), max_bytes=len(raw), isolation=LOG_END)
                 assert result.records == raw
 
     @invariant()
-    def transactions_are_those_of_the_batches(self):
+    def check_transactions(self):
         open_transactions: dict[int, int] = {}
         for first, _, raw in self.batches:
             for header, markers in iterate_producer_batches(parse_headers(raw), partial(parse_markers, raw)):
@@ -204,8 +204,8 @@ class LogMachine(RuleBasedStateMachine):
         assert self.start <= committed_read.last_stable_offset <= self.log.high_watermark
 
     @invariant()
-    def producers_are_those_of_a_replay(self):
-        """After a load, a producer with data before the log start may be unknown, as in Kafka."""
+    def check_producers(self):
+        """After a restart, a producer with data before the log start offset can be unknown, like in Kafka."""
         whole, with_data = Producers(), set()
         for _, last, raw in self.batches:
             for header, markers in iterate_producer_batches(parse_headers(raw), partial(parse_markers, raw)):
@@ -220,7 +220,7 @@ class LogMachine(RuleBasedStateMachine):
             )
 
     @invariant()
-    def indexes_lead_to_batches(self):
+    def check_indexes(self):
         for segment in self.log.segments:
             starts = {}
             raw = segment.read_at(0, segment.size_bytes) if segment.size_bytes else b""

@@ -1,4 +1,4 @@
-"""Opening by the fast path equals opening by the plan, for any directory and any checkpoints."""
+"""The fast path and the recovery plan open a log with equal results, for any directory and checkpoints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.storage.partition.builders import NOW_MS, batch, idempotent, lead, marker, transactional
+from tests.storage.partition.builders import NOW_MS, build_batch, build_marker, idempotent, lead, transactional
 from tests.storage.partition.memory_disk import MemoryDisk
 
 from kafkaframes.errors import LogDirError
@@ -20,16 +20,16 @@ TOPIC_ID = "IU6NTFbUTQiJMTtf1e--4g"
 
 
 def plain(log: PartitionLog) -> None:
-    lead(log, batch(2))
+    lead(log, build_batch(2))
 
 
-def live_and_roll(log: PartitionLog) -> None:
+def append_and_roll(log: PartitionLog) -> None:
     for number in range(12):
         lead(log, idempotent(7, 2 * number, 2), epoch=number // 5)
 
 
-def live_and_trim(log: PartitionLog) -> None:
-    live_and_roll(log)
+def append_and_delete_records(log: PartitionLog) -> None:
+    append_and_roll(log)
     log.update_high_watermark(log.log_end_offset)
     log.delete_records(15)
     log.delete_old_segments(now_ms=NOW_MS)
@@ -37,26 +37,26 @@ def live_and_trim(log: PartitionLog) -> None:
 
 def open_transaction(log: PartitionLog) -> None:
     lead(log, transactional(5, 0, 3))
-    lead(log, batch(1))
+    lead(log, build_batch(1))
 
 
-def live_and_abort(log: PartitionLog) -> None:
+def append_and_abort(log: PartitionLog) -> None:
     lead(log, transactional(5, 0, 3))
-    lead(log, marker(5, commit=False), origin="COORDINATOR")
+    lead(log, build_marker(5, commit=False), origin="COORDINATOR")
 
 
-def live_and_empty(log: PartitionLog) -> None:
-    lead(log, batch(2))
+def append_and_empty(log: PartitionLog) -> None:
+    lead(log, build_batch(2))
     log.truncate_fully_and_start_at(9, now_ms=NOW_MS)
 
 
-LIVES: list[Callable[[PartitionLog], None]] = [
+WORKLOADS: list[Callable[[PartitionLog], None]] = [
     plain,
-    live_and_roll,
-    live_and_trim,
+    append_and_roll,
+    append_and_delete_records,
     open_transaction,
-    live_and_abort,
-    live_and_empty,
+    append_and_abort,
+    append_and_empty,
 ]
 
 
@@ -80,7 +80,7 @@ def kill_after(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[s
         PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, checkpointed_offsets=CheckpointedState(True, offsets)
     )
     lead(log, idempotent(9, 0, 2), epoch=9)
-    lead(log, batch(1), epoch=9)
+    lead(log, build_batch(1), epoch=9)
     log.abandon()
     return disk, offsets
 
@@ -89,8 +89,8 @@ def files_of(disk: MemoryDisk) -> dict[str, bytes]:
     return {one.name: disk.read(one.path) for one in disk.list_directory(PATH)}
 
 
-def outcome(disk: MemoryDisk, checkpoint_state: CheckpointedState, settings: LogSettings = SETTINGS) -> Any:
-    """Return all that an opening makes of a directory, in memory and on the disk."""
+def open_and_describe(disk: MemoryDisk, checkpoint_state: CheckpointedState, settings: LogSettings = SETTINGS) -> Any:
+    """Open a log, and return its state in memory and its files on the disk."""
     disk = disk.copy()
     try:
         log = open_log(PATH, settings=settings, now_ms=NOW_MS, disk=disk, checkpointed_offsets=checkpoint_state)
@@ -118,8 +118,8 @@ def outcome(disk: MemoryDisk, checkpoint_state: CheckpointedState, settings: Log
     return facts, files_of(disk)
 
 
-def is_fast_path(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk, *arguments: Any) -> bool:
-    """Compare the two paths; return whether the fast one has answered."""
+def compare_paths(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk, *arguments: Any) -> bool:
+    """Assert that both paths give equal results. Return whether the fast path handled the log."""
     answers = []
     fast = loading.open_ordinary
 
@@ -129,14 +129,14 @@ def is_fast_path(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk, *arguments: 
 
     with monkeypatch.context() as patch:
         patch.setattr(loading, "open_ordinary", note_answer)
-        by_fast = outcome(disk, *arguments)
+        by_fast = open_and_describe(disk, *arguments)
         patch.setattr(loading, "open_ordinary", lambda *_, **options: None)
-        assert by_fast == outcome(disk, *arguments)
+        assert by_fast == open_and_describe(disk, *arguments)
     return answers[0] is not None
 
 
-def damages(disk: MemoryDisk) -> Iterator[tuple[str, MemoryDisk]]:
-    """Yield disks with one thing wrong in the directory."""
+def yield_damaged_disks(disk: MemoryDisk) -> Iterator[tuple[str, MemoryDisk]]:
+    """Yield (description, disk) with one kind of damage each."""
     for name, raw in files_of(disk).items():
         path, middle = f"{PATH}/{name}", len(raw) // 2
         for what in ("gone", "longer", "shorter", "flipped", "deleted", "later"):
@@ -160,52 +160,52 @@ def damages(disk: MemoryDisk) -> Iterator[tuple[str, MemoryDisk]]:
         yield f"{name} more", damaged_disk
 
 
-@pytest.mark.parametrize("live", LIVES)
-def test_both_paths_make_the_same_of_a_clean_log(live, monkeypatch):
+@pytest.mark.parametrize("live", WORKLOADS)
+def test_both_paths_open_a_clean_log_equally(live, monkeypatch):
     disk, offsets = stop_cleanly(live)
-    is_fast = is_fast_path(monkeypatch, disk, CheckpointedState(True, offsets))
-    assert is_fast == (live in (plain, live_and_roll, open_transaction))  # the other workloads leave more files
+    is_fast = compare_paths(monkeypatch, disk, CheckpointedState(True, offsets))
+    assert is_fast == (live in (plain, append_and_roll, open_transaction))  # the other workloads leave more files
     for name in offsets:
         for offset in (0, 1, offsets[name] - 1, offsets[name] + 1, 2**63 - 1):
             if offset >= 0:
-                is_fast_path(monkeypatch, disk, CheckpointedState(True, offsets | {name: offset}))
-    is_fast_path(monkeypatch, disk, CheckpointedState(True, {}))
-    assert not is_fast_path(monkeypatch, disk, CheckpointedState(True, offsets), LogSettings(record_format=1))
+                compare_paths(monkeypatch, disk, CheckpointedState(True, offsets | {name: offset}))
+    compare_paths(monkeypatch, disk, CheckpointedState(True, {}))
+    assert not compare_paths(monkeypatch, disk, CheckpointedState(True, offsets), LogSettings(record_format=1))
 
 
-@pytest.mark.parametrize("live", [live_and_roll, open_transaction])
-def test_both_paths_make_the_same_of_what_is_damaged(live, monkeypatch):
+@pytest.mark.parametrize("live", [append_and_roll, open_transaction])
+def test_both_paths_open_a_damaged_log_equally(live, monkeypatch):
     disk, offsets = stop_cleanly(live)
-    for what, damaged_disk in damages(disk):
+    for what, damaged_disk in yield_damaged_disks(disk):
         try:
-            is_fast_path(monkeypatch, damaged_disk, CheckpointedState(True, offsets))
+            compare_paths(monkeypatch, damaged_disk, CheckpointedState(True, offsets))
         except BaseException as error:
             error.add_note(what)
             raise
 
 
-@pytest.mark.parametrize("live", LIVES)
-def test_both_paths_make_the_same_of_a_log_whose_process_was_killed(live, monkeypatch):
+@pytest.mark.parametrize("live", WORKLOADS)
+def test_both_paths_open_the_log_of_a_killed_process_equally(live, monkeypatch):
     disk, offsets = kill_after(live)
-    is_fast = is_fast_path(monkeypatch, disk, CheckpointedState(False, offsets))
-    assert is_fast == (live is not live_and_abort)  # a marker, and an index of transactions
+    is_fast = compare_paths(monkeypatch, disk, CheckpointedState(False, offsets))
+    assert is_fast == (live is not append_and_abort)  # it has a marker and a transaction index
     for name in offsets:
         for offset in (0, 1, offsets[name] - 1, offsets[name] + 1, 2**63 - 1):
             if offset >= 0:
-                is_fast_path(monkeypatch, disk, CheckpointedState(False, offsets | {name: offset}))
-    is_fast_path(monkeypatch, disk, CheckpointedState(False, {}))
-    is_fast_path(monkeypatch, stop_cleanly(live)[0], CheckpointedState(False, offsets))
+                compare_paths(monkeypatch, disk, CheckpointedState(False, offsets | {name: offset}))
+    compare_paths(monkeypatch, disk, CheckpointedState(False, {}))
+    compare_paths(monkeypatch, stop_cleanly(live)[0], CheckpointedState(False, offsets))
     log = create_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=(new := MemoryDisk()), topic_id=TOPIC_ID)
     live(log)
-    is_fast_path(monkeypatch, new, CheckpointedState(False, {}))
+    compare_paths(monkeypatch, new, CheckpointedState(False, {}))
 
 
-@pytest.mark.parametrize("live", [plain, live_and_roll])
-def test_both_paths_make_the_same_of_what_is_damaged_and_was_not_stopped(live, monkeypatch):
+@pytest.mark.parametrize("live", [plain, append_and_roll])
+def test_both_paths_open_a_damaged_log_of_a_killed_process_equally(live, monkeypatch):
     disk, offsets = kill_after(live)
-    for what, damaged_disk in damages(disk):
+    for what, damaged_disk in yield_damaged_disks(disk):
         try:
-            is_fast_path(monkeypatch, damaged_disk, CheckpointedState(False, offsets))
+            compare_paths(monkeypatch, damaged_disk, CheckpointedState(False, offsets))
         except BaseException as error:
             error.add_note(what)
             raise

@@ -1,4 +1,4 @@
-"""How a segment finds a batch: the kernel's answer is that of the plain walk, on any bytes and index entries."""
+"""Search in a segment: kernel and plain walk find equal batches, for any bytes and index entries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.storage.partition.builders import NOW_MS, batch, lead, new_log
+from tests.storage.partition.builders import NOW_MS, build_batch, lead, new_log
 from tests.storage.partition.memory_disk import MemoryDisk
 
 from kafkaframes.errors import CorruptRecordError
@@ -18,16 +18,16 @@ from kafkaframes.storage.partition.fetch import LOG_END
 from kafkaframes.storage.partition.segment import BatchWindow, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
 
-PIECES = [batch(1), batch(3), batch(40, value=b"v" * 300), batch(2, codec="gzip")]
-PIECES += [
+BATCHES = [build_batch(1), build_batch(3), build_batch(40, value=b"v" * 300), build_batch(2, codec="gzip")]
+BATCHES += [
     build_records({"value": [b"old", b"er"]}, record_format=magic, codec=codec)
     for magic in (0, 1)
     for codec in ("none", "gzip")
 ]
 
 
-def segment_of(raw, entries, *, base_offset=0):
-    """A segment with these bytes, and these (offset, position) in its index."""
+def build_segment(raw, entries, *, base_offset=0):
+    """Return a segment with these bytes and these index entries (offset, position)."""
     disk = MemoryDisk()
     disk.make_directory("/t-0")
     segment = LogSegment(OnlineDisk(disk), "/t-0", base_offset, size_bytes=0, now_ms=NOW_MS)
@@ -39,7 +39,7 @@ def segment_of(raw, entries, *, base_offset=0):
     return segment
 
 
-def outcome(find, offset):
+def find_or_get_error(find, offset):
     """Return the batch found, or the error at the end of the batches."""
     try:
         return find(offset)
@@ -47,8 +47,11 @@ def outcome(find, offset):
         return "corrupt", error.position
 
 
-def assert_finds_as_plainly(segment, offset):
-    batch_found, plain = outcome(segment.find_batch, offset), outcome(segment.find_batch_by_headers, offset)
+def assert_kernel_finds_like_plain_walk(segment, offset):
+    batch_found, plain = (
+        find_or_get_error(segment.find_batch, offset),
+        find_or_get_error(segment.find_batch_by_headers, offset),
+    )
     assert (batch_found and batch_found[:2]) == (plain and plain[:2])
     if isinstance(batch_found, BatchWindow):
         raw = segment.read_at(0, segment.size_bytes)
@@ -59,7 +62,7 @@ def assert_finds_as_plainly(segment, offset):
 
 
 @given(
-    pieces=st.lists(st.tuples(st.sampled_from(PIECES), st.integers(-2, 50)), max_size=12),
+    pieces=st.lists(st.tuples(st.sampled_from(BATCHES), st.integers(-2, 50)), max_size=12),
     damage=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3),
     cut_size=st.integers(0, 80),
     places=st.lists(st.integers(0, 12), max_size=3),
@@ -67,9 +70,7 @@ def assert_finds_as_plainly(segment, offset):
     base_offset=st.sampled_from((0, 5)),
     window=st.sampled_from((61, 100, 700, 16 << 10)),
 )
-def test_the_kernel_finds_the_batch_that_the_plain_walk_finds(
-    pieces, damage, cut_size, places, wrong, base_offset, window
-):
+def test_kernel_and_plain_walk_find_equal_batches(pieces, damage, cut_size, places, wrong, base_offset, window):
     raw, offset, starts = bytearray(), 0, []
     for piece, step in pieces:
         starts.append((max(offset, base_offset), len(raw)))
@@ -91,39 +92,39 @@ def test_the_kernel_finds_the_batch_that_the_plain_walk_finds(
             increasing.append(one)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW_BYTES", window)
-        segment = segment_of(bytes(raw[: max(len(raw) - cut_size, 0)]), increasing, base_offset=base_offset)
+        segment = build_segment(bytes(raw[: max(len(raw) - cut_size, 0)]), increasing, base_offset=base_offset)
         for wanted_offset in range(-1, 60, 7):
-            assert_finds_as_plainly(segment, wanted_offset)
+            assert_kernel_finds_like_plain_walk(segment, wanted_offset)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 5, 13])
-def test_a_size_that_no_batch_has_is_an_error_and_not_the_end(size):
-    """As in Kafka's FileLogInputStream; a size beyond the end of the file ends the valid part."""
-    raw = bytearray(batch(1) * 2)
+def test_an_invalid_batch_size_is_an_error(size):
+    """Kafka's FileLogInputStream does the same. A size that exceeds the file ends the valid part."""
+    raw = bytearray(build_batch(1) * 2)
     at = len(raw) // 2
     struct.pack_into(">q", raw, at, 1)
     struct.pack_into(">i", raw, at + 8, size)
-    segment = segment_of(bytes(raw), [])
-    assert outcome(segment.find_batch, 0)[:2] == (0, at)
-    assert outcome(segment.find_batch, 1) == ("corrupt", at)
+    segment = build_segment(bytes(raw), [])
+    assert find_or_get_error(segment.find_batch, 0)[:2] == (0, at)
+    assert find_or_get_error(segment.find_batch, 1) == ("corrupt", at)
     struct.pack_into(">i", raw, at + 8, 1000)
-    assert segment_of(bytes(raw), []).find_batch(1) is None
+    assert build_segment(bytes(raw), []).find_batch(1) is None
 
 
-def test_offsets_near_the_largest_are_found_too():
-    raw = bytearray(batch(3))
+def test_offsets_near_the_maximum_are_found():
+    raw = bytearray(build_batch(3))
     for base in (2**62, 2**62 + 1, 2**63 - 3, 2**63 - 1):
         struct.pack_into(">q", raw, 0, base)
-        segment = segment_of(bytes(raw), [])
+        segment = build_segment(bytes(raw), [])
         for wanted_offset in (0, base - 1, base, base + 2, base + 3):
             if wanted_offset < 2**63:
-                assert_finds_as_plainly(segment, wanted_offset)
+                assert_kernel_finds_like_plain_walk(segment, wanted_offset)
 
 
-def test_records_are_the_same_as_bytes_and_as_a_range_of_the_file(tmp_path):
+def test_a_file_range_contains_the_bytes_of_a_read(tmp_path):
     log = new_log(tmp_path, segment_bytes=40_000)
     for number in range(30):
-        lead(log, batch(20, value=b"%d" % number * 100))
+        lead(log, build_batch(20, value=b"%d" % number * 100))
     assert len(log.segment_bases) > 1
     for offset in (0, 17, 200, 599):
         plain = log.read(offset, max_bytes=20_000, isolation=LOG_END)
@@ -145,9 +146,9 @@ def test_records_are_the_same_as_bytes_and_as_a_range_of_the_file(tmp_path):
     assert file_range.read(1 << 20) == before[100:]
 
 
-def test_few_bytes_are_no_file_range_nor_is_what_lies_in_memory(tmp_path):
+def test_small_reads_and_memory_disks_give_bytes_instead_of_file_ranges(tmp_path):
     log = new_log(tmp_path)
-    lead(log, batch(2))
+    lead(log, build_batch(2))
     assert log.read(0, max_bytes=1 << 20, isolation=LOG_END, min_range_bytes=1 << 16).file_range is None
-    raw = batch(5)
-    assert segment_of(raw, []).file_range(0, len(raw)) is None
+    raw = build_batch(5)
+    assert build_segment(raw, []).file_range(0, len(raw)) is None

@@ -1,4 +1,4 @@
-"""A scripted workload on a log directory, and the conditions after a crash at any of its effects."""
+"""A scripted workload on a log directory, and checks after a crash at any of its effects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
-from tests.storage.partition.builders import NOW_MS, batch, idempotent, marker, transactional
+from tests.storage.partition.builders import NOW_MS, build_batch, build_marker, idempotent, transactional
 from tests.storage.partition.memory_disk import MemoryDisk
 
 from kafkaframes.jobs.verify.verify import verify
@@ -24,7 +24,7 @@ from kafkaframes.storage.partition import LogManager, LogSettings, PartitionLog,
 from kafkaframes.storage.partition.fetch import LOG_END
 
 PATH = "/kafka"
-META = MetaProperties({"version": "1", "node.id": "1", "cluster.id": "c", "directory.id": "d"})
+META_PROPERTIES = MetaProperties({"version": "1", "node.id": "1", "cluster.id": "c", "directory.id": "d"})
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 3)
 SHORT_LIVED = TopicPartition("short-lived", 1)
 SETTINGS = {
@@ -32,22 +32,24 @@ SETTINGS = {
     SHORT_LIVED: LogSettings(file_delete_delay_ms=500_000),
     PAYMENTS: LogSettings(segment_bytes=700, index_interval_bytes=100, segment_index_bytes=400, preallocate=True),
 }
-Batch = tuple[int, int, bytes]  # first and last offset, bytes as they are in the log
+Batch = tuple[int, int, bytes]  # first offset, last offset, appended bytes
 
 
 def open_manager(disk: Any, now_ms: int = NOW_MS) -> LogManager:
-    return open_log_directory(PATH, now_ms=now_ms, settings_of=lambda key: SETTINGS[key], meta=META, disk=disk)
+    return open_log_directory(
+        PATH, now_ms=now_ms, settings_of=lambda key: SETTINGS[key], meta=META_PROPERTIES, disk=disk
+    )
 
 
 @dataclass(frozen=True)
-class State:
-    """The expected state just before an effect.
+class ExpectedState:
+    """The state that is expected after a crash just before an effect.
 
     Attributes:
-        batches: of each log, those that were acknowledged.
-        arriving: the append that is under way: its number.
-        flushed, start: of each log, its recovery point and log start offset.
-        deleting: the log that may be gone already.
+        batches: acknowledged batches, by log.
+        arriving: number of the append in progress.
+        flushed, start: recovery points and log start offsets, by log.
+        deleting: the log that is being deleted.
     """
 
     batches: dict[TopicPartition, tuple[Batch, ...]]
@@ -58,28 +60,28 @@ class State:
 
 
 @dataclass
-class Life:
-    """Drives a manager and notes what it has acknowledged."""
+class RecordedWorkload:
+    """Runs the workload with a log manager, and records acknowledged batches and expected states."""
 
     disk: MemoryDisk
     manager: LogManager | None = None
     batches: dict[TopicPartition, tuple[Batch, ...]] = field(default_factory=dict)
     arriving: tuple[TopicPartition, int] | None = None
     results: list[Batch] = field(default_factory=list)
-    states: list[State] = field(default_factory=list)
+    states: list[ExpectedState] = field(default_factory=list)
     now_ms: int = NOW_MS
     epoch: int = 0
     cutting: TopicPartition | None = None
     deleting: TopicPartition | None = None
 
     def __post_init__(self) -> None:
-        self.disk.on_seen = self._note
+        self.disk.on_seen = self._record_state
 
-    def _note(self) -> None:
+    def _record_state(self) -> None:
         logs = self.manager.logs if self.manager else {}
         flushed_ends = {key: log.recovery_point for key, log in logs.items() if key in self.batches}
         start = {key: log.log_start_offset for key, log in logs.items()}
-        self.states.append(State(dict(self.batches), self.arriving, flushed_ends, start, self.deleting))
+        self.states.append(ExpectedState(dict(self.batches), self.arriving, flushed_ends, start, self.deleting))
 
     def log(self, key: TopicPartition) -> PartitionLog:
         assert self.manager is not None
@@ -119,7 +121,7 @@ class Life:
         self.batches[key] = tuple(one for one in self.batches[key] if one[1] < offset)
 
     def live(self) -> None:
-        for step in script():
+        for step in yield_steps():
             step(self)
 
     def close(self) -> None:
@@ -127,34 +129,36 @@ class Life:
         self.manager.close(now_ms=self.now_ms, broker_epoch=13)
 
 
-def script() -> Iterator[Callable[[Life], None]]:
-    """Yield the steps of a life: producers, transactions, rolls, retention, truncation, checkpoints, restarts."""
+def yield_steps() -> Iterator[Callable[[RecordedWorkload], None]]:
+    """Yield the steps: producers, transactions, rolls, retention, truncation, checkpoints, restarts."""
     sequence = {1: 0, 2: 0, 5: 0, 6: 0}
     choose = random.Random(11)
 
-    def send(life: Life, key: TopicPartition, producer: int, count: int, build: Any = idempotent) -> None:
+    def append_batch(
+        life: RecordedWorkload, key: TopicPartition, producer: int, count: int, build: Any = idempotent
+    ) -> None:
         start = sequence[producer]
         life.append(key, build(producer, start, count, timestamp=life.now_ms))
         sequence[producer] = start + count
 
-    def end(life: Life, producer: int, commit: bool) -> None:
-        life.append(PAYMENTS, marker(producer, commit=commit), origin="COORDINATOR")
+    def end(life: RecordedWorkload, producer: int, commit: bool) -> None:
+        life.append(PAYMENTS, build_marker(producer, commit=commit), origin="COORDINATOR")
 
-    yield Life.open
+    yield RecordedWorkload.open
     yield lambda life: life.create(ORDERS)
     yield lambda life: life.create(PAYMENTS)
     yield lambda life: life.create(SHORT_LIVED)
-    yield lambda life: life.append(SHORT_LIVED, batch(3))
+    yield lambda life: life.append(SHORT_LIVED, build_batch(3))
     yield lambda life: life.delete(SHORT_LIVED)
     for turn in range(5):
         for _ in range(4):
-            yield lambda life: send(life, ORDERS, choose.choice([1, 2]), choose.randrange(1, 5))
-            yield lambda life: send(life, PAYMENTS, 5, 2, transactional)
-            yield lambda life: send(life, PAYMENTS, 6, 1, transactional)
+            yield lambda life: append_batch(life, ORDERS, choose.choice([1, 2]), choose.randrange(1, 5))
+            yield lambda life: append_batch(life, PAYMENTS, 5, 2, transactional)
+            yield lambda life: append_batch(life, PAYMENTS, 6, 1, transactional)
             yield lambda life: end(life, 5, choose.random() < 0.5)
         yield lambda life: end(life, 6, choose.random() < 0.3)
-        yield lambda life: life.append(ORDERS, batch(2, timestamp=life.now_ms), new_epoch=True)
-        yield lambda life: _later(life, 400_000)
+        yield lambda life: life.append(ORDERS, build_batch(2, timestamp=life.now_ms), new_epoch=True)
+        yield lambda life: _advance_clock(life, 400_000)
         if turn == 1:
             yield lambda life: life.log(ORDERS).delete_records(life.log(ORDERS).log_end_offset - 3)
             yield lambda life: life.manager.checkpoint_all()
@@ -162,28 +166,28 @@ def script() -> Iterator[Callable[[Life], None]]:
             yield lambda life: life.truncate(ORDERS, life.batches[ORDERS][-4][0])
             yield lambda life: sequence.update({one: _next_sequence(life, one) for one in (1, 2)})
         if turn == 3:
-            yield Life.close
-            yield Life.open
+            yield RecordedWorkload.close
+            yield RecordedWorkload.open
             yield lambda life: life.log(PAYMENTS).delete_old_segments(now_ms=life.now_ms)
     yield lambda life: life.log(PAYMENTS).flush(now_ms=life.now_ms)
-    yield lambda life: send(life, PAYMENTS, 5, 2, transactional)
-    yield Life.close
+    yield lambda life: append_batch(life, PAYMENTS, 5, 2, transactional)
+    yield RecordedWorkload.close
 
 
-def _next_sequence(life: Life, producer: int) -> int:
+def _next_sequence(life: RecordedWorkload, producer: int) -> int:
     producer_state = life.log(ORDERS).producers.states.get(producer)
     return 0 if producer_state is None else producer_state.last_sequence + 1
 
 
-def _later(life: Life, step_ms: int) -> None:
+def _advance_clock(life: RecordedWorkload, step_ms: int) -> None:
     life.now_ms += step_ms
     assert life.manager is not None
     life.manager.tick(life.now_ms)
 
 
-def live(disk: MemoryDisk) -> Life:
+def run_workload(disk: MemoryDisk) -> RecordedWorkload:
     """Live the whole script."""
-    life = Life(disk)
+    life = RecordedWorkload(disk)
     life.live()
     return life
 
@@ -200,23 +204,23 @@ def open_log_manager(disk: MemoryDisk) -> Iterator[LogManager]:
         manager.abandon()
 
 
-def check(disk: MemoryDisk, state: State, results: list[Batch], *, lost_nothing: bool) -> None:
-    """Open what a crash has left and prove what must hold; then write on, stop, and have it verified."""
+def check_after_crash(disk: MemoryDisk, state: ExpectedState, results: list[Batch], *, lost_nothing: bool) -> None:
+    """Open the directory after a crash and check its logs. Then append more, stop, and run ``verify``."""
     with open_log_manager(disk) as manager:
         for key, batches in state.batches.items():
             is_new = not state.flushed_ends.get(key) and not (lost_nothing and batches)
-            if key not in manager.logs and (key == state.deleting or is_new):  # a log that is new has no directory
+            if key not in manager.logs and (key == state.deleting or is_new):  # a new log has no directory
                 continue
             assert key in manager.logs, f"{key} is gone"
             check_log(manager.logs[key], key, batches, state, results, lost_nothing)
         for log in manager.logs.values():
             end = log.log_end_offset
-            info = log.append_as_leader(batch(2), leader_epoch=9, now_ms=NOW_MS)
+            info = log.append_as_leader(build_batch(2), leader_epoch=9, now_ms=NOW_MS)
             assert (info.first_offset, log.log_end_offset) == (end, end + 2)
         manager.close(now_ms=NOW_MS, broker_epoch=14)
     report = verify(discover(PATH, filesystem=disk))
     findings = [finding for finding in report.findings if "-delete/" not in finding.file]  # deleted files are not read
-    # A crash leaves transactions open, which their producers would end.
+    # After a crash, transactions stay open that their producers would otherwise end.
     bad = [
         str(finding)
         for finding in findings
@@ -231,7 +235,7 @@ def check_log(
     log: PartitionLog,
     key: TopicPartition,
     batches: tuple[Batch, ...],
-    state: State,
+    state: ExpectedState,
     results: list[Batch],
     lost_nothing: bool,
 ) -> None:
@@ -240,9 +244,9 @@ def check_log(
         acknowledged_batches = batches[:-1]
     else:
         acknowledged_batches = batches
-    assert log.log_end_offset >= state.flushed_ends.get(key, 0), "what was flushed is lost"
+    assert log.log_end_offset >= state.flushed_ends.get(key, 0), "flushed records are lost"
     if lost_nothing and acknowledged_batches and key in state.flushed_ends:
-        assert log.log_end_offset >= acknowledged_batches[-1][1] + 1 or _is_cut(log, state, key)
+        assert log.log_end_offset >= acknowledged_batches[-1][1] + 1 or _is_truncation_pending(log, state, key)
     assert log.log_start_offset <= max(state.start.get(key, 0), 0)
     read_batches = read_all(log)
     expected_batches = [batch for batch in batches if log.segment_bases[0] <= batch[0] < log.log_end_offset]
@@ -250,13 +254,13 @@ def check_log(
     check_state(log, batches, read_batches, start=state.start.get(key, 0))
 
 
-def _is_cut(log: PartitionLog, state: State, key: TopicPartition) -> bool:
-    """Whether a truncation was under way: its first act is to lower the recovery point."""
+def _is_truncation_pending(log: PartitionLog, state: ExpectedState, key: TopicPartition) -> bool:
+    """Return whether a truncation was in progress. Its first step lowers the recovery point."""
     return log.log_end_offset >= state.flushed_ends[key]
 
 
 def read_all(log: PartitionLog) -> list[Batch]:
-    """Return every batch that the segments hold, and see that offsets follow each other."""
+    """Return all batches of the segments, and check that their offsets increase."""
     read_batches: list[Batch] = []
     for segment in log.segments:
         raw = segment.read_at(0, segment.size_bytes) if segment.size_bytes else b""
@@ -267,7 +271,7 @@ def read_all(log: PartitionLog) -> list[Batch]:
 
 
 def check_state(log: PartitionLog, batches: tuple[Batch, ...], read_batches: list[Batch], *, start: int) -> None:
-    """See that producers and epochs are those of the batches, replayed from nothing."""
+    """Check that producers and epochs equal those of a replay of all batches."""
     end = log.log_end_offset
     whole = _replay(tuple(raw for first, _, raw in batches if first < end))
     in_log = {header.producer_id for _, _, raw in read_batches for header in parse_headers(raw) if header.has_producer}

@@ -1,4 +1,4 @@
-"""Files of a partition while a recovery is planned: nothing on a disk changes, every change is noted in order."""
+"""The planned files of a partition during a recovery. The plan lists changes in order, without changes on the disk."""
 
 import pytest
 
@@ -8,15 +8,21 @@ from kafkaframes.storage.log.overflow import SplitPart
 from kafkaframes.storage.recovery.draft import FileActionKind, RecoveryDraft
 
 
-def file(base, kind, temporary="", size_bytes=10):
+def build_file(base, kind, temporary="", size_bytes=10):
     name = FileName(base, kind, temporary)
     return LogFile(name, f"/logs/t-0/{name}", size_bytes, 5)
 
 
 @pytest.fixture
 def draft():
-    files = [file(0, "log"), file(0, "index"), file(20, "log"), file(20, "log", "swap"), file(20, "snapshot")]
-    return RecoveryDraft({file.name: file for file in files})
+    files = [
+        build_file(0, "log"),
+        build_file(0, "index"),
+        build_file(20, "log"),
+        build_file(20, "log", "swap"),
+        build_file(20, "snapshot"),
+    ]
+    return RecoveryDraft({build_file.name: build_file for build_file in files})
 
 
 def list_actions(draft):
@@ -28,7 +34,7 @@ def list_actions(draft):
 
 def test_a_file_is_deleted_once(draft):
     for _ in range(2):
-        draft.delete_files([file(0, "index"), file(0, "log")], "why")
+        draft.delete_files([build_file(0, "index"), build_file(0, "log")], "why")
     assert list_actions(draft) == [
         (FileActionKind.DELETE, f"{0:020}.index", None),
         (FileActionKind.DELETE, f"{0:020}.log", None),
@@ -36,7 +42,7 @@ def test_a_file_is_deleted_once(draft):
     assert draft.list_bases() == [20]
 
 
-def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_carried_out(draft):
+def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_executed(draft):
     (swap,) = draft.find_files_with_suffix("swap")
     draft.delete_files(draft.find_segment_files(20), "replaced")
     draft.rename_temporary(swap, "takes its place")
@@ -51,8 +57,8 @@ def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_carried_out(draft):
     )
 
 
-def test_a_segment_is_split_into_files_that_are_swapped_in(draft):
-    whole = file(0, "log", size_bytes=100)
+def test_a_segment_is_split_into_swap_files(draft):
+    whole = build_file(0, "log", size_bytes=100)
     pieces = (SplitPart(0, 0, 60, "/logs/t-0/piece-a"), SplitPart(9, 60, 100, "/logs/t-0/piece-b"))
     pieces = tuple(piece._replace(path=f"/logs/t-0/{FileName(piece.base_offset, 'log')}") for piece in pieces)
     draft.split_segment(whole, pieces)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.storage.recovery.test_rules import recover_log, rows, write_log
+from tests.storage.recovery.test_rules import build_batch, recover_log, write_log
 
 from kafkaframes.errors import LogDirError
 
@@ -26,8 +26,8 @@ def short(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("broker_release", ["2.8", "3.9", "4.x"])
-def test_a_swap_covers_segments_which_2_8_sets_aside_and_others_delete(tmp_path, broker_release):
-    old, swap = {0: rows(0, 2), 2: rows(2, 2), 4: rows(4)}, rows(0) + rows(3)
+def test_segments_covered_by_a_swap_are_renamed_by_2_8_and_deleted_by_others(tmp_path, broker_release):
+    old, swap = {0: build_batch(0, 2), 2: build_batch(2, 2), 4: build_batch(4)}, build_batch(0) + build_batch(3)
     files = short(recover_log(write_swap(tmp_path / "logs", swap, old), broker_release=broker_release))
     assert files.pop("0.log") == swap
     assert files.pop("4.log") == old[4]
@@ -39,25 +39,27 @@ def test_a_swap_covers_segments_which_2_8_sets_aside_and_others_delete(tmp_path,
     assert files.keys() - aside.keys() == {"0.index", "0.timeindex", "4.index", "4.timeindex"}
 
 
-def test_2_8_cuts_a_swap_off_before_it_asks_what_it_covers(tmp_path):
-    swap = rows(0) + rows(3)[:-1]
+def test_2_8_truncates_a_swap_before_it_looks_for_covered_segments(tmp_path):
+    swap = build_batch(0) + build_batch(3)[:-1]
     files = short(
-        recover_log(write_swap(tmp_path / "logs", swap, {0: rows(0, 2), 2: rows(2, 2)}), broker_release="2.8")
+        recover_log(
+            write_swap(tmp_path / "logs", swap, {0: build_batch(0, 2), 2: build_batch(2, 2)}), broker_release="2.8"
+        )
     )
-    assert (files["0.log"], files["2.log"]) == (rows(0), rows(2, 2))
-    assert files["0.log.deleted"] == rows(0, 2)
+    assert (files["0.log"], files["2.log"]) == (build_batch(0), build_batch(2, 2))
+    assert files["0.log.deleted"] == build_batch(0, 2)
 
 
-def test_an_empty_swap_takes_the_name_of_a_segment_that_2_8_does_not_set_aside(tmp_path):
-    files = short(recover_log(write_swap(tmp_path / "logs", b"", {0: rows(0, 2), 2: rows(2)}), broker_release="2.8"))
-    assert {name: files[name] for name in files if ".log" in name} == {"0.log": b"", "2.log": rows(2)}
+def test_an_empty_swap_replaces_a_segment_that_2_8_does_not_rename(tmp_path):
+    files = short(
+        recover_log(write_swap(tmp_path / "logs", b"", {0: build_batch(0, 2), 2: build_batch(2)}), broker_release="2.8")
+    )
+    assert {name: files[name] for name in files if ".log" in name} == {"0.log": b"", "2.log": build_batch(2)}
 
 
 @pytest.mark.parametrize(("broker_release", "remaining_files"), [("2.8", {"0.timeindex.swap": b"t"}), ("4.x", {})])
-def test_a_swap_that_did_not_finish_goes_and_2_8_forgets_the_swapped_index_of_another(
-    tmp_path, broker_release, remaining_files
-):
-    home = write_swap(tmp_path / "logs", rows(3), {0: rows(0, 2), 2: rows(2)})
+def test_an_unfinished_swap_is_deleted_and_2_8_deletes_the_index_of_another(tmp_path, broker_release, remaining_files):
+    home = write_swap(tmp_path / "logs", build_batch(3), {0: build_batch(0, 2), 2: build_batch(2)})
     there = home / DIRECTORY
     for kind in ("log", "index"):
         (there / f"{0:020}.{kind}.swap").rename(there / f"{2:020}.{kind}.swap")
@@ -65,10 +67,10 @@ def test_a_swap_that_did_not_finish_goes_and_2_8_forgets_the_swapped_index_of_an
     (there / f"{0:020}.timeindex.swap").write_bytes(b"t")
     files = short(recover_log(home, broker_release=broker_release))
     assert {name: raw for name, raw in files.items() if name.endswith((".swap", ".cleaned"))} == remaining_files
-    assert (files["0.log"], files["2.log"]) == (rows(0, 2), rows(2))
+    assert (files["0.log"], files["2.log"]) == (build_batch(0, 2), build_batch(2))
 
 
-def test_2_8_does_not_start_with_a_swap_that_reaches_too_far(tmp_path):
-    home = write_swap(tmp_path / "logs", rows(0) + rows(2**31), {0: rows(0, 2)})
+def test_2_8_does_not_start_with_a_swap_outside_the_index_range(tmp_path):
+    home = write_swap(tmp_path / "logs", build_batch(0) + build_batch(2**31), {0: build_batch(0, 2)})
     with pytest.raises(LogDirError, match="does not start"):
         recover_log(home, broker_release="2.8")

@@ -22,7 +22,7 @@ def new_id() -> str:
 
 
 def pack_sizes(sizes: list[int], width: int | None = None) -> bytes:
-    """The list of chunk sizes before its compression; ``width`` is chosen as small as it can be."""
+    """Return the encoded chunk sizes before compression. By default, ``width`` is the smallest that is sufficient."""
     head = len(sizes).to_bytes(4, "big")
     if len(sizes) < 2:
         return head + b"".join(size.to_bytes(4, "big") for size in sizes)
@@ -34,7 +34,7 @@ def pack_sizes(sizes: list[int], width: int | None = None) -> bytes:
 
 @dataclass
 class KeyPair:
-    """An RSA key pair; ``wrap`` encrypts as the plugin does (RFC 8017, OAEP with SHA3-512)."""
+    """An RSA key pair. ``wrap`` encrypts like the plugin (RFC 8017, OAEP with SHA3-512)."""
 
     key_id: str
     pem: bytes
@@ -57,12 +57,12 @@ class KeyPair:
         size = 256 - 1 - 64
         block = hashlib.sha3_512(b"").digest() + b"\0" * (size - 64 - 1 - len(data)) + b"\1" + data
         seed = os.urandom(64)
-        masked_seed = _xor(block, _mask(seed, size))
-        message = b"\0" + _xor(seed, _mask(masked_seed, 64)) + masked_seed
+        masked_seed = _xor(block, _apply_mask(seed, size))
+        message = b"\0" + _xor(seed, _apply_mask(masked_seed, 64)) + masked_seed
         return pow(int.from_bytes(message, "big"), self.exponent, self.modulus).to_bytes(256, "big")
 
 
-def _mask(seed: bytes, length: int) -> bytes:
+def _apply_mask(seed: bytes, length: int) -> bytes:
     out = b""
     while len(out) < length:
         out += hashlib.sha3_512(seed + (len(out) // 64).to_bytes(4, "big")).digest()
@@ -75,7 +75,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 @dataclass
 class TieredStore:
-    """A store that is written segment by segment."""
+    """A writer of a tiered store, which uploads one segment at a time."""
 
     root: Path
     topic: str = "orders"
@@ -95,7 +95,7 @@ class TieredStore:
     def upload(
         self, segment: Path, *, end_offset: int, epochs: dict[int, int], checkpoint: str = "", **more: Any
     ) -> str:
-        """Write the objects of one segment of a broker's; return their path without suffix."""
+        """Write the objects of one segment of a broker, and return their path without suffix."""
         base = int(segment.name[:20])
         segment_id = new_id()
         aes, aad = os.urandom(AES_BYTES), os.urandom(32)
@@ -105,11 +105,11 @@ class TieredStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         main = self.folder / f"{base:020d}-{segment_id}"
         Path(f"{main}.log").write_bytes(b"".join(stored_pieces))
-        indexes, places = self._indexes(segment, end_offset, epochs, checkpoint, aes, aad)
+        indexes, places = self._encode_indexes(segment, end_offset, epochs, checkpoint, aes, aad)
         Path(f"{main}.indexes").write_bytes(indexes)
         manifest = {
             "version": "1",
-            "chunkIndex": self._chunk_index(len(plain), [len(piece) for piece in stored_pieces]),
+            "chunkIndex": self._encode_chunk_index(len(plain), [len(piece) for piece in stored_pieces]),
             "segmentIndexes": places,
             "compression": self.compress,
             "remoteLogSegmentMetadata": {
@@ -151,7 +151,7 @@ class TieredStore:
         iv = os.urandom(IV_BYTES)
         return iv + AESGCM(aes).encrypt(iv, piece, aad)
 
-    def _indexes(
+    def _encode_indexes(
         self, segment: Path, end_offset: int, epochs: dict[int, int], checkpoint: str, aes: bytes, aad: bytes
     ) -> tuple[bytes, dict[str, Any]]:
         lines = "".join(f"{epoch} {start}\n" for epoch, start in epochs.items())
@@ -170,7 +170,7 @@ class TieredStore:
             out += stored_content
         return out, places
 
-    def _chunk_index(self, size: int, sizes: list[int]) -> dict[str, Any]:
+    def _encode_chunk_index(self, size: int, sizes: list[int]) -> dict[str, Any]:
         common = {"originalChunkSize": self.chunk_size, "originalFileSize": size}
         if self.compress:
             packed_bytes = zstandard.ZstdCompressor().compress(pack_sizes(sizes))

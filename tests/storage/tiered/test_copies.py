@@ -31,7 +31,7 @@ def copies(tmp_path, replicas):
     return [str(one) for one in (path, *local[: 2 if replicas == "merge" else 1])]
 
 
-def test_a_damaged_chunk_is_told_and_the_rest_is_read(copies, replicas):
+def test_a_damaged_chunk_is_reported_and_the_rest_is_read(copies, replicas):
     batches = kafkaframes.read_records(copies, columns=["offset"], replicas=replicas)
     offsets = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
     missing = sorted(set(range(2100)) - set(offsets))
@@ -41,6 +41,6 @@ def test_a_damaged_chunk_is_told_and_the_rest_is_read(copies, replicas):
     assert all("cannot be read" in error.reason for error in batches.errors)
 
 
-def test_a_damaged_chunk_ends_a_read_that_is_to_fail_fast(copies, replicas):
+def test_a_damaged_chunk_fails_a_read_in_failfast_mode(copies, replicas):
     with pytest.raises(KafkaframesError, match="cannot be read"):
         list(kafkaframes.read_records(copies, on_damage="fail", replicas=replicas))

@@ -30,7 +30,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
-def test_the_last_states_are_those_of_the_broker(name):
+def test_final_segment_states_equal_those_of_the_broker(name):
     truth = json.loads((CASES / name / "index.json").read_text())["segments"]
     replay_result = replay_metadata_topic(discover(str(CASES / name / "local")))
     assert not replay_result.problems
@@ -43,7 +43,7 @@ def test_the_last_states_are_those_of_the_broker(name):
     assert not replay_result.has_records_of(("AAAAAAAAAAAAAAAAAAAAAA", 0))
 
 
-def test_a_deleted_partition_takes_its_segments_with_it():
+def test_a_deleted_partition_deletes_its_segments():
     metadata = RemoteLogMetadata()
     entry = MetadataEntry(0, 0, "RemoteLogSegmentMetadata", "orders", "id", 3, "segment", "COPY_SEGMENT_FINISHED", {})
     metadata.apply_entry(entry)
@@ -55,7 +55,7 @@ def test_a_deleted_partition_takes_its_segments_with_it():
 
 
 @given(st.binary(max_size=120), st.integers(0, len(VALUES) - 1), st.data())
-def test_any_bytes_are_an_entry_or_refused(raw, which, data):
+def test_any_bytes_are_an_entry_or_rejected(raw, which, data):
     real = bytearray(VALUES[which])
     place = data.draw(st.integers(0, len(real) - 1))
     real[place : place + data.draw(st.integers(0, 9))] = raw[: data.draw(st.integers(0, 9))]
@@ -65,12 +65,12 @@ def test_any_bytes_are_an_entry_or_refused(raw, which, data):
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_custom_metadata_or_refused(raw):
+def test_any_bytes_are_custom_metadata_or_rejected(raw):
     with suppress(DecodeError):
         decode_custom_metadata(raw)
 
 
-def test_custom_metadata_has_sizes_and_keys():
+def test_custom_metadata_contains_sizes_and_keys():
     assert decode_custom_metadata(bytes.fromhex("02 00 02 d804 01 05 05 62616b2f".replace(" ", ""))) == {
         "REMOTE_SIZE": 300,
         "OBJECT_PREFIX": "bak/",

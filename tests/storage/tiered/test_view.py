@@ -16,11 +16,11 @@ from kafkaframes.storage.log.discover import discover, find_filesystem
 from kafkaframes.storage.tiered.names import ViewPath
 
 CASES = Path(__file__).parents[2] / "data" / "tiered"
-NAMES = sorted(path.name for path in CASES.iterdir() if path.is_dir())
+CASE_NAMES = sorted(path.name for path in CASES.iterdir() if path.is_dir())
 
 
-def key_options(case):
-    return {"key_files": tuple(map(str, case.glob("*.private.pem")))}
+def key_options(copied_case):
+    return {"key_files": tuple(map(str, copied_case.glob("*.private.pem")))}
 
 
 def main_of(segment):
@@ -28,13 +28,13 @@ def main_of(segment):
 
 
 def open_view(*paths, **options):
-    """The directory of the store, which is named last."""
+    """Return the log directory of the store, which is the last path."""
     return discover([str(path) for path in paths], options=options)[-1]
 
 
 @pytest.fixture
-def case(tmp_path):
-    """A copy of a case that may be damaged."""
+def copied_case(tmp_path):
+    """Return a function that copies a case, so that tests can damage it."""
 
     def copy(name):
         shutil.copytree(CASES / name, tmp_path / name)
@@ -43,9 +43,9 @@ def case(tmp_path):
     return copy
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASE_NAMES)
 @pytest.mark.parametrize("with_local", [True, False])
-def test_the_valid_segments_are_shown_byte_for_byte(name, with_local):
+def test_valid_segments_equal_the_original_bytes(name, with_local):
     folder = CASES / name
     truth = {entry["object"]: entry for entry in json.loads((folder / "index.json").read_text())["segments"]}
     paths = [folder / "local", folder / "store"] if with_local else [folder / "store"]
@@ -70,7 +70,7 @@ def test_the_valid_segments_are_shown_byte_for_byte(name, with_local):
                 )
 
 
-def test_ranges_are_slices_in_this_process_and_in_another():
+def test_ranges_are_slices_in_this_and_another_process():
     folder = CASES / "settings-changed"
     directory = open_view(folder / "store", **key_options(folder))
     unpickled_filesystem = pickle.loads(pickle.dumps(directory.filesystem))
@@ -88,7 +88,7 @@ def test_ranges_are_slices_in_this_process_and_in_another():
     ]
 
 
-def test_a_store_may_be_named_by_any_of_its_folders_or_objects():
+def test_a_store_is_found_by_any_of_its_folders_or_objects():
     folder = CASES / "diverged" / "store"
     (topic,) = folder.iterdir()
     whole = open_view(folder).partitions
@@ -100,7 +100,7 @@ def test_a_store_may_be_named_by_any_of_its_folders_or_objects():
     assert [main_of(segment) for segment in view.segments] == [str(path)[:-4] for path in objects[:2]]
 
 
-def test_the_local_log_says_where_the_tiered_one_begins():
+def test_the_local_log_specifies_the_start_of_the_tiered_log():
     folder = CASES / "deleted-records"
     starts = [partition.log_start_offset for partition in open_view(folder / "local", folder / "store").partitions]
     assert starts == [1117, 990]
@@ -110,7 +110,7 @@ def test_the_local_log_says_where_the_tiered_one_begins():
 # ------------------------------------------------------------------------------------------------- a store of our own
 
 
-def segment_file(tmp_path, base, count=100, *, epoch=0):
+def write_segment_file(tmp_path, base, count=100, *, epoch=0):
     path = tmp_path / f"{base:020d}.log"
     rows = [{"key": b"k%d" % n, "value": b"v" * 50, "timestamp": 1_760_000_000_000 + n} for n in range(count)]
     path.write_bytes(build_records(rows, base_offset=base, leader_epoch=epoch, batch_records=10))
@@ -120,7 +120,9 @@ def segment_file(tmp_path, base, count=100, *, epoch=0):
 def get_store(tmp_path, bases, **settings):
     store = TieredStore(tmp_path / "store", **({"chunk_size": 1000} | settings))
     for base in bases:
-        store.upload(segment_file(tmp_path, base), end_offset=base + 99, epochs={0: base}, checkpoint="0\n1\n0 0\n")
+        store.upload(
+            write_segment_file(tmp_path, base), end_offset=base + 99, epochs={0: base}, checkpoint="0\n1\n0 0\n"
+        )
     return store
 
 
@@ -141,7 +143,7 @@ def test_several_uploads_of_one_segment_are_one(tmp_path):
 
 def test_a_larger_upload_of_the_same_offsets_replaces_smaller_ones(tmp_path):
     store = get_store(tmp_path, [0, 100, 200])
-    store.upload(segment_file(tmp_path, 0, 200), end_offset=199, epochs={0: 0}, checkpoint="0\n1\n0 0\n")
+    store.upload(write_segment_file(tmp_path, 0, 200), end_offset=199, epochs={0: 0}, checkpoint="0\n1\n0 0\n")
     (partition,) = open_view(store.root).partitions
     assert [(segment.base_offset, segment.end_offset) for segment in partition.segments] == [(0, 199), (200, 299)]
 
@@ -154,13 +156,15 @@ def test_offsets_that_no_segment_has_are_told(tmp_path):
 
 def test_the_newest_history_wins_and_a_local_log_knows_better(tmp_path):
     store = get_store(tmp_path, [0, 100])
-    store.upload(segment_file(tmp_path, 50, epoch=1), end_offset=149, epochs={1: 50}, checkpoint="0\n2\n0 0\n1 50\n")
+    store.upload(
+        write_segment_file(tmp_path, 50, epoch=1), end_offset=149, epochs={1: 50}, checkpoint="0\n2\n0 0\n1 50\n"
+    )
     (partition,) = open_view(store.root).partitions
     assert [segment.base_offset for segment in partition.segments] == [50]
     assert len(partition.notes) == 2
     local = tmp_path / "local" / "orders-0"
     local.mkdir(parents=True)
-    shutil.copy(segment_file(tmp_path, 200), local)
+    shutil.copy(write_segment_file(tmp_path, 200), local)
     (local / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 200\n")
     (partition,) = open_view(local.parent, store.root).partitions
     assert [segment.base_offset for segment in partition.segments] == [0, 100]
@@ -197,7 +201,7 @@ def test_a_cut_object_is_named_and_read_up_to_the_cut(tmp_path):
 
 
 @pytest.mark.parametrize("compress", [True, False])
-def test_encrypted_segments_want_their_key(tmp_path, compress):
+def test_encrypted_segments_require_their_key(tmp_path, compress):
     pair, other = KeyPair.make("one"), KeyPair.make("two")
     for one in (pair, other):
         (tmp_path / f"{one.key_id}.pem").write_bytes(one.pem)
@@ -214,7 +218,7 @@ def test_encrypted_segments_want_their_key(tmp_path, compress):
         assert directory.filesystem.read(directory.partitions[0].segments[0].path) == plain
 
 
-def test_a_changed_byte_of_an_encrypted_chunk_is_noticed(tmp_path):
+def test_a_changed_byte_of_an_encrypted_chunk_is_detected(tmp_path):
     pair = KeyPair.make("one")
     (tmp_path / "one.pem").write_bytes(pair.pem)
     store = get_store(tmp_path, [0], keys=pair)
@@ -230,7 +234,7 @@ def test_a_changed_byte_of_an_encrypted_chunk_is_noticed(tmp_path):
 def test_a_topic_that_was_made_again_is_two_partitions_until_the_log_says_which(tmp_path):
     old = get_store(tmp_path, [0, 100])
     new = TieredStore(old.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
-    new.upload(segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
+    new.upload(write_segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
     assert [partition.metadata.topic_id for partition in open_view(old.root).partitions] == [
         "AAAAAAAAAAAAAAAAAAAAAA",
         TOPIC_ID,
@@ -240,10 +244,10 @@ def test_a_topic_that_was_made_again_is_two_partitions_until_the_log_says_which(
 def test_of_two_topics_of_one_name_the_local_log_says_which_lives(tmp_path):
     old = get_store(tmp_path, [0, 100])
     new = TieredStore(old.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
-    new.upload(segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
+    new.upload(write_segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
     local = tmp_path / "local" / "orders-0"
     local.mkdir(parents=True)
-    shutil.copy(segment_file(tmp_path, 200), local)
+    shutil.copy(write_segment_file(tmp_path, 200), local)
     (local / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}")
     (partition,) = open_view(local.parent, old.root).partitions
     assert partition.metadata.topic_id == TOPIC_ID
