@@ -17,7 +17,7 @@ def ask_or_raise(*arguments: object, stdin: bytes | str | None = None) -> Result
     return CliRunner().invoke(cli, [str(argument) for argument in arguments], input=stdin, catch_exceptions=False)
 
 
-def outcome(*arguments: object, stdin: bytes | str | None = None) -> tuple[int, str, BaseException | None]:
+def run_and_describe(*arguments: object, stdin: bytes | str | None = None) -> tuple[int, str, BaseException | None]:
     """Return exit status, output and exception."""
     result = ask(*arguments, stdin=stdin)
     return result.exit_code, result.output, result.exception

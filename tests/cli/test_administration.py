@@ -32,7 +32,7 @@ def test_rules_are_created_listed_and_deleted(run):
     assert rows_of(run, "acls list --principal User:ann") == []
 
 
-def test_the_rules_of_producers_and_consumers_are_those_of_kafka_acls():
+def test_rules_for_producers_and_consumers_equal_those_of_kafka_acls():
     with Broker(config={"super.users": "User:ANONYMOUS"}) as broker:  # a rule of the cluster would exclude this user
 
         def run(words):
@@ -63,7 +63,7 @@ def check_roles(run):
 
 
 @pytest.mark.parametrize("operation", ["DescribeConfigs", "DESCRIBE_CONFIGS", "describe-configs", "describe_configs"])
-def test_operations_are_written_as_in_kafkas_tools(run, operation):
+def test_operations_have_the_names_of_kafka_tools(run, operation):
     run(f"acls create --topic spelled --allow-principal User:sam --operation {operation}")
     (row,) = rows_of(run, "acls list --topic spelled")
     assert row["operation"] == "describe_configs"
@@ -104,7 +104,7 @@ def test_operations_are_written_as_in_kafkas_tools(run, operation):
         ("transactions abort missing:0 --start-offset 0", "without a terminal, confirm with --yes"),
     ],
 )
-def test_what_is_missing_or_unknown_is_named(run, words, message):
+def test_errors_name_missing_and_unknown_items(run, words, message):
     with pytest.raises(OptionError, match=message):
         run(words, stdin=b"")
 
@@ -146,7 +146,7 @@ def test_quotas_are_set_listed_and_deleted(run):
     assert [one for one in rows_of(run, "quotas list") if one["user"] == "dora"] == []
 
 
-def test_an_open_transaction_is_shown_and_is_not_taken_for_a_hanging_one(run, servers):
+def test_an_open_transaction_is_shown_but_not_as_hanging(run, servers):
     run("topics create tx-topic --partitions 1")
     with Producer(servers, transactional_id="tx-cli") as producer:
         producer.begin_transaction()
@@ -166,7 +166,7 @@ def test_an_open_transaction_is_shown_and_is_not_taken_for_a_hanging_one(run, se
     assert row["transaction_start_offset"] is None
 
 
-def test_leaders_replicas_and_reassignments(run):
+def test_leaders_replicas_and_reassignments_are_shown_and_changed(run):
     run("topics create placed --partitions 2")
     run("produce placed", stdin=b"one record\n")
     rows = rows_of(run, "topics describe placed --replicas")

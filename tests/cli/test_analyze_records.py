@@ -33,7 +33,7 @@ def test_the_command_prints_the_table(tmp_path):
     assert report["totals"][0] == 200 * 126
 
 
-def test_records_of_a_version_that_own_specs_have(tmp_path):
+def test_records_of_a_version_in_own_specs_are_analyzed(tmp_path):
     spec = catalog.load_spec("ProduceRequest")
     new = spec.valid_versions.highest + 1
     own = replace(spec, struct=replace(spec.struct, versions=Versions(new, new)))
@@ -59,7 +59,7 @@ def test_records_of_a_version_that_own_specs_have(tmp_path):
     )
 
 
-def test_records_of_a_capture_are_those_that_calls_count():
+def test_records_of_a_capture_equal_the_counts_of_its_calls():
     """Produced and fetched records apart; their number equals that in the table of calls of the same capture."""
     from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
 
@@ -82,7 +82,7 @@ def test_records_of_a_capture_are_those_that_calls_count():
     assert "Records fetched:" in both.output
 
 
-def test_what_is_no_capture_is_refused_by_name(tmp_path):
+def test_a_file_that_is_not_a_capture_is_rejected_by_name(tmp_path):
     log = DATA / "request-logs" / "broker-4.3.1-trace.log.gz"
     result = CliRunner().invoke(cli, ["analyze", "records", str(log)])
     assert isinstance(result.exception, OptionError)

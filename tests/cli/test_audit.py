@@ -24,7 +24,7 @@ CAPTURES, LOGS = DATA / "captures", DATA / "request-logs"
         (["request-logs/broker-4.3.1-trace.log.gz", "captures/share-groups-broker43.pcap.zst"], 0),
     ],
 )
-def test_the_command_on_real_traffic(names, status):
+def test_the_command_audits_recorded_traffic(names, status):
     result = ask("audit", *(DATA / name for name in names), "--target", "4.0.1", "--json")
     assert result.exit_code == status, result.output
     report = json.loads(result.stdout)
@@ -38,6 +38,6 @@ def test_an_unknown_release_lists_those_known():
     assert "4.0.1" in str(result.exception)
 
 
-def test_the_newest_release_is_the_target_where_none_is_named():
+def test_the_newest_release_is_the_default_target():
     result = ask("audit", CAPTURES / "share-groups-broker43.pcap.zst", "--json")
     assert json.loads(result.stdout)["target"] == list_releases()[-1]

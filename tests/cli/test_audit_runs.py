@@ -16,13 +16,13 @@ DATA = Path(__file__).parent.parent / "data"
 CAPTURES, LOGS = DATA / "captures", DATA / "request-logs"
 
 
-def test_the_old_logs_tell_removed_versions_with_guesses():
+def test_old_request_logs_show_removed_versions_and_guessed_clients():
     result = ask("audit", LOGS / "broker-3.9.1-info-old-clients.log.gz", "--target", "4.0.1")
     assert re.search(r"^removed +billing-v09 .*\(Produce 1\)$", result.output, re.MULTILINE)
     assert "a request log at level INFO only has deprecated calls" in result.output
 
 
-def test_a_page_that_escapes_what_clients_say(tmp_path):
+def test_a_page_escapes_texts_of_clients(tmp_path):
     out = tmp_path / "audit.html"
     result = ask("audit", CAPTURES / "sasl-raw-tokens-broker39.pcap.gz", "--target", "4.3", "-o", out)
     text = out.read_text()
@@ -32,7 +32,7 @@ def test_a_page_that_escapes_what_clients_say(tmp_path):
     assert "alice-secret" not in text
 
 
-def test_logs_on_disk_are_judged_by_their_formats():
+def test_logs_on_disk_are_audited_by_their_formats():
     from kafkaframes.errors import KafkaframesError
 
     case = next(path for path in sorted((DATA / "logs").iterdir()) if path.is_dir())

@@ -20,29 +20,39 @@ from kafkaframes.errors import KafkaframesError, OptionError
 
 DATA = Path(__file__).parents[1] / "data"
 LOGS = [DATA / "logs" / "zk-0102-v1", DATA / "logs" / "kraft-4x-transactions", DATA / "examples" / "kafka-2.8-format-1"]
-HERE = ("--workers", "1")
-STATUSES = {"audit": (0, 2, 3, 4, 5)}  # others: done, damaged, refused
+ONE_PROCESS = ("--workers", "1")
+VALID_STATUSES = {"audit": (0, 2, 3, 4, 5)}  # by default: success, damage, error
 OFFSET, LENGTH, EPOCH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, TIME, PRODUCER, COUNT = 0, 8, 12, 16, 17, 21, 23, 27, 43, 57
 
 COMMANDS: dict[str, Callable[[Path, Path], list]] = {
-    "info": lambda log, to: ["info", log, "--deep", "--json", *HERE],
-    "verify": lambda log, to: ["verify", log, "--deep", *HERE],
-    "report": lambda log, to: ["report", log, "-o", to, *HERE],
+    "info": lambda log, to: ["info", log, "--deep", "--json", *ONE_PROCESS],
+    "verify": lambda log, to: ["verify", log, "--deep", *ONE_PROCESS],
+    "report": lambda log, to: ["report", log, "-o", to, *ONE_PROCESS],
     "dump-log": lambda log, to: ["dump-log", log, "--deep-iteration", "--print-data-log", "--kind", "all"],
     "dump-log-jsonl": lambda log, to: ["dump-log", log, "--format", "jsonl"],
     "dump-log-csv": lambda log, to: ["dump-log", log, "--format", "csv"],
-    "export": lambda log, to: ["export", log, "--to", to, *HERE],
-    "repair": lambda log, to: ["repair", log, "--to", to, *HERE],
-    "repair-as-kafka": lambda log, to: ["repair", log, "--as-kafka", "--dry-run", *HERE],
-    "convert": lambda log, to: ["convert", log, "--record-format", "v2", "--on-damage", "keep", "--to", to, *HERE],
-    "recompress": lambda log, to: ["recompress", log, "--codec", "gzip", "--to", to, *HERE],
-    "compact": lambda log, to: ["compact", log, "--dry-run", "--topic", "*", *HERE],
+    "export": lambda log, to: ["export", log, "--to", to, *ONE_PROCESS],
+    "repair": lambda log, to: ["repair", log, "--to", to, *ONE_PROCESS],
+    "repair-as-kafka": lambda log, to: ["repair", log, "--as-kafka", "--dry-run", *ONE_PROCESS],
+    "convert": lambda log, to: [
+        "convert",
+        log,
+        "--record-format",
+        "v2",
+        "--on-damage",
+        "keep",
+        "--to",
+        to,
+        *ONE_PROCESS,
+    ],
+    "recompress": lambda log, to: ["recompress", log, "--codec", "gzip", "--to", to, *ONE_PROCESS],
+    "compact": lambda log, to: ["compact", log, "--dry-run", "--topic", "*", *ONE_PROCESS],
     "grep": lambda log, to: ["grep", "a", log, "--json"],
-    "prove-gone": lambda log, to: ["compact", log, "--prove-gone", "a", *HERE],
+    "prove-gone": lambda log, to: ["compact", log, "--prove-gone", "a", *ONE_PROCESS],
     "audit": lambda log, to: ["audit", log, "--target", "4.3"],
     "analyze": lambda log, to: ["analyze", "records", log],
     "table": lambda log, to: ["table", log, "--to", "parquet", to],
-    "restore": lambda log, to: ["restore", log, "--to", to, "--on-damage", "drop", *HERE],
+    "restore": lambda log, to: ["restore", log, "--to", to, "--on-damage", "drop", *ONE_PROCESS],
 }
 
 
@@ -53,11 +63,11 @@ def files(log: Path, suffix: str) -> list[Path]:
 def each(suffix: str, change: Callable[[bytearray, random.Random], bytes | bytearray]):
     """Change every file with that suffix."""
 
-    def mutilate(log: Path, chance: random.Random) -> None:
+    def damage_files(log: Path, chance: random.Random) -> None:
         for path in files(log, suffix):
             path.write_bytes(change(bytearray(path.read_bytes()), chance))
 
-    return mutilate
+    return damage_files
 
 
 def put_number(place: int, form: str, value: int):
@@ -95,15 +105,15 @@ def rename_files(log: Path, chance: random.Random) -> None:
 
 
 def directory_for_file(suffix: str):
-    def mutilate(log: Path, chance: random.Random) -> None:
+    def damage_files(log: Path, chance: random.Random) -> None:
         for path in files(log, suffix):
             path.unlink()
             path.mkdir()
 
-    return mutilate
+    return damage_files
 
 
-WAYS: dict[str, Callable[[Path, random.Random], None]] = {
+DAMAGE_KINDS: dict[str, Callable[[Path, random.Random], None]] = {
     "segments cut": each(".log", lambda data, chance: data[: len(data) * 2 // 3]),
     "segments empty": each(".log", lambda data, chance: b""),
     "segments of one byte": each(".log", lambda data, chance: data[:1]),
@@ -144,17 +154,17 @@ WAYS: dict[str, Callable[[Path, random.Random], None]] = {
 }
 
 
-@pytest.mark.parametrize(("number", "way"), list(enumerate(WAYS)), ids=list(WAYS))
-def test_mutilated_logs_end_in_words(tmp_path, number, way):
+@pytest.mark.parametrize(("number", "way"), list(enumerate(DAMAGE_KINDS)), ids=list(DAMAGE_KINDS))
+def test_damaged_logs_have_an_error_without_a_traceback(tmp_path, number, way):
     log = tmp_path / "log"
     shutil.copytree(LOGS[number % len(LOGS)], log)
-    WAYS[way](log, random.Random(number))
+    DAMAGE_KINDS[way](log, random.Random(number))
     for name, make_arguments in COMMANDS.items():
         result = CliRunner().invoke(cli, list(map(str, make_arguments(log, tmp_path / f"out-{name}"))))
         error = result.exception
         is_expected = error is None or isinstance(error, SystemExit | KafkaframesError | OSError)
         assert is_expected, f"{name}: {error!r}"
-        assert result.exit_code in STATUSES.get(name, (0, 1, 2)), f"{name}: {result.output[-500:]}"
+        assert result.exit_code in VALID_STATUSES.get(name, (0, 1, 2)), f"{name}: {result.output[-500:]}"
         assert "Traceback" not in result.output
         assert "Usage:" not in result.output, f"{name} was not run: {result.output}"
 
@@ -165,16 +175,18 @@ def test_mutilated_logs_end_in_words(tmp_path, number, way):
     [["x", "y"], [1.5, 2.5], [None, None], [True, False], [[1], [2]], [{"a": 1}, {"a": 2}], [-1, 2**40]],
     ids=["text", "float", "null", "bool", "lists", "structs", "numbers"],
 )
-def test_parquet_of_any_columns_ends_in_words(tmp_path, column, values):
+def test_parquet_of_any_columns_has_an_error_without_a_traceback(tmp_path, column, values):
     columns = {"topic": ["t", "t"], "partition": [0, 1], "value": [b"a", b"b"]} | {column: pa.array(values)}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    result = CliRunner().invoke(cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new"), *HERE])
+    result = CliRunner().invoke(
+        cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new"), *ONE_PROCESS]
+    )
     assert result.exception is None or isinstance(result.exception, SystemExit | KafkaframesError)
     assert result.exit_code in (0, 1, 2)
 
 
 @pytest.mark.parametrize("raw", [b"", b"PAR1", b"PAR1" * 100, json.dumps({"a": 1}).encode()])
-def test_what_is_no_parquet_is_told_in_words(tmp_path, raw):
+def test_invalid_parquet_has_an_error_without_a_traceback(tmp_path, raw):
     (tmp_path / "a.parquet").write_bytes(raw)
     result = CliRunner().invoke(cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new")])
     assert isinstance(result.exception, KafkaframesError)
@@ -182,16 +194,18 @@ def test_what_is_no_parquet_is_told_in_words(tmp_path, raw):
 
 
 @pytest.mark.parametrize("text", [b"partition", b"zzzzzzzz"], ids=["a column's name", "a value"])
-def test_parquet_with_text_that_is_no_utf_8_is_told_in_words(tmp_path, text):
+def test_parquet_with_invalid_utf_8_has_an_error_without_a_traceback(tmp_path, text):
     columns = {"topic": ["zzzzzzzz"], "partition": [0], "offset": [0], "value": ["zzzzzzzz"]}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", compression="none", use_dictionary=False)
     raw = (tmp_path / "a.parquet").read_bytes()
     (tmp_path / "a.parquet").write_bytes(raw.replace(text, b"\xea" + text[1:]))
-    result = CliRunner().invoke(cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new"), *HERE])
+    result = CliRunner().invoke(
+        cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new"), *ONE_PROCESS]
+    )
     assert isinstance(result.exception, KafkaframesError), result.exception
 
 
-NO_HOSTS = {
+INVALID_HOSTS = {
     "topics": lambda host, to: ["topics", "list", "-b", f"{host}:9092"],
     "mirror": lambda host, to: ["mirror", "--from", f"{host}:9092", "--to", to],
     "broker": lambda host, to: ["broker", "--host", host, "--port", "0"],
@@ -200,10 +214,10 @@ NO_HOSTS = {
 }
 
 
-@pytest.mark.parametrize("command", NO_HOSTS)
+@pytest.mark.parametrize("command", INVALID_HOSTS)
 @pytest.mark.parametrize("host", ["kafka..example", "k" * 64, "caf\xe9\x9b"])
-def test_what_is_no_hosts_name_is_told_in_words(tmp_path, command, host):
-    result = CliRunner().invoke(cli, list(map(str, NO_HOSTS[command](host, tmp_path / "out"))))
+def test_an_invalid_host_name_has_an_error_without_a_traceback(tmp_path, command, host):
+    result = CliRunner().invoke(cli, list(map(str, INVALID_HOSTS[command](host, tmp_path / "out"))))
     assert isinstance(result.exception, KafkaframesError), result.exception
     assert host[:3] in str(result.exception)
     assert not (tmp_path / "out").is_file()
@@ -211,7 +225,7 @@ def test_what_is_no_hosts_name_is_told_in_words(tmp_path, command, host):
 
 @pytest.mark.parametrize("name", ["a.pcap", "a.pcapng", "a.pcap.gz"])
 @pytest.mark.parametrize("command", [["export", "--to", "OUT"], ["table", "--to", "parquet", "OUT"], ["info"]], ids=str)
-def test_a_capture_where_a_log_is_expected_names_the_commands_that_read_it(tmp_path, command, name):
+def test_the_error_for_a_capture_instead_of_a_log_names_other_commands(tmp_path, command, name):
     (tmp_path / name).write_bytes(b"\xd4\xc3\xb2\xa1")
     words = [str(tmp_path / "out") if word == "OUT" else word for word in command]
     result = CliRunner().invoke(cli, [words[0], str(tmp_path / name), *words[1:]])
@@ -220,7 +234,7 @@ def test_a_capture_where_a_log_is_expected_names_the_commands_that_read_it(tmp_p
 
 @pytest.mark.parametrize("to", ["", ".", "/"])
 @pytest.mark.parametrize("command", ["repair", "convert", "recompress", "restore"])
-def test_a_destination_without_a_name_is_refused_in_words(tmp_path, monkeypatch, command, to):
+def test_a_destination_without_a_name_is_rejected(tmp_path, monkeypatch, command, to):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(cli, list(map(str, COMMANDS[command](LOGS[0], to))))
     assert isinstance(result.exception, OptionError), result.exception
@@ -237,9 +251,9 @@ def test_an_empty_destination_is_not_the_working_directory(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("command", ["report", "dump-log", "audit"])
-def test_a_pipe_or_a_link_that_is_named_stays_what_it_is(tmp_path, command):
+def test_a_pipe_or_a_link_as_destination_is_not_replaced(tmp_path, command):
     arguments_by_command = {
-        "report": ["report", LOGS[0], "--json", *HERE, "-o"],
+        "report": ["report", LOGS[0], "--json", *ONE_PROCESS, "-o"],
         "audit": ["audit", LOGS[0], "--target", "4.3", "-o"],
     }
     os.mkfifo(tmp_path / "pipe")

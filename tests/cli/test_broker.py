@@ -19,7 +19,7 @@ def test_an_address_is_a_port_or_a_host_and_a_port():
             _parse_address(text, "--control")
 
 
-def test_a_setting_comes_over_the_file_and_an_unknown_one_is_named(tmp_path):
+def test_a_setting_overrides_the_file_and_an_unknown_one_is_reported(tmp_path):
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=3\nlog.dirs=/data\nzookeeper.connect=z:2181\n")
     settings, unknown = _parse_settings(str(file), ("num.partitions=5",))
@@ -28,7 +28,7 @@ def test_a_setting_comes_over_the_file_and_an_unknown_one_is_named(tmp_path):
         _parse_settings(None, ("no.such.key=1",))
 
 
-def test_the_first_lines_say_how_durable_a_record_is(tmp_path):
+def test_the_first_lines_describe_the_durability_of_records(tmp_path):
     broker_options = {"serve": (), "data_dir": str(tmp_path)}
     assert "lost when the broker stops" in _describe_broker(Broker(), broker_options)[0]
     broker = Broker(data_dir=str(tmp_path / "own"), durability="fsync")
@@ -40,12 +40,12 @@ def test_the_first_lines_say_how_durable_a_record_is(tmp_path):
     )
 
 
-def test_an_address_that_is_none_is_refused_before_anything_listens():
+def test_an_invalid_address_is_rejected_before_the_broker_listens():
     result = ask("broker", "--port", "0", "--control", "nowhere")
     assert "--control must be PORT or HOST:PORT" in str(result.exception)
 
 
-def test_the_request_log_may_not_lie_in_any_directory_that_is_served(tmp_path):
+def test_the_request_log_must_be_outside_of_served_directories(tmp_path):
     served_dirs = [tmp_path / name for name in ("a", "b")]
     options = [part for one in served_dirs for part in ("--serve", str(one))]
     for one in served_dirs:
@@ -55,7 +55,7 @@ def test_the_request_log_may_not_lie_in_any_directory_that_is_served(tmp_path):
         assert f"is inside the source {one}" in str(result.exception)
 
 
-def test_a_broker_whose_lines_nobody_reads_serves_on(monkeypatch):
+def test_a_broker_with_a_closed_standard_output_continues(monkeypatch):
     """The parent process reads the first line with the address, and often closes the pipe afterwards."""
     reading, writing = os.pipe()
     os.close(reading)

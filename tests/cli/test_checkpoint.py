@@ -19,7 +19,7 @@ def call(*arguments: str) -> str:
     return result.output
 
 
-def test_where_a_query_stands(checkpoint):  # noqa: F811
+def test_the_progress_of_a_query_is_shown(checkpoint):  # noqa: F811
     state = read_checkpoint(checkpoint)
     assert (state.planned_batch, state.committed_batch, state.is_in_flight) == (0, 0, False)
     assert state.operators == ("stateStoreSave",)
@@ -32,14 +32,14 @@ def test_where_a_query_stands(checkpoint):  # noqa: F811
     assert "startingOffsets" not in result
 
 
-def test_a_first_micro_batch_in_flight_says_what_must_be_given(first_in_flight):  # noqa: F811
+def test_the_error_for_a_first_micro_batch_names_the_required_option(first_in_flight):  # noqa: F811
     assert read_checkpoint(first_in_flight).is_first_batch_in_flight
     assert 'set startingOffsets={"in": {"0": 0, "1": 0}}' in call("show", str(first_in_flight))
     assert json.loads(call("show", str(first_in_flight), "--json"))["done"] == -1
 
 
 def test_a_copy_for_the_connector_has_its_note(first_in_flight, tmp_path):  # noqa: F811
-    shutil.rmtree(first_in_flight / "sources")  # as kafka-topic leaves it
+    shutil.rmtree(first_in_flight / "sources")  # like a checkpoint of kafka-topic
     with pytest.raises(OptionError, match="specify the start offsets of source 0"):
         call("convert", str(first_in_flight), str(tmp_path / "no"), "--for", "kafka")
     call(
@@ -50,7 +50,7 @@ def test_a_copy_for_the_connector_has_its_note(first_in_flight, tmp_path):  # no
     assert not (tmp_path / "no").exists()
 
 
-def test_topics_get_other_names_in_a_copy_and_the_original_stays(checkpoint, tmp_path):  # noqa: F811
+def test_topics_are_renamed_in_a_copy_and_the_original_is_unchanged(checkpoint, tmp_path):  # noqa: F811
     before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
     call("convert", str(checkpoint), str(tmp_path / "to"), "--for", "kafka", "--topic", "in=out")
     new_state = read_checkpoint(tmp_path / "to")
@@ -62,7 +62,7 @@ def test_topics_get_other_names_in_a_copy_and_the_original_stays(checkpoint, tmp
 
 
 @pytest.mark.parametrize("place", ["metadata", "offsets/0"])
-def test_json_that_is_nested_without_end_is_no_traceback(checkpoint, place):  # noqa: F811
+def test_deeply_nested_json_has_an_error_without_a_traceback(checkpoint, place):  # noqa: F811
     (checkpoint / place).write_bytes(b"v1\n{}\n" * (place != "metadata") + b"[" * 9000)
     result = CliRunner().invoke(cli, ["checkpoint", "show", str(checkpoint)])
     assert result.exception is None or isinstance(result.exception, KafkaframesError)

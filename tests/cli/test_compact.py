@@ -12,7 +12,7 @@ from kafkaframes.cli import convert
 from kafkaframes.errors import OptionError
 
 
-def test_compact(source, tmp_path):  # noqa: F811
+def test_the_command_compacts_a_log(source, tmp_path):  # noqa: F811
     result = run("compact", source, "--dry-run")
     assert "2 a later record of the key" in result.stdout
     assert "would go" in result.stdout
@@ -25,7 +25,7 @@ def test_compact(source, tmp_path):  # noqa: F811
     assert json.loads(result.stdout)["proof"]["found"] == [[str(tmp_path / "out/users-0" / f"{0:020}.log"), 4]]
 
 
-def test_processes_share_out_a_large_partition(source, tmp_path, monkeypatch):  # noqa: F811
+def test_a_large_partition_is_divided_among_processes(source, tmp_path, monkeypatch):  # noqa: F811
     plans, choose_split = [], convert.choose_work_split
     for name, above_bytes, jobs in (("alone", 1 << 30, 1), ("shared", 0, 2)):
         monkeypatch.setattr(

@@ -22,7 +22,7 @@ from kafkaframes.errors import BrokerError, NetworkError, OptionError
 ROWS = [{"topic": "orders", "offset": 7}, {"topic": "t", "offset": None}]
 
 
-def test_an_option_comes_before_the_environment_and_that_before_localhost(monkeypatch):
+def test_options_override_the_environment_which_overrides_localhost(monkeypatch):
     monkeypatch.delenv(SERVERS_VARIABLE, raising=False)
     assert merge_connection_settings(None, ()) == {"bootstrap.servers": "localhost:9092"}
     monkeypatch.setenv(SERVERS_VARIABLE, "a:1")
@@ -32,14 +32,14 @@ def test_an_option_comes_before_the_environment_and_that_before_localhost(monkey
         merge_connection_settings(None, ("linger.ms",))
 
 
-def test_a_value_may_hold_equals_signs_and_be_empty():
+def test_values_can_contain_equals_signs_and_be_empty():
     assert parse_pairs(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
     with pytest.raises(OptionError, match="KEY=VALUE"):
         parse_pairs(["=x"])
 
 
 @pytest.mark.parametrize("text", ["orders", "orders:", ":3", "orders:-1", "orders:x"])
-def test_what_is_no_topic_partition_is_refused(text):
+def test_an_invalid_topic_partition_is_rejected(text):
     with pytest.raises(OptionError, match="TOPIC:PARTITION"):
         parse_topic_partition(text)
 
@@ -67,14 +67,14 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_refused_port_is_told_at_once_and_not_waited_for_as_long_as_kafkas_clients_do(refused_address, command):
+def test_a_refused_connection_is_reported_without_a_long_wait(refused_address, command):
     result = ask(*command.split(), "-b", refused_address, "--timeout", "0", stdin=b"")
     assert isinstance(result.exception, NetworkError)
     assert f"{refused_address} cannot be reached" in str(result.exception)
     assert "increase --timeout to wait longer" in str(result.exception)
 
 
-def test_who_does_not_answer_at_all_is_waited_for_as_long_as_is_said():
+def test_the_wait_for_a_silent_server_has_the_given_timeout():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -85,7 +85,7 @@ def test_who_does_not_answer_at_all_is_waited_for_as_long_as_is_said():
 
 
 @pytest.mark.parametrize("words", ["--quiet topics list", "topics --quiet list", "topics list --quiet"])
-def test_quiet_commands_wait_without_a_word_wherever_the_flag_stands(words):
+def test_quiet_commands_wait_without_output_for_any_flag_position(words):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -95,7 +95,7 @@ def test_quiet_commands_wait_without_a_word_wherever_the_flag_stands(words):
     assert result.stderr == ""
 
 
-def test_a_broker_that_is_being_started_is_waited_for(monkeypatch):
+def test_commands_wait_for_a_broker_that_is_starting(monkeypatch):
     """The broker starts after the command has reported that it waits."""
     bound_socket = socket.socket()
     bound_socket.bind(("127.0.0.1", 0))
@@ -120,14 +120,14 @@ def test_a_broker_that_is_being_started_is_waited_for(monkeypatch):
     assert result.exit_code == 0
 
 
-def test_a_topic_that_nobody_makes_is_told_at_once():
+def test_a_missing_topic_is_reported_immediately():
     with Broker(config={"auto.create.topics.enable": False}) as broker:
         result = ask("produce", "nowhere", "-b", broker.bootstrap_servers, "--timeout", "0", stdin=b"x\n")
     assert isinstance(result.exception, BrokerError)
     assert "does not exist, and the brokers do not create it" in str(result.exception)
 
 
-def test_a_port_that_wants_sasl_is_told_at_once():
+def test_a_port_that_requires_sasl_is_reported_immediately():
     """The port answers ApiVersions to all clients, and closes the connection after any other request."""
     with Broker(security=Security(users={"alice": "secret"})) as broker:
         result = ask("topics", "list", "-b", broker.bootstrap_servers, "--timeout", "0")
@@ -136,7 +136,7 @@ def test_a_port_that_wants_sasl_is_told_at_once():
 
 
 @pytest.mark.parametrize("what", ["topics", "groups"])
-def test_where_there_is_nothing_to_list_that_is_said_beside_an_empty_result(what):
+def test_an_empty_result_is_explained_on_standard_error(what):
     with Broker() as broker:
         result = ask(what, "list", "-b", broker.bootstrap_servers)
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"no {what}\n")

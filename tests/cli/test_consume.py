@@ -9,7 +9,7 @@ from kafkaframes.errors import BrokerError, OptionError
 from kafkaframes.records.limits import current_budget
 
 
-def test_json_lines_are_what_they_were(run):
+def test_json_lines_can_be_produced_again(run):
     run("topics create from to")
     run("produce from", stdin=b"\xff\x00bytes\nmore\n")
     lines = run("consume from -e --format jsonl").stdout_bytes
@@ -23,15 +23,15 @@ def test_json_lines_are_what_they_were(run):
     assert len(first) == 2
 
 
-def test_mistakes_are_one_line(run):
+def test_errors_are_one_line(run):
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         run("consume nothere -e")
     with pytest.raises(OptionError, match="unknown '%q'"):
         run("consume t -e -f %q")
 
 
-def test_a_budget_holds_where_fetched_batches_are_opened(run, monkeypatch):
-    """They are opened on the client's own thread."""
+def test_the_budget_applies_to_the_thread_that_opens_batches(run, monkeypatch):
+    """Batches are opened on the client's own thread."""
     budgets = []
     read = FetchedBatches.read
 

@@ -7,7 +7,7 @@ from tests.jobs.convert.test_convert import LOGS, records, without_timestamp_typ
 from kafkaframes.errors import OptionError
 
 
-def test_convert(tmp_path):
+def test_the_command_converts_a_log(tmp_path):
     result = run("convert", LOGS / "zk-0102-v1", "--record-format", "v2", "--to", tmp_path / "out")
     assert result.exit_code == 0
     assert f"done: {tmp_path / 'out'}" in result.output
@@ -16,7 +16,7 @@ def test_convert(tmp_path):
     assert "done before" in again.output
 
 
-def test_a_format_is_a_target_too(tmp_path):
+def test_a_format_can_be_the_target(tmp_path):
     old = LOGS / "zk-0102-v1"
     assert run("convert", old, "--to", "v2", "--to", tmp_path / "out").exit_code == 0
     assert "done before" in run("convert", old, "--record-format", "v2", "--to", tmp_path / "out").output
@@ -30,7 +30,7 @@ def test_a_format_is_a_target_too(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_losses_are_said(tmp_path):
+def test_losses_are_reported(tmp_path):
     transactions = LOGS / "kraft-4x-transactions"
     result = run(
         "convert",

@@ -6,7 +6,7 @@ from tests.cli.calling import ask_or_raise as run
 from tests.jobs.convert.test_convert import LOGS, segments
 
 
-def test_processes_write_what_one_writes(tmp_path):
+def test_several_processes_write_the_files_of_one(tmp_path):
     for jobs, name in ((1, "one"), (2, "two")):
         arguments = ("--codec", "zstd", "--level", 1, "--to", tmp_path / name, "--workers", jobs, "--json")
         result = run("recompress", LOGS / "kraft-4x-transactions", *arguments)

@@ -7,7 +7,7 @@ from kafkaframes.cli import convert
 from kafkaframes.errors import OptionError
 
 
-def test_workers_elsewhere_see_no_temporary_files_of_this_machine():
+def test_local_temporary_directories_are_rejected_for_remote_workers():
     with convert.open_scratch_directory(None, "spark://host:7077") as directory:
         assert directory is None
     with convert.open_scratch_directory(None, "local[2]") as directory:
@@ -27,6 +27,6 @@ def test_workers_elsewhere_see_no_temporary_files_of_this_machine():
         ("compact", "in", "--prove-gone", "0xgg"),
     ],
 )
-def test_what_does_not_go_together(arguments):
+def test_exclusive_options_are_rejected(arguments):
     with pytest.raises(OptionError):
         run(*arguments)

@@ -26,14 +26,14 @@ def test_the_same_partition_in_two_directories_is_two_copies(brokers):
     assert not has_copies(discover(brokers[0]), brokers[:1])
 
 
-def test_a_renamed_directory_is_a_copy_only_where_a_path_leads_to_it(brokers, tmp_path):
+def test_a_renamed_directory_is_only_a_copy_if_a_path_names_it(brokers, tmp_path):
     stray_dir = (tmp_path / "b" / "t-0").rename(tmp_path / "b" / f"t-0.{'0' * 32}-stray")
     assert not has_copies(discover(brokers), brokers)
     paths = [brokers[0], str(stray_dir)]
     assert has_copies(discover(paths), paths)
 
 
-def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(brokers, tmp_path):
+def test_copies_are_merged_but_directories_of_two_clusters_are_not(brokers, tmp_path):
     assert len(merge_directories(discover(brokers), brokers, check=True)[0].merged_partitions) == 1
     for number, broker in enumerate(brokers):
         (tmp_path / broker / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c{number}\n")
@@ -56,7 +56,7 @@ def test_many_decisions_of_one_check_are_counted():
     assert lines[-1] == "missing: and 3 more"
 
 
-def test_functions_merge_copies_as_their_commands_do(brokers, tmp_path):
+def test_functions_merge_copies_like_their_commands(brokers, tmp_path):
     segment = tmp_path / "b" / "t-0" / f"{0:020}.log"
     segment.write_bytes(segment.read_bytes() + kafkaframes.build_records([{"value": b"w"}], base_offset=1))
     description = kafkaframes.describe_log(brokers)

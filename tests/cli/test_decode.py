@@ -4,7 +4,7 @@ import base64
 import json
 
 import pytest
-from tests.cli.calling import outcome as run
+from tests.cli.calling import run_and_describe as run
 from tests.protocol.messages.values import make_value
 
 import kafkaframes
@@ -17,7 +17,7 @@ from kafkaframes.protocol.spec import catalog
 HEARTBEAT = "00000017 000c0004 00000007 00026d65 00 0267 00000005 026d 00 00"
 
 
-def test_a_request_names_itself():
+def test_a_request_frame_is_identified_by_its_header():
     code, text, _ = run("decode", HEARTBEAT)
     assert code == 0, text
     lines = text.splitlines()
@@ -28,7 +28,7 @@ def test_a_request_names_itself():
     assert lines[8].split() == ["00000011", "02", "67", "HeartbeatRequest.GroupId", "'g'"]
 
 
-def test_broken_bytes_are_shown_up_to_the_break():
+def test_invalid_bytes_are_shown_up_to_the_error():
     code, text, error = run("decode", HEARTBEAT[:-6])
     assert code == 1  # the entry point turns the error into one line and status 2
     assert "HeartbeatRequest.GenerationId" in text
@@ -39,7 +39,7 @@ def test_broken_bytes_are_shown_up_to_the_break():
     assert "bytes remain" in str(error)
 
 
-def test_the_name_of_an_older_release_stands_beside_a_fields():
+def test_the_field_name_of_an_older_release_is_next_to_the_current_one():
     fetch = message("FetchRequest")
     topic = fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition=0)])
     frame = encode_request(fetch(topics=[topic]), 11, client_id="x").hex()
@@ -62,7 +62,7 @@ def test_every_byte_of_every_message_belongs_to_one_run(name):
     assert ends[-1] == len(data)
 
 
-def test_long_values_are_cut_unless_all_is_asked_for():
+def test_long_values_are_truncated_by_default():
     body = message("FetchResponse").PartitionData(records=bytes(300))
     value = message("FetchResponse")(responses=[message("FetchResponse").FetchableTopicResponse(partitions=[body])])
     arguments = ("decode", value.encode(12).hex(), "--message", "FetchResponse", "--version", "12")
@@ -70,7 +70,7 @@ def test_long_values_are_cut_unless_all_is_asked_for():
     assert "bytes more" not in run(*arguments, "--all")[1]
 
 
-def test_records_are_known_by_their_magic_and_drawn_byte_by_byte(tmp_path):
+def test_records_are_recognised_by_their_magic_and_shown_byte_by_byte(tmp_path):
     path = tmp_path / "batch"
     path.write_bytes(kafkaframes.build_records({"value": [b"v", b"w"], "timestamp": [1000, 1300]}, codec="gzip"))
     code, text, _ = run("decode", str(path))
@@ -81,7 +81,7 @@ def test_records_are_known_by_their_magic_and_drawn_byte_by_byte(tmp_path):
     assert "zig-zag" not in run("decode", str(path), "--depth", "1")[1]
 
 
-def test_records_as_json_are_their_batches(tmp_path):
+def test_json_of_records_lists_their_batches(tmp_path):
     path = tmp_path / "batch"
     rows = {"key": [b"k", None], "value": [b"v", b"w"], "headers": [[("h", b"1")], []], "timestamp": [1000, 1300]}
     path.write_bytes(kafkaframes.build_records(rows, codec="gzip"))
@@ -98,7 +98,7 @@ def test_records_as_json_are_their_batches(tmp_path):
     assert isinstance(error, DecodeError)
 
 
-def test_damaged_records_are_drawn_up_to_the_damage(tmp_path):
+def test_damaged_records_are_shown_up_to_the_damage(tmp_path):
     data = bytearray(kafkaframes.build_records({"value": [b"v", b"w"]}))
     data[61] = 0x7F  # a negative length
     (tmp_path / "batch").write_bytes(data)
@@ -109,7 +109,7 @@ def test_damaged_records_are_drawn_up_to_the_damage(tmp_path):
     assert "bytes not understood" in text
 
 
-def test_batches_inside_a_produce_request_unfold():
+def test_batches_inside_a_produce_request_are_shown():
     records = kafkaframes.build_records({"value": [b"hello"]})
     partition = {"index": 0, "records": base64.b64encode(records).decode()}
     topic = {"name": "t", "partitionData": [partition]}

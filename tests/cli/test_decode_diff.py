@@ -1,11 +1,11 @@
 """``kafkaframes diff`` of two encodings."""
 
-from tests.cli.calling import outcome as run
+from tests.cli.calling import run_and_describe as run
 
 HEARTBEAT = "00000017 000c0004 00000007 00026d65 00 0267 00000005 026d 00 00"
 
 
-def test_diff_shows_what_differs():
+def test_diff_shows_the_differences():
     other = (
         HEARTBEAT.replace("00000005", "00000006").replace("00026d65 00", "00026d65 01 0501ff").replace("17", "1a", 1)
     )

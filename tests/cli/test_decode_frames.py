@@ -2,7 +2,7 @@
 
 import json
 
-from tests.cli.calling import outcome as run
+from tests.cli.calling import run_and_describe as run
 
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages import message
@@ -10,7 +10,7 @@ from kafkaframes.protocol.messages import message
 HEARTBEAT = "00000017 000c0004 00000007 00026d65 00 0267 00000005 026d 00 00"
 
 
-def test_with_and_without_its_size_from_a_file_or_stdin(tmp_path):
+def test_frames_are_read_with_or_without_size_from_a_file_or_stdin(tmp_path):
     raw = bytes.fromhex(HEARTBEAT)
     (tmp_path / "raw").write_bytes(raw)
     (tmp_path / "hex").write_text(raw.hex(":"))
@@ -30,7 +30,7 @@ def test_with_and_without_its_size_from_a_file_or_stdin(tmp_path):
         assert json.loads(run("decode", *arguments, "--json", stdin=stdin)[1]) == expected_json
 
 
-def test_responses_and_bodies_are_told():
+def test_responses_and_bodies_are_decoded_on_request():
     body = message("MetadataResponse")(cluster_id="c").encode(12)
     response = "0000000900" + body.hex()
     for arguments in (

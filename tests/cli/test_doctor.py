@@ -21,7 +21,7 @@ def ask():
     return ask
 
 
-def test_this_machine_is_well(ask):
+def test_this_machine_has_no_problems(ask):
     result = ask("--json")
     assert result.exit_code == 0
     findings = {finding["what"]: finding for finding in json.loads(result.stdout)}
@@ -40,7 +40,7 @@ def test_a_missing_spark_and_java_are_notes_with_advice(ask, monkeypatch):
     assert "pip install 'kafkaframes[java]'" in result.output
 
 
-def test_a_missing_codec_is_bad(ask, monkeypatch):
+def test_a_missing_codec_is_an_error(ask, monkeypatch):
     monkeypatch.setitem(doctor.CODEC_LIBRARIES, "zstd", ("zstandard", "no_such_module"))
     result = ask()
     assert result.exit_code == 1
@@ -52,14 +52,14 @@ def test_workers_on_another_python_are_noted(ask, monkeypatch):
     assert "PYSPARK_PYTHON=/opt/other/python" in ask().output
 
 
-def test_one_thing_can_be_asked_for(ask, monkeypatch):
+def test_one_check_can_be_selected(ask, monkeypatch):
     assert ask("--only", "java").exit_code == 0
     monkeypatch.setattr(java, "find_java", lambda fit: java.JavaSearch(None, ()))
     assert ask("--only", "Java").exit_code == 1
     assert ask("--only", "Jav").exit_code == 2
 
 
-def test_kernels_that_are_not_compiled_are_noted_and_refused_folders_named(ask, monkeypatch, tmp_path):
+def test_uncompiled_kernels_and_untrusted_folders_are_notes(ask, monkeypatch, tmp_path):
     refused_folder = places.UnitFolder(tmp_path, "a test", "somebody else may write to it", False)
     monkeypatch.setattr(places, "list_folders", lambda: (refused_folder,))
     output = ask().output
@@ -70,7 +70,7 @@ def test_kernels_that_are_not_compiled_are_noted_and_refused_folders_named(ask, 
     assert "KAFKAFRAMES_CACHE_DIR" in output
 
 
-def test_a_library_without_its_functions_is_slower(monkeypatch):
+def test_a_library_without_native_functions_is_a_note(monkeypatch):
     assert [finding.state for finding in doctor.check_decompression()] == ["ok"]
     monkeypatch.setattr(doctor, "LIBRARIES", [one._replace(functions=("no_such_function",)) for one in LIBRARIES])
     (finding,) = doctor.check_decompression()
@@ -78,7 +78,7 @@ def test_a_library_without_its_functions_is_slower(monkeypatch):
     assert finding.result.startswith("lz4, zstd, gzip:")
 
 
-def test_a_session_that_is_not_ours_may_run_another_python(monkeypatch, tmp_path):
+def test_a_foreign_session_can_run_another_python(monkeypatch, tmp_path):
     (tmp_path / "python3").write_text("#!/bin/sh\n")
     (tmp_path / "python3").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -17,13 +17,13 @@ from kafkaframes.errors import KafkaframesError, OptionError
 LOGS = Path(__file__).parent.parent / "data" / "logs"
 
 
-def test_the_text_of_a_directory(log_dir):
+def test_a_directory_is_dumped_as_text(log_dir):
     lines = run(log_dir, "--print-data-log").splitlines()
     assert lines[0] == f"Dumping {log_dir}/orders-2/00000000000000000000.log"
     assert [line.split(":")[0] for line in lines[2:]] == ["baseOffset", *["| offset"] * 3, "baseOffset", "| offset"]
 
 
-def test_files_by_kafkas_flag(log_dir):
+def test_files_are_selected_by_the_flag_of_kafka(log_dir):
     path = f"{log_dir}/orders-2/00000000000000000000.log"
     assert run("--files", f"{path},{path}").count("Dumping ") == 2
 
@@ -37,10 +37,13 @@ def test_files_by_kafkas_flag(log_dir):
         (["--offset", "end"], []),
         (["--offset", "s@1760000000500"], [1, 2]),
         (["--offset", "e@1760000000500"], [0]),
-        (["--start", "2025-10-09T08:53:20.500Z"], [1, 2]),  # offset 2 is older: the range is contiguous
+        (
+            ["--start", "2025-10-09T08:53:20.500Z"],
+            [1, 2],
+        ),  # offset 2 has an older timestamp, but the range is contiguous
         (["--start", "2025-10-09T10:53:20.500+02:00"], [1, 2]),
         (["--end", "1"], [0]),
-        (["--start", "2025-10-10"], []),  # later than every record
+        (["--start", "2025-10-10"], []),  # after every record
         (["--start", "1", "--end", "2025-10-09T08:53:20.500Z"], []),
         (["--key", "a"], [0]),
         (["--key-regex", "^b"], [2]),
@@ -64,12 +67,12 @@ def test_what_is_wanted(log_dir, arguments, offsets):
         ([str(LOGS), "--output", "/no/such/place"], "cannot be written"),
     ],
 )
-def test_a_mistake_is_one_clear_line(arguments, reason):
+def test_an_error_is_one_line(arguments, reason):
     with pytest.raises(KafkaframesError, match=reason):
         run(*arguments)
 
 
-def test_damage_is_said_on_standard_error_and_by_the_exit_status():
+def test_damage_is_on_standard_error_and_in_the_exit_status():
     case = LOGS / "unclean-flipped-bit-active" / "before"
     result = CliRunner().invoke(command, [str(case), "--print-data-log"])
     assert result.exit_code == 1
@@ -77,14 +80,14 @@ def test_damage_is_said_on_standard_error_and_by_the_exit_status():
     assert "the compressed data is damaged" in result.stderr
 
 
-def test_indexes_are_what_a_directory_gives_with_an_index_flag():
+def test_an_index_flag_selects_the_indexes_of_a_directory():
     output = run(str(LOGS / "kraft-4x-transactions"), "--index-sanity-check")
     assert output.count("passed sanity check.") == 40
     assert ".log\n" not in output
     assert "producerId: " in run(str(LOGS / "kraft-4x-transactions"), "--kind", "snapshot")
 
 
-def test_a_reader_that_had_enough_is_no_error(log_dir):
+def test_a_closed_pipe_is_not_an_error(log_dir):
     shell = f"{sys.executable} -m kafkaframes dump-log {LOGS} --replicas all --print-data-log | head -n 1"
     process = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {shell}"], capture_output=True, timeout=250, env=os.environ
@@ -93,7 +96,7 @@ def test_a_reader_that_had_enough_is_no_error(log_dir):
     assert process.stderr == b""
 
 
-def test_internal_topics_in_words():
+def test_internal_topics_are_decoded():
     case = LOGS / "kraft-4x-transactions"
     output = run(str(case / "__consumer_offsets-0"), "--offsets-decoder")
     assert 'key: {"type":"1","data":{"group":"' in output
@@ -106,7 +109,7 @@ def test_internal_topics_in_words():
         run(str(case), "--offsets-decoder", "--cluster-metadata-decoder")
 
 
-def test_help_has_the_formats_and_examples():
+def test_help_has_formats_and_examples():
     help_text = run("--help")
     for word in ("--deep-iteration", "--skip-record-metadata", "--format jsonl", "-f '%t/%p@%o", "--max-message-size"):
         assert word in help_text

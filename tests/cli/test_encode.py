@@ -2,7 +2,7 @@
 
 import json
 
-from tests.cli.calling import outcome as run
+from tests.cli.calling import run_and_describe as run
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.protocol.messages import message

@@ -6,7 +6,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.testing import vectors
 
 
-def test_it_says_what_it_has_written_and_refuses_a_directory_in_use(tmp_path, monkeypatch):
+def test_written_vectors_are_listed_and_an_existing_directory_is_rejected(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(
             vectors, "write_vectors", lambda directory, specs: {"messages.jsonl.gz": 12_345, "varints.jsonl": 7}

@@ -1,4 +1,4 @@
-"""``export`` as people call it: in processes, on Spark, killed half-way; and ``verify`` on Spark."""
+"""The command ``export`` in several processes, on Spark and after a kill, and ``verify`` on Spark."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.log.discover import discover
 
 
-def test_export_in_processes_is_kafkas_truth(tmp_path):
+def test_an_export_in_several_processes_has_the_records_of_kafka(tmp_path):
     result = ask(LOGS, "--to", tmp_path / "out", "--isolation", "read_uncommitted", "--workers", "2", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
@@ -42,7 +42,7 @@ def test_export_in_processes_is_kafkas_truth(tmp_path):
 
 @pytest.fixture(scope="module")
 def big_log(tmp_path_factory):
-    """Sixteen segments of 8 MB or so."""
+    """A log with sixteen segments of about 8 MB."""
     log = tmp_path_factory.mktemp("big") / "t-0"
     log.mkdir()
     raw = kafkaframes.build_records([{"value": os.urandom(1000)} for _ in range(500)])
@@ -63,7 +63,7 @@ def _is_alive(pid):
 
 
 # The command's own process waits before its last report, so that there is time to kill it.
-NEVER_DONE = """
+WAITING_EXPORT = """
 import time
 from kafkaframes.cli.main import main
 from kafkaframes.jobs.export import run
@@ -72,9 +72,9 @@ main()
 """
 
 
-def test_an_export_that_is_killed_shows_nothing_partial_and_goes_on(big_log, tmp_path):
+def test_a_killed_export_leaves_no_partial_file_and_continues(big_log, tmp_path):
     to = tmp_path / "out"
-    child = subprocess.Popen([sys.executable, "-c", NEVER_DONE, "export", big_log, "--to", to, "--workers", "2"])
+    child = subprocess.Popen([sys.executable, "-c", WAITING_EXPORT, "export", big_log, "--to", to, "--workers", "2"])
     deadline = time.monotonic() + 250
     while not list(to.glob("topic=*/*/*")) and child.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -82,7 +82,7 @@ def test_an_export_that_is_killed_shows_nothing_partial_and_goes_on(big_log, tmp
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert child.returncode == -signal.SIGKILL, "it was done before it could be killed"
-    half = files(to)  # each of them can be read as a whole
+    half = files(to)  # each file is complete
     assert len(half) > 0
     assert not (to / "_SUCCESS").exists()
     while any(map(_is_alive, workers)) and time.monotonic() < deadline:
@@ -107,7 +107,7 @@ def test_the_command_runs_on_spark(spark, tmp_path, monkeypatch):
 
 
 @pytest.mark.spark
-def test_verify_on_spark_is_the_same_report(spark, tmp_path, monkeypatch):
+def test_verify_on_spark_gives_an_equal_report(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     log = write_damaged_log(tmp_path)
     here = verify(discover([str(log), str(SHOP)])).as_json()

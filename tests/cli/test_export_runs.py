@@ -7,7 +7,7 @@ from tests.spark.truth import SHOP, rows_of
 from kafkaframes.errors import KafkaframesError
 
 
-def test_filters_and_options(tmp_path):
+def test_filters_and_options_are_applied(tmp_path):
     result = ask(
         SHOP, "--to", tmp_path / "out", "--topic", "orders", "--format", "csv", "--start", "100",
         "--end", "110", "--no-headers",
@@ -32,14 +32,14 @@ def test_filters_and_options(tmp_path):
         ([SHOP, "--to", "{tmp}"], "the directory has other files"),
     ],
 )
-def test_mistakes_are_told(arguments, message, tmp_path):
+def test_errors_are_reported(arguments, message, tmp_path):
     (tmp_path / "precious").write_text("")
     result = ask(*[str(argument).format(tmp=tmp_path) for argument in arguments])
     assert isinstance(result.exception, KafkaframesError)
     assert message in str(result.exception)
 
 
-def test_damage_is_an_exit_status(tmp_path):
+def test_damage_has_its_own_exit_status(tmp_path):
     result = ask(write_damaged_log(tmp_path), "--to", tmp_path / "out")
     assert result.exit_code == 1
     assert "the codec number is unknown to Kafka" in result.stderr

@@ -41,7 +41,7 @@ def ask(*arguments):
     places=st.sets(st.sampled_from(SEARCHED_FIELDS), min_size=1),
     skip=st.integers(0, 3),
 )
-def test_the_rows_are_those_of_a_search_in_plain_python(rows, text, ignores_case, places, skip):
+def test_rows_equal_those_of_a_search_in_plain_python(rows, text, ignores_case, places, skip):
     batch = pa.RecordBatch.from_pydict(
         {
             "key": pa.array([key for key, _, _ in rows], pa.binary()),
@@ -66,7 +66,7 @@ def test_the_rows_are_those_of_a_search_in_plain_python(rows, text, ignores_case
     assert matching_rows == [number for number, row in enumerate(rows) if number >= skip and has(row)]
 
 
-def test_a_search_over_a_log_is_that_of_its_records():
+def test_a_search_in_a_log_equals_a_search_in_its_records():
     records = kafkaframes.read_records(SHOP, control_records=False).read_all().to_pylist()
     expected_records = [
         row for row in records if re.search(rb"order-1\d", (row["key"] or b"") + b"\0" + (row["value"] or b""))
@@ -93,7 +93,7 @@ def log(tmp_path):
     return tmp_path
 
 
-def test_lines_are_printable_and_limits_hold(log):
+def test_lines_are_printable_and_limits_are_applied(log):
     result = ask("k1", log, "-m", "2")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -107,7 +107,7 @@ def test_lines_are_printable_and_limits_hold(log):
     assert ask("K1", log, "-i", "--count").stdout == "11\n"
 
 
-def test_mistakes_and_damage_are_told(log):
+def test_errors_and_damage_are_reported(log):
     with pytest.raises(OptionError, match="not a regular expression"):
         Pattern.from_text("(")
     path = log / "t-0" / f"{0:020}.log"
@@ -119,7 +119,7 @@ def test_mistakes_and_damage_are_told(log):
     assert "CRC" in result.stderr
 
 
-def test_a_log_that_grows_is_followed(log):
+def test_a_growing_log_is_followed(log):
     process = subprocess.Popen(
         [sys.executable, "-m", "kafkaframes", "grep", "k1", str(log), "--follow"],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -12,7 +12,7 @@ from kafkaframes.client import Admin, Consumer, ShareConsumer
 from kafkaframes.errors import OptionError
 
 
-def test_what_a_group_has_committed(run):
+def test_committed_offsets_of_a_group_are_shown(run):
     run("topics create watched --partitions 2")
     run("produce watched -p 1", stdin=b"a\nb\nc\n")
     run("groups reset watchers watched:1=1")
@@ -24,7 +24,7 @@ def test_what_a_group_has_committed(run):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_who_reads_what(run, servers, protocol):
+def test_assignments_of_members_are_shown(run, servers, protocol):
     run(f"topics create read-{protocol} --partitions 2")
     settings = {"group_id": f"readers-{protocol}", "group_protocol": protocol, "client_id": "me"}
     with Consumer(servers, **settings) as consumer:
@@ -37,21 +37,21 @@ def test_who_reads_what(run, servers, protocol):
 
 
 @pytest.mark.parametrize("option", ["", "--members", "--state"])
-def test_a_group_that_is_not_there_is_told(run, option):
+def test_a_missing_group_is_reported(run, option):
     with pytest.raises(OptionError, match="group nobody does not exist"):
         run(f"groups describe nobody {option}")
 
 
 @pytest.fixture
-def streams():
-    """A broker on which a streams group with one member runs, and commits for a partition of its source topic."""
+def streams_broker():
+    """A broker with a streams group of one member, and with a committed offset for a partition of its source topic."""
     with Broker(config=SETTINGS) as broker:
         broker.create_topic("in", 2)
-        streams = Streams(Player("127.0.0.1", broker.port))
-        heartbeat = streams.join("join", "counts")
-        streams.beat("ready", "counts", "m", heartbeat.member_epoch)
+        streams_broker = Streams(Player("127.0.0.1", broker.port))
+        heartbeat = streams_broker.join("join", "counts")
+        streams_broker.beat("ready", "counts", "m", heartbeat.member_epoch)
         yield broker
-        streams.player.close()
+        streams_broker.player.close()
 
 
 def groups(broker, command):
@@ -61,42 +61,42 @@ def groups(broker, command):
     return result.output
 
 
-def test_a_streams_group_has_its_type_state_members_and_tasks(streams):
-    (group_row,) = json.loads(groups(streams, "list --json"))
+def test_a_streams_group_has_its_type_state_members_and_tasks(streams_broker):
+    (group_row,) = json.loads(groups(streams_broker, "list --json"))
     assert (group_row["group"], group_row["type"]) == ("counts", "streams")
-    (state,) = json.loads(groups(streams, "describe counts --state --json"))
+    (state,) = json.loads(groups(streams_broker, "describe counts --state --json"))
     assert (state["state"].lower(), state["members"]) == (group_row["state"].lower(), 1)
-    (member,) = json.loads(groups(streams, "describe counts --members --json"))
+    (member,) = json.loads(groups(streams_broker, "describe counts --members --json"))
     assert (member["member"], member["process"]) == ("m", "process-m")
     assert (member["active"], member["standby"], member["warmup"]) == ("0:[0,1];1:[0,1]", "", "")
-    rows = json.loads(groups(streams, "describe counts --json"))
+    rows = json.loads(groups(streams_broker, "describe counts --json"))
     read = {(row["topic"], row["partition"]): row["consumer_id"] for row in rows}
     assert read == {(topic, number): "m" for topic in ("counts-rep", "in") for number in range(2)}
     assert [row["log_end_offset"] for row in rows] == [0, 0, 0, 0]
 
 
-def test_offsets_of_an_active_streams_group_are_not_reset(streams):
+def test_offsets_of_an_active_streams_group_are_not_reset(streams_broker):
     with pytest.raises(OptionError, match=r"group counts is active .*1 member"):
-        groups(streams, "reset counts in:0=0")
+        groups(streams_broker, "reset counts in:0=0")
 
 
-def test_groups_of_every_type_are_described_at_once(streams):
-    """Members of streams groups have other columns: text has a table for each run of equal columns."""
-    with Admin(streams.bootstrap_servers) as admin:
+def test_groups_of_every_type_are_described_at_once(streams_broker):
+    """Members of streams groups have other columns, so the text has a separate table for them."""
+    with Admin(streams_broker.bootstrap_servers) as admin:
         admin.alter_group_offsets("stored", {("in", 0): 0})
     settings = {"group_id": "shared", "fetch_max_wait_ms": 100}
     with (
-        Consumer(streams.bootstrap_servers, group_id="classic") as consumer,
-        ShareConsumer(streams.bootstrap_servers, **settings) as share_consumer,
+        Consumer(streams_broker.bootstrap_servers, group_id="classic") as consumer,
+        ShareConsumer(streams_broker.bootstrap_servers, **settings) as share_consumer,
     ):
         consumer.subscribe("in")
         share_consumer.subscribe("in")
         consumer.poll(1_000)
-        streams.wait_for(lambda: len(share_consumer.assignment()) == 2, what="the share group's assignment")
+        streams_broker.wait_for(lambda: len(share_consumer.assignment()) == 2, what="the share group's assignment")
         share_consumer.poll(200)
-        members = groups(streams, "describe --members")
-        rows = json.loads(groups(streams, "describe --members --json"))
-        states = {row["group"]: row for row in json.loads(groups(streams, "describe --state --json"))}
+        members = groups(streams_broker, "describe --members")
+        rows = json.loads(groups(streams_broker, "describe --members --json"))
+        states = {row["group"]: row for row in json.loads(groups(streams_broker, "describe --state --json"))}
     assert {(row["group"], row.get("partitions")) for row in rows} == {("classic", 2), ("counts", None), ("shared", 2)}
     headers = [line.split() for line in members.splitlines() if line.startswith("group ")]
     assert len({tuple(header) for header in headers}) == 2

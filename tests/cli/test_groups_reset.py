@@ -7,7 +7,7 @@ import pytest
 from kafkaframes.errors import OptionError
 
 
-def test_resets_as_kafka_consumer_groups_has_them(run, tmp_path):
+def test_resets_equal_those_of_kafka_consumer_groups(run, tmp_path):
     run("topics create moved --partitions 2")
     for number in range(2):
         run(f"produce moved -p {number}", stdin=b"".join(b"%d\n" % number for number in range(10)))
@@ -47,6 +47,6 @@ def test_resets_as_kafka_consumer_groups_has_them(run, tmp_path):
         ("groups reset g t=1", "TOPIC:PARTITION"),
     ],
 )
-def test_mistakes_are_one_line(run, command, reason):
+def test_errors_are_one_line(run, command, reason):
     with pytest.raises(OptionError, match=reason):
         run(command)

@@ -1,4 +1,4 @@
-"""``info`` as people and scripts call it."""
+"""The command ``info``, with text and JSON output."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ def ask(*arguments: str):
     return CliRunner().invoke(cli, arguments, catch_exceptions=False)
 
 
-def test_info_says_what_is_there_and_how_it_knows():
+def test_info_describes_the_log_and_its_evidence():
     result = ask("info", HEALTHY)
     assert result.exit_code == 0
     assert "node 1" in result.output
@@ -38,14 +38,14 @@ def test_info_deep_counts_records():
     partitions = {f"{one['topic']}-{one['partition']}": one for one in directory["partitions"] if not one["state"]}
     for name, truth in manifest.items():
         if name.startswith("__cluster_metadata"):
-            continue  # its snapshots are counted in the manifest
+            continue  # the manifest also counts its snapshots
         assert partitions[name]["batches"] == truth["batches"]
         assert partitions[name]["records"] == truth["records"]
         assert partitions[name]["control_records"] == truth["control_records"]
         assert len(partitions[name]["segments"]) == truth["segments"]
 
 
-def test_info_by_topic_and_of_one_segment():
+def test_info_describes_selected_topics_and_one_segment():
     by_topic = ask("info", "--by", "topic", HEALTHY)
     assert sum(line.startswith("payments") for line in by_topic.output.splitlines()) == 1
     segment = next((LOGS / "zk-28-mixed").rglob("*.log"))
@@ -59,12 +59,12 @@ def test_info_reads_headers_without_numba_and_numpy():
 
 
 @pytest.mark.parametrize("command", ["info", "verify"])
-def test_what_is_not_there_is_one_clear_line(command, tmp_path):
+def test_the_error_for_a_missing_path_is_one_line(command, tmp_path):
     with pytest.raises(LogDirError, match="no such file or directory"):
         ask(command, str(tmp_path / "nothing"))
 
 
-def test_info_says_why_a_segment_cannot_be_read(tmp_path, monkeypatch):
+def test_info_reports_why_a_segment_is_unreadable(tmp_path, monkeypatch):
     from kafkaframes.storage.files.filesystem import LocalFileSystem
 
     def refuse(self, path):

@@ -39,7 +39,7 @@ def log(tmp_path_factory):
 
 @pytest.fixture
 def start_recompression(log, tmp_path):
-    """Start a recompression in a process group of its own, and give it when so many partitions have been begun."""
+    """Start a recompression in its own process group, and return it when it has started some partitions."""
     running = []
 
     def start(*options, partition_count=1):
@@ -88,16 +88,16 @@ def has_traceback_of_package(lines):
     return False
 
 
-def group_of(process):
+def find_processes(process):
     """Return the live processes of a command's session."""
     return [(each.pid, each.arguments) for each in processes() if each.session == process.pid]
 
 
 def wait_until_gone(process):
     deadline = time.monotonic() + 100
-    while group_of(process) and time.monotonic() < deadline:
+    while find_processes(process) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not group_of(process)
+    assert not find_processes(process)
 
 
 @pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["here", "processes"])
@@ -106,9 +106,11 @@ def wait_until_gone(process):
     [(signal.SIGINT, 130, ["kafkaframes: interrupted"]), (signal.SIGTERM, 143, [])],
     ids=["ctrl-c", "kill"],
 )
-def test_what_was_begun_is_gone(start_recompression, tmp_path, options, number, status, lines):
+def test_an_interrupted_command_leaves_no_files_and_processes(
+    start_recompression, tmp_path, options, number, status, lines
+):
     process, errors = start_recompression(*options)
-    if number == signal.SIGINT:  # a terminal sends it to all
+    if number == signal.SIGINT:  # a terminal sends the signal to all processes of the group
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
@@ -117,9 +119,9 @@ def test_what_was_begun_is_gone(start_recompression, tmp_path, options, number, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lost_process_is_told_in_a_line(start_recompression, tmp_path):
+def test_a_lost_process_is_reported_in_one_line(start_recompression, tmp_path):
     process, errors = start_recompression("--workers", "2")
-    victim = next(pid for pid, args in group_of(process) if "spawn_main" in args)
+    victim = next(pid for pid, args in find_processes(process) if "spawn_main" in args)
     os.kill(victim, signal.SIGKILL)
     status, lines = read_outcome(process, errors)
     assert status == 2
@@ -145,14 +147,14 @@ def test_ctrl_c_ends_spark(start_recompression, tmp_path):
 @pytest.mark.spark
 @pytest.mark.usefixtures("small_java")
 def test_ctrl_c_while_spark_starts_leaves_no_jvm(log, tmp_path):
-    """A half-started JVM outlived the command, because no process stopped it."""
+    """Previously, a partly started JVM outlived the command, because no process stopped it."""
     with (tmp_path.parent / "errors.txt").open("w+") as errors:
         arguments = [sys.executable, "-c", COMMAND, "export", str(log), "--to", str(tmp_path / "out")]
         arguments += ["--master", "local[2]"]
         process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
         try:
             deadline = time.monotonic() + 250
-            while not any("SparkSubmit" in args for _, args in group_of(process)):
+            while not any("SparkSubmit" in args for _, args in find_processes(process)):
                 assert process.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
@@ -167,7 +169,7 @@ def test_ctrl_c_while_spark_starts_leaves_no_jvm(log, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_after_a_kill_that_nothing_survives_the_next_run_begins_anew(start_recompression, log, tmp_path):
+def test_a_run_after_a_kill_of_all_processes_starts_again(start_recompression, log, tmp_path):
     process, _ = start_recompression()
     process.kill()
     process.wait()

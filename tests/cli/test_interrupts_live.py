@@ -15,7 +15,7 @@ from kafkaframes.client import LATEST, Admin, NewTopic, Producer, TopicPartition
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "logs" / "zk-0102-v1"
 COMMAND = "from kafkaframes.cli.main import main; main()"
-LINES = 10_000  # what ``produce`` sends before it reads on
+LINES_PER_READ = 10_000  # number of lines that ``produce`` sends before it reads more
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def bootstrap():
         yield broker.bootstrap_servers
 
 
-# A command may need any time until it runs on a busy machine, so the test waits for its first effect.
+# On a busy machine, the start of a command can take long, so the test waits for its first effect.
 
 
 def read_error_line(process, out, servers):
@@ -41,11 +41,11 @@ def read_output_line(process, out, servers):
 
 
 def has_sent(process, out, servers):
-    process.stdin.write("line\n" * LINES)
+    process.stdin.write("line\n" * LINES_PER_READ)
     process.stdin.flush()
     place = TopicPartition("lines", 0)
     with Admin(servers) as admin:
-        while process.poll() is None and admin.list_offsets({place: LATEST})[place] < LINES:
+        while process.poll() is None and admin.list_offsets({place: LATEST})[place] < LINES_PER_READ:
             time.sleep(0.05)
     return ""
 
@@ -58,7 +58,7 @@ def has_copied(process, out, servers):
 
 RECORD = "record --listen 127.0.0.1:0 --upstream {servers} -o {out}/trace.pcapng"
 # command -> its arguments, the awaited effect, its exit status, and its last line on standard error
-WAITING = {
+WAITING_COMMANDS = {
     "consume": ("consume t -b {servers}", read_output_line, 130, "kafkaframes: interrupted"),
     "produce": ("produce lines -b {servers}", has_sent, 130, "kafkaframes: interrupted"),
     "record": (RECORD, read_error_line, 0, "{out}/trace.pcapng: 0 connections, 0 B recorded"),
@@ -70,10 +70,10 @@ WAITING = {
 
 @pytest.fixture(scope="module")
 def stopped_commands(bootstrap, tmp_path_factory):
-    """Start every command, wait until each is at its work, and send Ctrl-C: name -> status, lines on stderr."""
+    """Start all commands, wait until they work, and send Ctrl-C. Return (status, lines of stderr) by name."""
     processes, outs = {}, {}
     pipe = subprocess.PIPE
-    for name, (words, *_) in WAITING.items():
+    for name, (words, *_) in WAITING_COMMANDS.items():
         out = outs[name] = tmp_path_factory.mktemp(name)
         arguments = words.format(servers=bootstrap, out=out, log=EXAMPLES).split()
         processes[name] = subprocess.Popen(
@@ -83,7 +83,7 @@ def stopped_commands(bootstrap, tmp_path_factory):
     try:
         lines = {}
         for name, process in processes.items():
-            lines[name] = WAITING[name][1](process, outs[name], bootstrap)
+            lines[name] = WAITING_COMMANDS[name][1](process, outs[name], bootstrap)
             assert process.poll() is None, lines[name] + process.stderr.read()
             os.killpg(process.pid, signal.SIGINT)
         for name, process in processes.items():
@@ -96,17 +96,17 @@ def stopped_commands(bootstrap, tmp_path_factory):
             process.communicate()
 
 
-@pytest.mark.parametrize("name", WAITING)
-def test_a_command_that_waits_is_stopped_by_ctrl_c(stopped_commands, name):
-    _, _, expected_status, line = WAITING[name]
+@pytest.mark.parametrize("name", WAITING_COMMANDS)
+def test_ctrl_c_stops_a_waiting_command(stopped_commands, name):
+    _, _, expected_status, line = WAITING_COMMANDS[name]
     status, lines = stopped_commands[name]
     assert (status, lines[-1] if lines else "") == (expected_status, line)
     assert not [line for line in lines if "Traceback" in line]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
-def test_a_recording_is_on_the_disk_while_it_goes_on(bootstrap, tmp_path, number, status):
-    """It kept 8 MiB in memory: ``kill -9`` lost all of a quiet cluster's traffic."""
+def test_a_running_recording_is_written_to_the_disk(bootstrap, tmp_path, number, status):
+    """Previously, it kept 8 MiB in memory, so that ``kill -9`` lost all traffic of a quiet cluster."""
     trace, pipe = tmp_path / "trace.pcapng", subprocess.PIPE
     arguments = RECORD.format(servers=bootstrap, out=tmp_path).split()
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], stderr=pipe, text=True)

@@ -9,7 +9,7 @@ from kafkaframes.kernels import demand
 from kafkaframes.kernels import directories as places
 
 
-def test_status_lists_every_unit_and_its_exit_status_says_whether_one_is_missing(monkeypatch):
+def test_status_lists_every_unit_and_fails_if_one_is_missing(monkeypatch):
     units = demand.list_kernel_units()
     result = ask("kernels", "status")
     assert result.exit_code == int(any(unit.file is None for unit in units))
@@ -17,7 +17,7 @@ def test_status_lists_every_unit_and_its_exit_status_says_whether_one_is_missing
         assert f"{unit.module.removeprefix('kafkaframes.')}: " in result.output
 
 
-def test_path_is_the_folder_of_the_cache_or_a_reason(tmp_path, monkeypatch):
+def test_path_prints_the_cache_folder_or_a_reason(tmp_path, monkeypatch):
     monkeypatch.setenv(places.CACHE_FOLDER_VARIABLE, str(tmp_path / "kernels"))
     assert ask("kernels", "path").output.strip() == str(places.cache_folder())
     monkeypatch.setattr(places, "cache_folder", lambda: None)
@@ -26,7 +26,7 @@ def test_path_is_the_folder_of_the_cache_or_a_reason(tmp_path, monkeypatch):
     assert f"set {places.CACHE_FOLDER_VARIABLE}" in result.output
 
 
-def test_warm_drops_what_is_a_month_out_of_use_and_compiles_nothing_of_an_empty_room(tmp_path, monkeypatch):
+def test_warm_removes_kernels_unused_for_a_month(tmp_path, monkeypatch):
     monkeypatch.setattr(places, "cache_folder", lambda: tmp_path)
     old = tmp_path / places.file_name("kafkaframes.jobs.report._kernels")
     old.write_bytes(b"")

@@ -12,8 +12,8 @@ from kafkaframes.kernels import directories as places
 
 
 @pytest.fixture
-def one_ready(tmp_path, monkeypatch):
-    """One library that is ready; nothing has to be compiled."""
+def compiled_library(tmp_path, monkeypatch):
+    """A compiled library, so that no kernel needs to be compiled."""
     ready = tmp_path / "ready" / f"unit{places.LIBRARY_SUFFIX}"
     ready.parent.mkdir()
     ready.write_bytes(b"library")
@@ -25,19 +25,19 @@ def one_ready(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["pack", "pack.zip", "pack.tar.gz", "pack.tgz"])
-def test_a_folder_or_an_archive_holds_the_same_files(one_ready, tmp_path, name):
+def test_a_folder_and_an_archive_have_equal_files(compiled_library, tmp_path, name):
     to = tmp_path / name
     assert ask("kernels", "pack", to, "--no-decoders").output == f"1 library in {to}\n"
     if to.is_dir():
-        assert (to / one_ready.name).read_bytes() == b"library"
+        assert (to / compiled_library.name).read_bytes() == b"library"
     elif name.endswith(".zip"):
-        assert zipfile.ZipFile(to).namelist() == [one_ready.name]
+        assert zipfile.ZipFile(to).namelist() == [compiled_library.name]
     else:
         with tarfile.open(to) as archive:
-            assert [one.name.removeprefix("./") for one in archive if one.isfile()] == [one_ready.name]
+            assert [one.name.removeprefix("./") for one in archive if one.isfile()] == [compiled_library.name]
 
 
-def test_without_a_c_compiler_it_says_so(one_ready, tmp_path, monkeypatch):
+def test_a_missing_c_compiler_is_reported(compiled_library, tmp_path, monkeypatch):
     def none():
         raise demand.CompilerError("C compiler not found: cc")
 

@@ -10,10 +10,10 @@ from tests.cli.calling import ask
 import kafkaframes
 from kafkaframes.records.build import build_end_transaction, build_records
 
-HIDDEN = 1001
+HIDDEN_COUNT = 1001
 
 
-def data(base, producer, values, keys=None):
+def build_data(base, producer, values, keys=None):
     columns = {"value": values} | ({} if keys is None else {"key": keys})
     return bytes(
         build_records(
@@ -27,7 +27,7 @@ def marker(base, producer, *, commit):
 
 
 def write_log(path, *segments):
-    """Write one partition of several segments: base offset and bytes."""
+    """Write a partition with segments, each given as (base offset, bytes)."""
     (path / "t-0").mkdir(parents=True)
     for base, raw in segments:
         (path / "t-0" / f"{base:020}.log").write_bytes(raw)
@@ -36,10 +36,10 @@ def write_log(path, *segments):
 
 @pytest.fixture
 def log(tmp_path):
-    """One record is committed; a transaction of producer 7 is open from offset 2 on, and hides 1,001 records."""
+    """A log with one committed record. A transaction of producer 7 is open from offset 2 and hides 1,001 records."""
     plain = bytes(build_records({"value": [b"x" * 100] * 1000}, base_offset=3))
-    committed_records = data(0, 5, [b"a"]) + marker(1, 5, commit=True)
-    return write_log(tmp_path / "logs", (0, committed_records + data(2, 7, [b"open"])), (3, plain))
+    committed_records = build_data(0, 5, [b"a"]) + marker(1, 5, commit=True)
+    return write_log(tmp_path / "logs", (0, committed_records + build_data(2, 7, [b"open"])), (3, plain))
 
 
 def table(log, tmp_path, *words):
@@ -50,7 +50,7 @@ def rows_of(tmp_path):
     return ds.dataset(tmp_path / "out", partitioning="hive", exclude_invalid_files=True).count_rows()
 
 
-def test_a_table_names_what_an_open_transaction_hides(log, tmp_path):
+def test_a_table_reports_records_hidden_by_an_open_transaction(log, tmp_path):
     result = table(log, tmp_path)
     assert (result.exit_code, rows_of(tmp_path)) == (1, 1)
     assert "\n1 record, " in result.output
@@ -66,7 +66,7 @@ def test_a_table_names_what_an_open_transaction_hides(log, tmp_path):
         hidden_transaction["producer_id"],
         hidden_transaction["first_offset"],
     ) == ("t", 0, 7, 2)
-    assert (hidden_transaction["end_offset"], hidden_transaction["records"]) == (1003, HIDDEN)
+    assert (hidden_transaction["end_offset"], hidden_transaction["records"]) == (1003, HIDDEN_COUNT)
 
 
 def test_a_table_of_everything_is_complete(log, tmp_path):
@@ -77,7 +77,7 @@ def test_a_table_of_everything_is_complete(log, tmp_path):
 def test_a_scan_has_a_note_of_hidden_records(log, caplog):
     scan = kafkaframes.scan_log(log, isolation="read_committed")
     (note,) = scan.plan().notes
-    assert (note.producer_id, note.first_offset, note.records) == (7, 2, HIDDEN)
+    assert (note.producer_id, note.first_offset, note.records) == (7, 2, HIDDEN_COUNT)
     batches = scan.to_batches()
     assert (batches.read_all().num_rows, batches.notes) == (1, [note])
     with caplog.at_level(logging.WARNING, "kafkaframes.scan"):
@@ -90,11 +90,11 @@ def test_a_scan_has_a_note_of_hidden_records(log, caplog):
 
 
 def keyed_record(base, producer, value):
-    return data(base, producer, [value], [b"k"])
+    return build_data(base, producer, [value], [b"k"])
 
 
-def test_compact_keeps_the_committed_value_whatever_the_index_says(tmp_path):
-    """With an empty index the aborted value used to win, so that the committed one was removed."""
+def test_compact_keeps_the_committed_value_despite_a_wrong_index(tmp_path):
+    """Previously, an empty index let the aborted value replace the committed one."""
     first = (
         keyed_record(0, 1, b"committed")
         + marker(1, 1, commit=True)
@@ -111,9 +111,9 @@ def test_compact_keeps_the_committed_value_whatever_the_index_says(tmp_path):
 
 
 @pytest.mark.parametrize("index", [b"", b"\0" * 17, None], ids=["empty", "torn", "missing"])
-def test_a_table_has_no_aborted_record_and_names_the_index(tmp_path, index):
+def test_a_table_has_no_aborted_record_and_reports_the_index(tmp_path, index):
     aborted_records = (
-        data(0, 1, [b"no"]) + marker(1, 1, commit=False) + data(2, 2, [b"yes"]) + marker(3, 2, commit=True)
+        build_data(0, 1, [b"no"]) + marker(1, 1, commit=False) + build_data(2, 2, [b"yes"]) + marker(3, 2, commit=True)
     )
     source = write_log(tmp_path / "logs", (0, aborted_records))
     if index is not None:
@@ -123,7 +123,7 @@ def test_a_table_has_no_aborted_record_and_names_the_index(tmp_path, index):
     assert "warning: txnindex-" in result.output
 
 
-def test_the_closing_line_of_report_names_an_open_transaction(log, tmp_path):
+def test_the_last_line_of_report_names_an_open_transaction(log, tmp_path):
     result = ask("report", log, "-o", tmp_path / "page.html")
     assert result.exit_code == 0, result.output
     assert "; no damage found, but 1 open transaction hides records from read_committed" in result.output

@@ -11,14 +11,14 @@ from tests.cli.calling import ask
 from kafkaframes.cli.main import COMMAND_SECTIONS, COMMANDS, cli
 
 
-def test_an_error_of_the_machine_is_one_line(tmp_path, monkeypatch, capsys):
+def test_a_system_error_is_one_line(tmp_path, monkeypatch, capsys):
     from kafkaframes.cli import main as module
 
     def fail():
         raise OSError(5, "Input/output error", "/dev/broken")
 
     monkeypatch.setattr(module, "cli", fail)
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # main() sets its own
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # main() replaces the hook
     monkeypatch.setattr(module.atexit, "register", lambda _: None)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -31,7 +31,7 @@ def test_an_error_of_the_machine_is_one_line(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == "kafkaframes: Input/output error (at /dev/broken)\n"
 
 
-# Every import has such callbacks; Python ignores what is raised in them, by the handler of a signal, too.
+# Every import has such callbacks. Python ignores exceptions in them, including those of signal handlers.
 SWALLOWING = """
 import os, signal, sys, time, weakref
 from kafkaframes.cli import main as module
@@ -50,7 +50,7 @@ module.main()
 
 
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_that_python_swallows_stops_a_command_all_the_same(name, status):
+def test_a_signal_that_python_ignores_still_stops_a_command(name, status):
     process = subprocess.run([sys.executable, "-c", SWALLOWING.format(name=name)], capture_output=True, timeout=200)
     assert process.returncode == status
     assert b"ignored" not in process.stderr
@@ -58,7 +58,7 @@ def test_a_signal_that_python_swallows_stops_a_command_all_the_same(name, status
 
 
 # Like SWALLOWING, but the repeated signal arrives before the hook that sends it has returned.
-SLOW = """
+SLOW_HOOK_CODE = """
 import threading, time
 start = threading.Thread.start
 def slow(thread):
@@ -70,8 +70,8 @@ threading.Thread.start = slow
 
 
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_is_sent_again_when_it_can_be_heard(name, status):
-    code = SLOW + SWALLOWING.format(name=name)
+def test_a_signal_is_repeated_until_it_is_handled(name, status):
+    code = SLOW_HOOK_CODE + SWALLOWING.format(name=name)
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
     assert process.returncode == status
     assert b"ignored" not in process.stderr
@@ -79,7 +79,7 @@ def test_a_signal_is_sent_again_when_it_can_be_heard(name, status):
 
 # A signal after the command: while it waits for threads (repeatedly, as a signal just before the wait is seen after
 # it), while Python runs its exit handlers, and while modules are unloaded.
-AFTER = """
+SIGNAL_AFTER_COMMAND_CODE = """
 import atexit, os, signal, threading, time
 from kafkaframes.cli import main as module
 def send():
@@ -105,8 +105,8 @@ module.main()
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("when", ["threads", "exit", "modules"])
-def test_a_signal_after_the_command_changes_nothing_that_was_said(when, name):
-    script = AFTER.format(name=name, when=when)
+def test_a_signal_after_the_command_does_not_change_its_output(when, name):
+    script = SIGNAL_AFTER_COMMAND_CODE.format(name=name, when=when)
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=50)
     status = 128 + signal.Signals[name] if when == "threads" else 0
     assert (process.returncode, process.stdout, process.stderr) == (status, b"done\n", b"")
@@ -133,7 +133,7 @@ def test_each_line_of_the_help_fits_a_terminal():
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "broker"])
-def test_a_closed_standard_output_is_one_clear_line(command, tmp_path):
+def test_the_error_for_a_closed_standard_output_is_one_line(command, tmp_path):
     words = f"exec {shlex.quote(sys.executable)} -m kafkaframes {command} {shlex.quote(str(tmp_path))} >&-"
     process = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, timeout=120)
     assert (process.returncode, process.stderr.count("\n")) == (2, 1)

@@ -17,13 +17,13 @@ def copy(source, seconds, verify_crc):
     )
 
 
-class Group(LazyGroup):
+class FakeGroup(LazyGroup):
     def get_command(self, ctx, name):
         return copy
 
 
-def test_settings_are_flags():
-    group = Group("kafkaframes", sections={"Commands": {"copy": ("", "")}})
+def test_messages_name_flags_instead_of_settings():
+    group = FakeGroup("kafkaframes", sections={"Commands": {"copy": ("", "")}})
     with pytest.raises(
         OptionError,
         match=r"^--from is empty; --no-verify-crc reads it, --timeout=false and `other` and `kafkaframes",
@@ -32,7 +32,7 @@ def test_settings_are_flags():
 
 
 @pytest.mark.parametrize("error", [OptionError("`source` is x"), LogDirError("`source` is x", file="f", position=3)])
-def test_every_error_keeps_what_else_it_says(error: KafkaframesError):
+def test_other_words_of_errors_are_unchanged(error: KafkaframesError):
     from kafkaframes.errors.exceptions import rename_settings
 
     before = str(error)

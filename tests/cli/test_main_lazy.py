@@ -26,7 +26,7 @@ LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
         ("xyzzy", "expected one of info"),
     ],
 )
-def test_a_misspelt_command_is_answered_with_the_nearest(typed_command, hint):
+def test_the_error_for_a_misspelt_command_suggests_the_nearest(typed_command, hint):
     result = CliRunner().invoke(cli, [typed_command, "x"])
     assert result.exit_code == 2
     assert f"unknown command {typed_command}: " in result.stderr
@@ -38,14 +38,14 @@ def test_a_misspelt_command_is_answered_with_the_nearest(typed_command, hint):
     [["dump-log", "--deep-iteration"], ["info", "--deep"], ["verify", "--deep"], ["dump-log", "-J"]],
     ids=" ".join,
 )
-def test_a_pipe_that_closes_is_no_error(command):
+def test_a_closed_pipe_is_not_an_error(command):
     name, *options = command
     words = f'"{sys.executable}" -m kafkaframes {name} "{LOG}" {" ".join(options)} | head -n 1; exit ${{PIPESTATUS[0]}}'
     process = subprocess.run(["bash", "-c", words], capture_output=True, check=False, timeout=250)
     assert (process.returncode, process.stderr) == (0, b"")
 
 
-def test_a_broker_whose_last_words_nobody_reads_ends_with_0():
+def test_a_broker_with_a_closed_pipe_exits_with_0():
     """Python itself would exit with 120 because of unflushed data for a closed pipe."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
@@ -71,14 +71,14 @@ def test_a_broker_whose_last_words_nobody_reads_ends_with_0():
         ("exp", ["plain"]),
     ],
 )
-def test_shells_complete_commands_and_the_names_of_files(words, kinds):
+def test_shells_complete_commands_and_file_names(words, kinds):
     *before, incomplete = words.split()
     completions = ShellComplete(cli, {}, "kafkaframes", "_COMPLETE").get_completions(before, incomplete)
     assert [item.type for item in completions] == kinds
 
 
 def test_ctrl_c_while_arguments_are_parsed_has_the_exit_status_of_a_shell(monkeypatch):
-    """Click's own answer is "Aborted!" and status 1, which ``verify`` uses for damage."""
+    """Click itself prints "Aborted!" and exits with status 1, which ``verify`` uses for damage."""
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from kafkaframes.cli.main import cli
 
 
-def test_the_commands_help_names_every_way(tmp_path):
+def test_the_help_lists_every_kind_of_source_and_target(tmp_path):
     help_text = CliRunner().invoke(cli, ["mirror", "--help"]).output
     for option in ("--from", "--to", "--topic", "--follow", "--dry-run", "--state", "--on-damage", "--json"):
         assert option in help_text

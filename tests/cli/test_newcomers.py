@@ -22,15 +22,15 @@ from kafkaframes.errors import LogDirError, OptionError
 LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 
 
-def test_a_file_that_is_none_of_a_logs_is_an_error():
+def test_a_file_that_does_not_belong_to_a_log_is_an_error():
     result = CliRunner().invoke(cli, ["dump-log", "/etc/passwd"])
     assert result.exit_code != 0
     assert "is not a segment, an index or a snapshot" in str(result.exception)
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "report"])
-def test_what_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch, command):
-    """A disk that fails: root may read every file, so permissions would show nothing."""
+def test_an_unreadable_file_is_not_reported_as_damaged(tmp_path, monkeypatch, command):
+    """The test simulates a failing disk, because root can read files without permission."""
     log = tmp_path / "log" / "t-0"
     log.mkdir(parents=True)
     for kind in ("log", "index", "timeindex"):
@@ -50,7 +50,7 @@ def test_what_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch, comman
     assert command == "report" or "unreadable" in result.output.lower()
 
 
-def test_numbers_in_json_have_units_and_null_for_none(tmp_path):
+def test_numbers_in_json_have_units_and_missing_ones_are_null(tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{0:020}.log").touch()
     (partition_row,) = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path), "--json"]).stdout)["partitions"]
@@ -73,14 +73,14 @@ def test_numbers_in_json_have_units_and_null_for_none(tmp_path):
         "transactions find-hanging localhost:9092",
     ],
 )
-def test_an_address_in_place_of_a_topic_names_the_flag_for_addresses(arguments):
-    """A stranger typed the address first, as for kcat and psql. No connection is opened."""
+def test_the_error_for_an_address_instead_of_a_topic_names_the_flag(arguments):
+    """A user typed the address first, like for kcat and psql. No connection is opened."""
     with pytest.raises(OptionError, match=r"'.*' is not a topic name, .*-b HOST:PORT \(or --bootstrap-server\)"):
         ask_or_raise(*arguments.split(), "-X", "bootstrap.servers=invalid host")
 
 
 def test_grep_explains_the_order_of_its_arguments(tmp_path):
-    """A stranger typed the log first."""
+    """A user typed the log first."""
     with pytest.raises(OptionError) as error:
         ask_or_raise("grep", LOG, "order 17")
     assert str(error.value) == (
@@ -91,8 +91,8 @@ def test_grep_explains_the_order_of_its_arguments(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["info -", "verify -", "dump-log -", "redact - -o o.pcap", "spec lint -"])
-def test_a_dash_is_not_a_file(command, tmp_path, monkeypatch):
-    """A stranger piped a segment into a command that reads files; the error was only that ``-`` does not exist."""
+def test_a_dash_is_not_read_as_a_file(command, tmp_path, monkeypatch):
+    """A user piped a segment into a command that reads files, and the error was only that ``-`` does not exist."""
     monkeypatch.chdir(tmp_path)
     error = ask(*command.split(), stdin=b"x").exception
     assert str(error).startswith("no such file or directory (at -)")
@@ -130,7 +130,7 @@ def test_decode_reads_a_pipe(tmp_path):
     thread.join(60)
 
 
-def test_a_file_that_is_called_dash_is_read(tmp_path, monkeypatch):
+def test_a_file_named_dash_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(LOG, tmp_path / "-")
     assert ask("info", "-").exit_code == 0

@@ -22,13 +22,13 @@ from kafkaframes.protocol.messages.headers import encode_request, encode_respons
 from kafkaframes.records.limits import current_budget
 
 
-def test_a_store_has_an_option_only_where_one_was_given():
+def test_a_store_has_only_the_given_options():
     assert SourceSettings().storage == {}
     storage = SourceSettings(key_files=("one.pem", "id=two.pem"), follow_links=True).storage
     assert storage == {"key_files": ("one.pem", "id=two.pem"), "follow_links": True}
 
 
-def test_sizes_are_read_as_spark_reads_them():
+def test_sizes_are_parsed_like_in_spark():
     assert (parse_size_flag("1g"), parse_size_flag("64m")) == (1 << 30, 64 << 20)
     with pytest.raises(click.BadParameter, match="64x"):
         parse_size_flag("64x")
@@ -42,7 +42,7 @@ def test_a_position_is_an_offset_a_time_earliest_or_latest():
         parse_position("group:g")
 
 
-def test_options_are_added_in_their_order():
+def test_options_are_added_in_order():
     @click.command()
     @add_click_options(click.option("--one"), click.option("--two"))
     def command(one, two): ...
@@ -50,7 +50,7 @@ def test_options_are_added_in_their_order():
     assert [option.name for option in command.params] == ["one", "two"]
 
 
-def test_a_command_that_reads_is_handed_its_store_and_the_links_it_leaves_out_are_named(tmp_path):
+def test_a_reading_command_gets_its_store_and_reports_skipped_links(tmp_path):
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "link").symlink_to(tmp_path)
     storages = []
@@ -71,7 +71,7 @@ def test_a_command_that_reads_is_handed_its_store_and_the_links_it_leaves_out_ar
     assert (len(lines), lines[-1]) == (11, "kafkaframes: left out: 21 more symbolic links")
 
 
-def test_a_budget_holds_while_the_command_runs():
+def test_the_budget_applies_while_the_command_runs():
     budgets = []
 
     @click.command()
@@ -89,7 +89,7 @@ def _folder(tmp_path):
     return write_specs(tmp_path / "specs")
 
 
-def test_decode_takes_own_specs_before_the_catalogs(folder):
+def test_decode_prefers_own_specs_to_the_catalog(folder):
     request = encode_request(message("GreetRequest", specs=folder)(words="hi"), 1)
     assert "GreetRequest.Words" in ask("decode", request.hex(), "--specs", str(folder)).output
     heartbeat = encode_request(message("HeartbeatRequest")(group_id="g"), 4)

@@ -11,51 +11,51 @@ import kafkaframes
 from kafkaframes.cli.main import cli, main
 from kafkaframes.errors import KafkaframesError, LogDirError
 
-GONE = "GONE"  # placeholder for the missing path
+MISSING_PATH = "GONE"  # placeholder for the missing path
 SERVERS = ("-b", "127.0.0.1:1")
-TO = ("--to", "out")
-# For each command and subcommand with a path that must exist: its arguments.
-MISSING = {
-    "info": [GONE],
-    "report": [GONE, "-o", "o.html"],
-    "grep": ["a", GONE],
-    "dump-log": [GONE],
-    "verify": [GONE],
-    "export": [GONE, *TO],
-    "table": [GONE, "--to", "parquet", "out"],
-    "mirror": ["--from", GONE, *TO],
-    "restore": [GONE, *TO],
-    "repair": [GONE, *TO],
-    "convert": [GONE, "--record-format", "v2", *TO],
-    "recompress": [GONE, "--codec", "zstd", *TO],
-    "compact": [GONE, *TO],
-    "produce": ["t", GONE, *SERVERS],
-    "broker": ["--serve", GONE],
-    "checkpoint show": [GONE],
-    "checkpoint convert": [GONE, "out", "--for", "kafka"],
-    "audit": [GONE],
-    "redact": [GONE, "-o", "o.pcap"],
-    "decode": [GONE],
-    "encode": ["ApiVersionsRequest", "0", GONE],
-    "diff": [GONE, GONE],
-    "spec check": [GONE, GONE],
-    "spec lint": [GONE],
-    "spec tags": ["--specs", GONE],
-    "spec show": [f"{GONE}.json"],
-    "spec guide": ["--specs", GONE, "-o", "o.html"],
-    "spec stubs": ["--specs", GONE, "-o", "o.py"],
-    "spec import": [GONE],
-    "spec new-kip": [GONE, *TO],
-    "spec propose": ["flexible", GONE],
-    "analyze records": [GONE],
-    "users set": ["u", "--password-file", GONE, *SERVERS],
+TO_OPTION = ("--to", "out")
+# Arguments of each command and subcommand with a path that must exist.
+ARGUMENTS_BY_COMMAND = {
+    "info": [MISSING_PATH],
+    "report": [MISSING_PATH, "-o", "o.html"],
+    "grep": ["a", MISSING_PATH],
+    "dump-log": [MISSING_PATH],
+    "verify": [MISSING_PATH],
+    "export": [MISSING_PATH, *TO_OPTION],
+    "table": [MISSING_PATH, "--to", "parquet", "out"],
+    "mirror": ["--from", MISSING_PATH, *TO_OPTION],
+    "restore": [MISSING_PATH, *TO_OPTION],
+    "repair": [MISSING_PATH, *TO_OPTION],
+    "convert": [MISSING_PATH, "--record-format", "v2", *TO_OPTION],
+    "recompress": [MISSING_PATH, "--codec", "zstd", *TO_OPTION],
+    "compact": [MISSING_PATH, *TO_OPTION],
+    "produce": ["t", MISSING_PATH, *SERVERS],
+    "broker": ["--serve", MISSING_PATH],
+    "checkpoint show": [MISSING_PATH],
+    "checkpoint convert": [MISSING_PATH, "out", "--for", "kafka"],
+    "audit": [MISSING_PATH],
+    "redact": [MISSING_PATH, "-o", "o.pcap"],
+    "decode": [MISSING_PATH],
+    "encode": ["ApiVersionsRequest", "0", MISSING_PATH],
+    "diff": [MISSING_PATH, MISSING_PATH],
+    "spec check": [MISSING_PATH, MISSING_PATH],
+    "spec lint": [MISSING_PATH],
+    "spec tags": ["--specs", MISSING_PATH],
+    "spec show": [f"{MISSING_PATH}.json"],
+    "spec guide": ["--specs", MISSING_PATH, "-o", "o.html"],
+    "spec stubs": ["--specs", MISSING_PATH, "-o", "o.py"],
+    "spec import": [MISSING_PATH],
+    "spec new-kip": [MISSING_PATH, *TO_OPTION],
+    "spec propose": ["flexible", MISSING_PATH],
+    "analyze records": [MISSING_PATH],
+    "users set": ["u", "--password-file", MISSING_PATH, *SERVERS],
 }
-MORE = {
-    "table --schema": ["table", "t", *SERVERS, "--to", "parquet", "out", "--mode", "json", "--schema", GONE],
-    "broker --config": ["broker", "--config", GONE],
-    "broker --specs": ["broker", "--specs", GONE],
-    "compact --prove-gone": ["compact", GONE, "--prove-gone", "k"],
-    "decode --specs": ["decode", "00", "--specs", GONE],
+MORE_ARGUMENTS = {
+    "table --schema": ["table", "t", *SERVERS, "--to", "parquet", "out", "--mode", "json", "--schema", MISSING_PATH],
+    "broker --config": ["broker", "--config", MISSING_PATH],
+    "broker --specs": ["broker", "--specs", MISSING_PATH],
+    "compact --prove-gone": ["compact", MISSING_PATH, "--prove-gone", "k"],
+    "decode --specs": ["decode", "00", "--specs", MISSING_PATH],
     "table without a slash": ["table", "gone-topic", "--to", "parquet", "out"],
 }
 WITHOUT_SOURCES = {
@@ -75,19 +75,19 @@ def commands():
 
 
 def test_every_command_is_in_the_tables():
-    assert sorted(commands()) == sorted({*MISSING, *WITHOUT_SOURCES})
+    assert sorted(commands()) == sorted({*ARGUMENTS_BY_COMMAND, *WITHOUT_SOURCES})
 
 
 @pytest.mark.parametrize(
     "command_words",
-    [*({**{name: [*name.split(), *rest] for name, rest in MISSING.items()}, **MORE}).items()],
+    [*({**{name: [*name.split(), *rest] for name, rest in ARGUMENTS_BY_COMMAND.items()}, **MORE_ARGUMENTS}).items()],
     ids=lambda one: one[0],
 )
-def test_a_missing_path_has_the_same_words(command_words, tmp_path, monkeypatch, capsys):
+def test_the_error_for_a_missing_path_is_equal_in_all_commands(command_words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
     gone_path = str(tmp_path / "gone")
-    arguments = [word.replace(GONE, gone_path) for word in command_words[1]]
+    arguments = [word.replace(MISSING_PATH, gone_path) for word in command_words[1]]
     monkeypatch.setattr("sys.argv", ["kafkaframes", *arguments])
     with pytest.raises(SystemExit) as exit_info:
         main()
@@ -125,7 +125,7 @@ CONTENTS = {
     "empty": "contains no Kafka log directory, partition or segment",
 }
 LOG_COMMANDS = {
-    name: [*name.split(), *MISSING[name]]
+    name: [*name.split(), *ARGUMENTS_BY_COMMAND[name]]
     for name in (
         "info",
         "verify",
@@ -144,12 +144,14 @@ LOG_COMMANDS = {
 
 @pytest.mark.parametrize("name", CONTENTS)
 @pytest.mark.parametrize("command", LOG_COMMANDS)
-def test_a_path_of_the_wrong_kind_is_named_with_what_reads_it(command, name, files, monkeypatch):
+def test_the_error_for_a_path_of_another_kind_names_its_command(command, name, files, monkeypatch):
     monkeypatch.chdir(files)
     if (command, name) == ("grep", "segment.bin"):
         pytest.skip("scans read a segment under any name")
     text = CONTENTS[name]
-    result = CliRunner().invoke(cli, [str(files / name) if word == GONE else word for word in LOG_COMMANDS[command]])
+    result = CliRunner().invoke(
+        cli, [str(files / name) if word == MISSING_PATH else word for word in LOG_COMMANDS[command]]
+    )
     assert isinstance(result.exception, KafkaframesError), result.output
     if (command, name) != ("restore", "rows.bin"):
         assert text in str(result.exception)
@@ -159,7 +161,7 @@ def test_a_path_of_the_wrong_kind_is_named_with_what_reads_it(command, name, fil
 
 @pytest.mark.parametrize("command", ["audit", "redact"])
 @pytest.mark.parametrize("name", ["rows.bin", "text.txt", "noise.bin", "segment.bin"])
-def test_a_file_that_is_not_traffic_is_named_with_what_reads_it(command, name, files, monkeypatch):
+def test_the_error_for_a_file_without_traffic_names_its_command(command, name, files, monkeypatch):
     monkeypatch.chdir(files)
     flags = ["-o", str(files / "o.pcap")] if command == "redact" else []
     result = CliRunner().invoke(cli, [command, str(files / name), *flags])
@@ -169,7 +171,7 @@ def test_a_file_that_is_not_traffic_is_named_with_what_reads_it(command, name, f
 
 @pytest.mark.parametrize("name", ["trace.bin", "rows.bin", "text.txt", "rows.jsonl", "noise.bin"])
 def test_a_scan_of_a_file_that_is_not_a_segment_is_an_error(name, files):
-    """It had no rows and no errors."""
+    """Previously, the scan had no rows and no errors."""
     with pytest.raises(LogDirError, match=CONTENTS[name].split(":")[0].replace("`", ".")):
         kafkaframes.scan_log(files / name).to_arrow()
     with pytest.raises(LogDirError):

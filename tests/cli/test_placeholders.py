@@ -45,14 +45,14 @@ def test_a_value_comes_from_the_environment_or_from_a_file(secrets, monkeypatch)
         ("${file:PATH:missing}", "has no key missing"),
     ],
 )
-def test_a_placeholder_without_a_value_is_refused(text, reason, secrets, monkeypatch):
+def test_a_placeholder_without_a_value_is_rejected(text, reason, secrets, monkeypatch):
     monkeypatch.delenv("NOT_SET_HERE", raising=False)
     with pytest.raises(OptionError, match=reason) as error:
         resolve_placeholders({"sasl.password": text.replace("PATH:m", f"{secrets}:m")})
     assert "p=w#1" not in str(error.value)
 
 
-def test_a_file_that_others_may_read_is_refused(secrets):
+def test_a_file_readable_by_other_users_is_rejected(secrets):
     secrets.chmod(0o644)
     with pytest.raises(OptionError, match="chmod 600"):
         resolve_placeholders({"sasl.password": f"${{file:{secrets}:other}}"})

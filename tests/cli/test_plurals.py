@@ -17,7 +17,7 @@ NOUNS = (
     "records|topics|partitions|segments|files|batches|bytes|messages|packets|connections|lines|rows|transactions|errors|"
     "warnings|commits|entries|slices|findings|members|calls|clients|groups|offsets|notes|indexes|specs|brokers|copies"
 )
-ONE = re.compile(rf"(?<![\d.,:/-])1 ({NOUNS})\b")
+ONE_WITH_PLURAL = re.compile(rf"(?<![\d.,:/-])1 ({NOUNS})\b")
 COMMANDS = {
     "info": ["info", "LOG"],
     "info --deep": ["info", "LOG", "--deep"],
@@ -59,7 +59,7 @@ def _log(tmp_path):
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("tail", [b"", b"\0"], ids=["whole", "one byte too many"])
-def test_one_is_singular(name, tail, log, monkeypatch):
+def test_one_has_a_singular_noun(name, tail, log, monkeypatch):
     monkeypatch.chdir(log)
     (segment,) = (log / "log").rglob("*.log")
     segment.write_bytes(segment.read_bytes() + tail)
@@ -67,26 +67,26 @@ def test_one_is_singular(name, tail, log, monkeypatch):
     result = run([names.get(word, word) for word in COMMANDS[name]])
     output = f"{result.output}{result.exception or ''}"
     assert output
-    assert ONE.findall(output) == []
+    assert ONE_WITH_PLURAL.findall(output) == []
 
 
-def test_one_dead_letter_is_singular(log, monkeypatch):
+def test_one_dead_letter_has_a_singular_noun(log, monkeypatch):
     monkeypatch.chdir(log)
     (log / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "string"}}}')
     result = run(["table", "log", "--to", "parquet", "out", "--mode", "json", "--schema", "schema.json"])
     assert "1 record does not fit the schema" in result.output
 
 
-def test_one_produced_record_is_singular(log):
+def test_one_produced_record_has_a_singular_noun(log):
     with kafkaframes.Broker() as broker, Producer(broker.bootstrap_servers) as producer:
         producer.send("t", b"v").result()
         for arguments in (["consume", "t", "--exit-at-end"], ["topics", "describe", "t"], ["topics", "list"]):
             result = run([*arguments, "-b", broker.bootstrap_servers])
-            assert ONE.findall(result.output) == []
+            assert ONE_WITH_PLURAL.findall(result.output) == []
 
 
-def test_two_open_transactions_in_one_segment_are_two(tmp_path):
-    """Files were counted, not transactions."""
+def test_two_open_transactions_in_one_segment_are_counted(tmp_path):
+    """Previously, files were counted instead of transactions."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     batches = b"".join(

@@ -10,7 +10,7 @@ from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.partitioner import compute_partitions
 
 
-def test_lines_in_and_out_in_kcats_format(run):
+def test_lines_of_kcat_are_produced_and_consumed(run):
     run("topics create lines --partitions 1")
     run("produce lines -K : -H h=1 -z lz4", stdin=b"a:first\nb:second\n:third\n")
     out = run("consume lines -e", "-f", r"%t/%p@%o %k(%K)=%s %h\n").output
@@ -19,14 +19,14 @@ def test_lines_in_and_out_in_kcats_format(run):
     assert run("consume lines -c 2").output == "first\nsecond\n"
 
 
-def test_a_parquet_file(run, tmp_path):
+def test_a_parquet_file_is_produced(run, tmp_path):
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"key": ["a", "b"], "value": ["1", "2"], "offset": [7, 9]}), file)
     run("produce rows", str(file), "--format", "parquet")
     assert sorted(run("consume rows -e").output.split()) == ["1", "2"]
 
 
-def test_records_in_the_format_of_old_clients(run):
+def test_records_are_sent_in_the_format_of_old_clients(run):
     run("produce old --record-format 0", stdin=b"one\n")
     assert run("consume old -e", "-f", r"%T %s\n").output == "-1 one\n"
 
@@ -41,32 +41,32 @@ def test_records_in_the_format_of_old_clients(run):
         ("produce t -X linger.mss=1", b"", "did you mean linger.ms"),
     ],
 )
-def test_mistakes_are_one_line(run, command, stdin, reason):
+def test_errors_are_one_line(run, command, stdin, reason):
     with pytest.raises(OptionError, match=reason):
         run(command, stdin=stdin)
 
 
-def test_what_stands_before_a_bad_line_is_written_and_counted(run):
+def test_lines_before_an_invalid_line_are_sent_and_counted(run):
     with pytest.raises(OptionError, match=r"line 3 has no ':' .*; the first 2 records are written"):
         run("produce half -K :", stdin=b"a:1\nb:2\nno key\nc:3\n")
     assert sorted(run("consume half -e").output.split()) == ["1", "2"]
 
 
 @pytest.mark.parametrize("values", [["x"], [1.5], [True], [[1]], [{"a": 1}]], ids=str)
-def test_a_partition_that_is_no_integer_is_refused_in_words(values):
+def test_a_partition_that_is_not_an_integer_is_rejected(values):
     rows = pa.RecordBatch.from_arrays([pa.array(values)], names=["partition"])
     with pytest.raises(EncodeError, match="is not an integer type"):
         compute_partitions(rows, 3)
 
 
-def test_json_that_is_nested_without_end_is_refused_in_words(run):
+def test_deeply_nested_json_is_rejected(run):
     run("topics create nested --partitions 1")
     with pytest.raises(OptionError, match="line 1"):
         run("produce nested --format jsonl", stdin=b"[" * 9000)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "lines"])
-def test_a_record_that_is_too_large_late_in_a_file_is_named_by_its_number(run, form, tmp_path):
+def test_the_error_for_a_too_large_record_has_its_number(run, form, tmp_path):
     """The tables before it are written completely, and the error has the number of written records
     (edenhill/kcat#54).
     """
@@ -90,7 +90,7 @@ def test_a_record_that_is_too_large_late_in_a_file_is_named_by_its_number(run, f
     assert run(f"consume large-{form} -e").output.split() == values[: int(count or 0)]
 
 
-def test_a_first_row_that_is_too_large_is_named(run, tmp_path):
+def test_a_too_large_first_row_is_reported(run, tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"value": [b"x" * 2_000_000, b"y"]}), path)
     with pytest.raises(OptionError, match=r"^row 1: .*; nothing is written"):

@@ -52,7 +52,7 @@ def test_consume(broker, arguments, values):
     assert run(broker, "consume", "money", "-e", *arguments) == values
 
 
-def test_consume_in_a_group_that_a_property_names(broker):
+def test_consume_uses_the_group_of_a_property(broker):
     options = ("-X", "group.id=by-property", "-X", "auto.offset.reset=earliest")
     assert run(broker, "consume", "money", "-e", *options) == "committed\naborted\n"
     assert "by-property" in broker.groups
@@ -73,7 +73,7 @@ def test_consume_in_a_group_that_a_property_names(broker):
         (("-z", "none", "-X", "compression.codec=zstd"), 0),
     ],
 )
-def test_produce(broker, arguments, codec):
+def test_produce_uses_properties(broker, arguments, codec):
     topic = f"codec-{len(broker.topics)}"
     run(broker, "produce", topic, *arguments, stdin=b"x" * 500 + b"\n")
     with Consumer(broker.bootstrap_servers) as consumer:
@@ -81,7 +81,7 @@ def test_produce(broker, arguments, codec):
         assert scan_all(bytes(consumer.fetch(60_000).data)).codecs.tolist() == [codec]
 
 
-def test_servers_that_were_typed_are_used(broker):
+def test_servers_on_the_command_line_override_properties(broker):
     assert run(broker, "consume", "money", "-e", "-X", "bootstrap.servers=127.0.0.1:1") == "committed\naborted\n"
     only = ask_or_raise("consume", "money", "-e", "-X", f"bootstrap.servers={broker.bootstrap_servers}")
     assert only.stdout == "committed\naborted\n"
@@ -100,8 +100,8 @@ def test_later_settings_override_earlier_ones_under_any_name():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_lines_that_come_slowly_are_sent_as_they_come_and_on_signals(broker, number):
-    """``tail -f log | kafkaframes produce t``."""
+def test_slow_lines_are_sent_immediately_and_on_signals(broker, number):
+    """This is the case ``tail -f log | kafkaframes produce t``."""
     topic = f"slow-{number.name}"
     broker.create_topic(topic)
     command = [sys.executable, "-m", "kafkaframes", "produce", topic, "-b", broker.bootstrap_servers]
@@ -123,7 +123,7 @@ def test_lines_that_come_slowly_are_sent_as_they_come_and_on_signals(broker, num
 
 
 class StopAfterOneRead(StopSignal):
-    """A signal that arrives after the first lines were read."""
+    """A stop signal that is received after the first lines were read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class StopAfterOneRead(StopSignal):
         pass
 
 
-def test_lines_that_linger_are_returned_when_a_signal_comes():
+def test_buffered_lines_are_returned_on_a_signal():
     read_end, write_end = os.pipe()
     os.write(write_end, b"1\n2\nincomplete")
     stop = StopAfterOneRead()
@@ -148,7 +148,7 @@ def test_lines_that_linger_are_returned_when_a_signal_comes():
     stop.close()
 
 
-def test_a_group_of_lines_ends_after_its_time_and_at_its_size():
+def test_a_group_of_lines_ends_by_time_or_size():
     read_end, write_end = os.pipe()
     os.write(write_end, b"1\n2\n3\n")
     stop = StopSignal()
@@ -161,7 +161,7 @@ def test_a_group_of_lines_ends_after_its_time_and_at_its_size():
     stop.close()
 
 
-def test_a_last_line_without_its_end_and_lines_longer_than_a_read(broker):
+def test_long_lines_and_a_last_line_without_line_end_are_read(broker):
     run(broker, "produce", "lines", stdin=b"a\n\n" + b"x" * 600_000 + b"\nlast")
     assert [record.value for record in broker.records("lines")] == [b"a", b"", b"x" * 600_000, b"last"]
 
@@ -170,7 +170,7 @@ def test_a_last_line_without_its_end_and_lines_longer_than_a_read(broker):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_reset_of_a_group_whose_members_are_at_work_says_what_to_do(broker, protocol):
+def test_the_error_for_resetting_an_active_group_has_a_remedy(broker, protocol):
     group = f"busy-{protocol}"
     options = {"group_id": group, "group_protocol": protocol, "client_id": "billing", "auto_offset_reset": "earliest"}
     with Consumer(broker.bootstrap_servers, **options) as consumer:
@@ -185,8 +185,8 @@ def test_reset_of_a_group_whose_members_are_at_work_says_what_to_do(broker, prot
     run(broker, "groups", "reset", group, "money:0=0")
 
 
-def test_lag_is_what_kafka_consumer_groups_shows(broker):
-    """Negative beyond the log's end; none without a commit, and for a topic that was deleted."""
+def test_lag_equals_that_of_kafka_consumer_groups(broker):
+    """It is negative after the log end, and missing without a commit or for a deleted topic."""
     broker.create_topic("gone")
     end = len(broker.records("money")) + 2  # and two markers
     run(broker, "groups", "reset", "lagging", "money:0=1", "gone:0=7")

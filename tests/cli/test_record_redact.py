@@ -13,7 +13,7 @@ from kafkaframes.errors import OptionError
 DATA = Path(__file__).parent.parent / "data" / "captures"
 
 
-def test_the_command_does_not_write_over_a_file(tmp_path):
+def test_the_command_does_not_overwrite_a_file(tmp_path):
     out = tmp_path / "x.pcapng"
     path = str(DATA / "share-groups-broker43.pcap.zst")
     assert CliRunner().invoke(command, [path, "-o", str(out), "--keep-client-ids"]).exit_code == 0

@@ -16,7 +16,7 @@ from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.log.discover import discover
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
-BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
+LOG_BEFORE_RECOVERY = LOGS / "unclean-flipped-bit-active" / "before"
 
 
 def run(*arguments):
@@ -25,16 +25,16 @@ def run(*arguments):
 
 @pytest.fixture
 def log(tmp_path):
-    shutil.copytree(BEFORE, tmp_path / "log")
+    shutil.copytree(LOG_BEFORE_RECOVERY, tmp_path / "log")
     return tmp_path / "log"
 
 
-def test_a_repaired_log_is_sound_and_says_what_it_lost(log, tmp_path):
+def test_a_repaired_log_is_sound_and_its_losses_are_reported(log, tmp_path):
     result = run(log, "--to", tmp_path / "out", "--index-interval-bytes", 1024)
     assert result.exit_code == 0, result.output
     assert "the offsets 419 to 428 have no records after the repair" in result.output
     report = verify(discover(str(tmp_path / "out")))
-    assert (report.is_sound, report.batches) == (True, 198)  # one of 199 is gone; Kafka keeps 192
+    assert (report.is_sound, report.batches) == (True, 198)  # one of 199 batches is lost, while Kafka keeps 192
     assert not (tmp_path / "out" / ".kafka_cleanshutdown").exists()
 
 
@@ -47,14 +47,14 @@ def test_the_records_that_were_read_and_written_are_counted(log, tmp_path, how):
     assert sum(one["records_written"] for one in again["partitions"]) == record_count
 
 
-def test_a_repair_that_loses_a_record_is_no_repair(log, tmp_path, monkeypatch):
+def test_a_repair_that_loses_a_readable_record_fails(log, tmp_path, monkeypatch):
     monkeypatch.setattr(repair_module, "_write_partition", lambda task: task.repair.records_read - 1)
     result = run(log, "--to", tmp_path / "out")
     assert "does not add up" in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 
-def test_as_kafka_cuts_where_a_broker_does(log, tmp_path):
+def test_as_kafka_truncates_like_a_broker(log, tmp_path):
     assert run(log, "--to", tmp_path / "out", "--as-kafka").exit_code == 0
     assert verify(discover(str(tmp_path / "out"))).batches == 192
 
@@ -79,17 +79,19 @@ def test_half_an_instruction_is_refused(log, options):
     assert isinstance(run(log, *options).exception, OptionError)
 
 
-def test_nothing_is_overwritten(log, tmp_path):
+def test_existing_destinations_are_not_overwritten(log, tmp_path):
     for options in (["--to", tmp_path], ["--in-place", "--backup", tmp_path]):
         assert isinstance(run(log, *options).exception, LogDirError)
 
 
-HOLD = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+HOLD_LOCK_CODE = (
+    "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+)
 
 
-def test_a_directory_that_a_broker_has_open_is_refused(log):
+def test_a_directory_opened_by_a_broker_is_rejected(log):
     (log / ".lock").touch()
-    command = [sys.executable, "-c", HOLD, str(log / ".lock")]
+    command = [sys.executable, "-c", HOLD_LOCK_CODE, str(log / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
         broker.stdout.readline()
         result = run(log, "--dry-run")
@@ -98,7 +100,7 @@ def test_a_directory_that_a_broker_has_open_is_refused(log):
     assert run(log, "--dry-run").exit_code == 0
 
 
-def test_a_second_run_does_nothing_and_tells_the_same(log, tmp_path):
+def test_a_second_run_does_nothing_and_prints_an_equal_report(log, tmp_path):
     first = run(log, "--to", tmp_path / "out")
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
     again = run(log, "--to", tmp_path / "out")
@@ -108,7 +110,7 @@ def test_a_second_run_does_nothing_and_tells_the_same(log, tmp_path):
     assert json.loads((tmp_path / "out" / "_SUCCESS").read_text())["partitions"]
 
 
-def test_the_result_does_not_lie_in_the_log(log, tmp_path):
+def test_a_result_inside_the_log_is_rejected(log, tmp_path):
     before = sorted(log.rglob("*"))
     (tmp_path / "link").symlink_to(log)
     for target in (log / "out", log, tmp_path / "link" / "out"):
@@ -119,7 +121,7 @@ def test_the_result_does_not_lie_in_the_log(log, tmp_path):
     assert sorted(log.rglob("*")) == before
 
 
-def test_killed_between_the_two_renames_the_next_run_puts_the_repaired_log_in_place(log, tmp_path):
+def test_a_run_after_a_kill_between_the_renames_completes_them(log, tmp_path):
     assert run(log, "--to", tmp_path / "log.kafkaframes-repaired").exit_code == 0
     log.rename(tmp_path / "backup")
     error = run(log, "--in-place", "--backup", tmp_path / "backup").exception
@@ -128,12 +130,12 @@ def test_killed_between_the_two_renames_the_next_run_puts_the_repaired_log_in_pl
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "log"]
 
 
-def test_a_backup_below_a_directory_that_is_not_there_yet(log, tmp_path):
+def test_the_parent_directory_of_a_backup_is_created(log, tmp_path):
     assert run(log, "--in-place", "--backup", tmp_path / "old" / "backup").exit_code == 0
     assert (tmp_path / "old" / "backup" / "plain-0").is_dir()
 
 
-READ_ONLY = """
+READ_ONLY_LOCK_CODE = """
 import os, sys
 from kafkaframes.storage.files.local_disk import take_lock
 given = os.open
@@ -146,12 +148,15 @@ print(take_lock(sys.argv[1], create=False) is not None)
 """
 
 
-def test_a_lock_file_that_may_only_be_read_is_held_all_the_same(log):
+def test_a_read_only_lock_file_is_locked(log):
     (log / ".lock").touch()
-    ask = [sys.executable, "-c", READ_ONLY, str(log / ".lock")]
+    ask = [sys.executable, "-c", READ_ONLY_LOCK_CODE, str(log / ".lock")]
     assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "True\n"
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(log / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD_LOCK_CODE, str(log / ".lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as broker:
         broker.stdout.readline()
         assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "False\n"

@@ -25,7 +25,7 @@ def test_the_command_writes_a_page_or_json(cluster, tmp_path):  # noqa: F811
     assert not [path for path in tmp_path.parent.iterdir() if path.name.endswith(".part")]
 
 
-def test_mistakes_are_told_before_anything_is_read(cluster, tmp_path):  # noqa: F811
+def test_errors_are_reported_before_the_log_is_read(cluster, tmp_path):  # noqa: F811
     for arguments, words in (
         ((tmp_path / "nowhere",), "no such file or directory"),
         ((cluster, "-o", tmp_path), "is a directory"),

@@ -6,7 +6,7 @@ from kafkaframes.cli.report import _check_arguments, _parse_report_time, _write_
 from kafkaframes.errors import LogDirError, OptionError
 
 
-def test_the_time_on_a_page_is_given_fixed_or_the_clocks(monkeypatch):
+def test_the_time_on_a_page_is_given_or_the_current_time(monkeypatch):
     assert (
         _parse_report_time("2026-11-21T15:00:00")
         == _parse_report_time("2026-11-21T16:00:00+01:00")
@@ -20,7 +20,7 @@ def test_the_time_on_a_page_is_given_fixed_or_the_clocks(monkeypatch):
         _parse_report_time("soon")
 
 
-def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_page_is_written_completely_or_not_at_all(tmp_path, monkeypatch):
     target = tmp_path / "report.html"
     target.write_text("before")
     with monkeypatch.context() as patch:
@@ -32,7 +32,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert target.read_text() == "after \\udce9"
 
 
-def test_a_destination_is_judged_before_anything_is_read(tmp_path):
+def test_a_destination_is_checked_before_the_log_is_read(tmp_path):
     for output, reason in ((str(tmp_path), "is a directory"), (str(tmp_path / "no" / "r"), "does not exist")):
         with pytest.raises(OptionError, match=reason):
             _check_arguments(output, [])

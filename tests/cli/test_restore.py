@@ -20,7 +20,7 @@ def ran(*arguments):
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
-def test_it_says_what_was_done_and_how_to_go_on(tmp_path):
+def test_the_output_has_the_result_and_the_next_steps(tmp_path):
     result = ran(EXAMPLE, "--to", tmp_path / "new", "--topic", "orders", "--node-id", 7)
     assert result.exit_code == 0, result.output
     assert "orders-2" in result.output
@@ -31,7 +31,7 @@ def test_it_says_what_was_done_and_how_to_go_on(tmp_path):
     assert json.loads(again.output)["done_before"]
 
 
-def test_a_plan_is_shown_and_nothing_written(tmp_path):
+def test_a_dry_run_shows_the_plan_and_writes_nothing(tmp_path):
     result = ran(EXAMPLE, "--to", tmp_path / "new", "--dry-run")
     assert "nothing was written" in result.output
     assert ran(EXAMPLE, "--dry-run").output == result.output
@@ -39,7 +39,7 @@ def test_a_plan_is_shown_and_nothing_written(tmp_path):
     assert "specify --to DIR" in str(ran(EXAMPLE).exception)
 
 
-def test_damage_that_is_skipped_is_named_and_the_status_says_so(tmp_path):
+def test_skipped_damage_is_reported_and_has_its_exit_status(tmp_path):
     (source,) = discover(EXAMPLE)
     segment = next(partition for partition in source.partitions if partition.topic == "orders").segments[0]
     (tmp_path / "old" / "orders-0").mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_damage_that_is_skipped_is_named_and_the_status_says_so(tmp_path):
 @pytest.mark.parametrize(
     "text", ["Topic: orders\tTopicId: {}\tPartitionCount: 3\n\tTopic: orders\tPartition: 0", "orders {}"]
 )
-def test_the_ids_of_an_existing_cluster_are_taken(tmp_path, text):
+def test_the_ids_of_an_existing_cluster_are_used(tmp_path, text):
     topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
     (tmp_path / "ids").write_text(text.format(topic_id))
     result = ran(EXAMPLE, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
@@ -81,13 +81,13 @@ def test_the_ids_of_an_existing_cluster_are_taken(tmp_path, text):
         ("--start", "soon"),
     ],
 )
-def test_options_that_say_nothing_are_refused(tmp_path, option, value):
+def test_options_without_an_effect_are_rejected(tmp_path, option, value):
     result = ran(EXAMPLE, "--to", tmp_path / "new", option, value)
     assert isinstance(result.exception, OptionError)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_holds_no_ids_is_refused(tmp_path):
+def test_a_file_without_ids_is_rejected(tmp_path):
     (tmp_path / "ids").write_text("this is no list of topics")
     result = ran(EXAMPLE, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
     assert isinstance(result.exception, OptionError)

@@ -29,7 +29,7 @@ def test_grep_reads_the_transactions_that_a_scan_reads(isolation, control_record
     assert grep(*flags) == scan.to_arrow()["offset"].to_pylist()
 
 
-def test_following_rejects_what_it_cannot_select():
+def test_following_rejects_unsupported_selections():
     for flags in (("--isolation", "read_committed"), ("--control-records",), ("--on-damage", "drop")):
         with pytest.raises(OptionError, match=f"{flags[0]} cannot be combined with --follow"):
             ask_or_raise("grep", "x", str(TRANSACTIONS), "--follow", *flags)
@@ -44,7 +44,7 @@ def test_following_rejects_what_it_cannot_select():
         (("--start", "earliest", "--end", "latest"), [0, 1, 2, 3]),
     ],
 )
-def test_dump_log_has_a_range(tmp_path, flags, offsets):
+def test_dump_log_supports_a_range(tmp_path, flags, offsets):
     segment = tmp_path / "t-0" / f"{0:020}.log"
     segment.parent.mkdir()
     segment.write_bytes(kafkaframes.build_records({"value": [b"v"] * 4}))
@@ -66,13 +66,13 @@ def test_dump_log_has_a_range(tmp_path, flags, offsets):
         ("dump-log", "--isolation"),
     ],
 )
-def test_a_flag_that_cannot_apply_is_unknown(command, flag):
+def test_a_flag_without_a_meaning_is_unknown(command, flag):
     result = ask(command, str(TRANSACTIONS), flag, "1")
     assert result.exit_code == 2
     assert "No such option" in result.output
 
 
-def test_consume_has_a_range(tmp_path):
+def test_consume_supports_a_range(tmp_path):
     with Broker() as broker:
         broker.create_topic("t", 1)
         with kafkaframes.Producer(broker.bootstrap_servers) as producer:
@@ -123,7 +123,7 @@ def test_consume_reads_several_topics_by_name_and_pattern():
         assert consume("orders-*") == consume("-t", "orders-*") == consume("orders-eu", "--topic", "orders-us") == every
         assert consume("-t", "users", "-t", "users") == ["users-0@0"]
         assert consume("orders-*", "-p", "1") == ["orders-eu-1@0", "orders-eu-1@1"]
-        # The ends of partitions with the same number in different topics are not mixed up.
+        # Partitions with the same number in different topics have separate ends.
         ranges = ("--start", "earliest", "--end", "2")
         assert consume("orders-*", "-p", "0", *ranges) == [
             *("orders-eu-0@0", "orders-eu-0@1", "orders-us-0@0", "orders-us-0@1")

@@ -15,7 +15,7 @@ from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.storage.files.atomic import reject_nested_destination
 
-BASE = f"{0:020}.log"
+SEGMENT_NAME = f"{0:020}.log"
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "share-groups-broker43.pcap.zst"
 
 
@@ -30,7 +30,9 @@ def log(tmp_path):
     directory = tmp_path / "log"
     for topic in ("orders-0", "orders-1", "users-0"):
         (directory / topic).mkdir(parents=True)
-        (directory / topic / BASE).write_bytes(kafkaframes.build_records([{"key": b"k", "value": topic.encode()}] * 5))
+        (directory / topic / SEGMENT_NAME).write_bytes(
+            kafkaframes.build_records([{"key": b"k", "value": topic.encode()}] * 5)
+        )
     (directory / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
     return directory
 
@@ -39,10 +41,10 @@ def content(directory):
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.rglob("*") if path.is_file()}
 
 
-WRITING = {
+WRITING_COMMANDS = {
     "report": lambda log, to: ["report", log, "-o", to],
     "report of a pattern": lambda log, to: ["report", f"{log}/ord*", "-o", to],
-    "report of a segment": lambda log, to: ["report", log / "orders-0" / BASE, "-o", to],
+    "report of a segment": lambda log, to: ["report", log / "orders-0" / SEGMENT_NAME, "-o", to],
     "dump-log": lambda log, to: ["dump-log", log, "--output", to],
     "export": lambda log, to: ["export", log, "--to", to, "--workers", "1"],
     "convert": lambda log, to: ["convert", log, "--record-format", "v2", "--to", to, "--workers", "1"],
@@ -71,37 +73,37 @@ WRITING = {
 }
 
 
-REFUSALS = ("sources are never changed", "is a directory", "no earlier output", "exists already", "are the same")
+REJECTION_TEXTS = ("sources are never changed", "is a directory", "no earlier output", "exists already", "are the same")
 
 
-@pytest.mark.parametrize("command", WRITING)
-@pytest.mark.parametrize("place", [f"orders-0/{BASE}", "orders-0/new", "."])
-def test_a_destination_in_the_source_is_refused(log, command, place):
+@pytest.mark.parametrize("command", WRITING_COMMANDS)
+@pytest.mark.parametrize("place", [f"orders-0/{SEGMENT_NAME}", "orders-0/new", "."])
+def test_a_destination_in_the_source_is_rejected(log, command, place):
     place = "orders-0" if place == "." and "of a" in command else place
     before = content(log)
-    result, output = ask(*WRITING[command](log, log / place))
+    result, output = ask(*WRITING_COMMANDS[command](log, log / place))
     assert result.exit_code != 0
-    assert any(words in output for words in REFUSALS), output
+    assert any(words in output for words in REJECTION_TEXTS), output
     assert content(log) == before
 
 
 @pytest.mark.parametrize("place", ["new", "../users-0/new", "."])
-@pytest.mark.parametrize("source", [".", "..", BASE])
-def test_a_destination_beside_a_partition_of_a_log_directory_is_refused(log, monkeypatch, source, place):
+@pytest.mark.parametrize("source", [".", "..", SEGMENT_NAME])
+def test_a_destination_in_the_log_directory_of_a_partition_is_rejected(log, monkeypatch, source, place):
     monkeypatch.chdir(log / "orders-0")
     with pytest.raises(OptionError, match="sources are never changed"):
         reject_nested_destination(Path(place), [source])
     reject_nested_destination(log.parent / "new", [source])
 
 
-def test_redact_writes_beside_captures_not_among_them(tmp_path):
+def test_redact_does_not_write_into_the_folder_of_its_captures(tmp_path):
     capture = shutil.copy(CAPTURE, tmp_path)
     _, output = ask("redact", tmp_path, "-o", tmp_path / "new.pcapng")
     assert "sources are never changed" in output
     assert ask("redact", capture, "-o", tmp_path / "new.pcapng")[0].exit_code == 0
 
 
-def test_a_link_is_no_way_around(log, tmp_path):
+def test_a_link_to_the_source_is_rejected(log, tmp_path):
     (tmp_path / "way").symlink_to(log)
     with pytest.raises(OptionError, match="sources are never changed"):
         reject_nested_destination(tmp_path / "way" / "out", [str(log)])
@@ -114,7 +116,7 @@ def linked_log(log, tmp_path):
     (tmp_path / "secret.pem").write_text("secret")
     other = tmp_path / "elsewhere" / "moved-0"
     other.mkdir(parents=True)
-    (other / BASE).write_bytes(kafkaframes.build_records([{"value": b"moved"}]))
+    (other / SEGMENT_NAME).write_bytes(kafkaframes.build_records([{"value": b"moved"}]))
     (log / "key.pem").symlink_to(tmp_path / "secret.pem")
     (log / "orders-0" / "key.pem").symlink_to(tmp_path / "secret.pem")
     (log / "moved-0").symlink_to(other)
@@ -123,9 +125,9 @@ def linked_log(log, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["convert", "compact", "repair", "restore", "export"])
-def test_links_are_not_followed_but_named(linked_log, tmp_path, command):
+def test_links_are_reported_but_not_followed(linked_log, tmp_path, command):
     to = tmp_path / "out"
-    result, output = ask(*WRITING[command](linked_log, to))
+    result, output = ask(*WRITING_COMMANDS[command](linked_log, to))
     assert result.exit_code == 0, output
     for name in ("key.pem", "orders-0/key.pem", "moved-0", "loop"):
         assert f"left out: {linked_log}/{name} is a symbolic link" in output
@@ -133,8 +135,8 @@ def test_links_are_not_followed_but_named(linked_log, tmp_path, command):
 
 
 @pytest.mark.parametrize("command", ["convert", "export", "info", "verify"])
-def test_links_are_followed_where_that_is_asked_for(linked_log, tmp_path, command):
-    arguments = WRITING.get(command, lambda log, to: [command, log])(linked_log, tmp_path / "out")
+def test_links_are_followed_on_request(linked_log, tmp_path, command):
+    arguments = WRITING_COMMANDS.get(command, lambda log, to: [command, log])(linked_log, tmp_path / "out")
     result, output = ask(*arguments, "--follow-links")
     assert result.exit_code == 0, output
     assert "symbolic link" not in output
@@ -152,7 +154,7 @@ def test_links_are_followed_where_that_is_asked_for(linked_log, tmp_path, comman
         (("--topic", "users", "--topic", "orders"), {"users-0", "orders-0", "orders-1"}),
     ],
 )
-def test_topics_are_chosen_alike(log, tmp_path, options, topics):
+def test_all_commands_select_topics_equally(log, tmp_path, options, topics):
     info = json.loads(ask("info", log, "--json", *options)[0].stdout)
     assert {f"{one['topic']}-{one['partition']}" for one in info["partitions"]} == topics
     assert json.loads(ask("verify", log, "--json", *options)[0].stdout)["partitions"] == len(topics)
@@ -166,7 +168,7 @@ def test_topics_are_chosen_alike(log, tmp_path, options, topics):
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "dump-log", "report"])
-def test_a_topic_that_is_not_there_is_named_with_the_nearest(log, command):
+def test_the_error_for_a_missing_topic_suggests_the_nearest(log, command):
     result, output = ask(command, log, "--topic", "order")
     assert result.exit_code != 0
     assert "no topic order: did you mean orders?" in output

@@ -4,15 +4,15 @@ import json
 
 from tests.protocol.spec.test_check import build_source
 
-A = {"name": "A", "type": "int32", "versions": "0+"}
-REQUEST, RESPONSE = build_source("FooRequest", A), build_source("FooResponse", A, type="response")
+FIELD_A = {"name": "A", "type": "int32", "versions": "0+"}
+REQUEST, RESPONSE = build_source("FooRequest", FIELD_A), build_source("FooResponse", FIELD_A, type="response")
 
 
-def test_exit_status_and_words(spec_here, tmp_path):
+def test_the_exit_status_and_the_output_depend_on_the_changes(spec_here, tmp_path):
     tmp_path.joinpath("old.json").write_text(REQUEST)
     tmp_path.joinpath("same.json").write_text(REQUEST)
-    tmp_path.joinpath("new.json").write_text(build_source("FooRequest", A, {**A, "name": "B"}))
-    tmp_path.joinpath("note.json").write_text(build_source("FooRequest", A, validVersions="1-3"))
+    tmp_path.joinpath("new.json").write_text(build_source("FooRequest", FIELD_A, {**FIELD_A, "name": "B"}))
+    tmp_path.joinpath("note.json").write_text(build_source("FooRequest", FIELD_A, validVersions="1-3"))
     assert spec_here("check", "old.json", "same.json").exit_code == 0
     result = spec_here("check", "old.json", "new.json")
     assert result.exit_code == 1

@@ -13,7 +13,7 @@ def test_the_command_writes_a_file_or_an_index(tmp_path):
         assert path.read_text().startswith("<!doctype html>")
 
 
-def test_the_command_takes_own_specs(tmp_path):
+def test_the_command_accepts_own_specs(tmp_path):
     spec = {"type": "data", "name": "Greeting", "validVersions": "0", "flexibleVersions": "0+", "fields": []}
     (tmp_path / "Greeting.json").write_text(json.dumps(spec))
     result = CliRunner().invoke(cli, ["spec", "guide", "-o", str(tmp_path / "a.html"), "--specs", str(tmp_path)])

@@ -4,11 +4,11 @@ import zipfile
 
 from tests.protocol.spec.test_check import build_source
 
-A = {"name": "A", "type": "int32", "versions": "0+"}
-REQUEST, RESPONSE = build_source("FooRequest", A), build_source("FooResponse", A, type="response")
+FIELD_A = {"name": "A", "type": "int32", "versions": "0+"}
+REQUEST, RESPONSE = build_source("FooRequest", FIELD_A), build_source("FooResponse", FIELD_A, type="response")
 
 
-def test_archives_directories_and_jars_are_places(spec_here, tmp_path):
+def test_specs_are_imported_from_archives_directories_and_jars(spec_here, tmp_path):
     with zipfile.ZipFile(tmp_path / "4.4.0.zip", "w") as archive:
         archive.writestr("kafka-clients/FooRequest.json", REQUEST)
         archive.writestr("kafka-clients/other.json", "{}")
@@ -23,7 +23,7 @@ def test_archives_directories_and_jars_are_places(spec_here, tmp_path):
     assert spec_here("check", "broken.zip", "specs").exit_code != 0
 
 
-def test_git_refs_are_places(spec_here, tmp_path):
+def test_specs_are_imported_from_git_refs(spec_here, tmp_path):
     import subprocess
 
     def git(*arguments):

@@ -27,7 +27,7 @@ def classes_in(stub):
     return {name for name in names if not name.startswith("_")}
 
 
-def test_a_build_writes_the_stub_of_every_message_with_the_standard_library_alone(tmp_path):
+def test_a_build_writes_all_stubs_with_the_standard_library_only(tmp_path):
     stub = tmp_path / "kafka.pyi"
     stub.write_text("of another release")
     process = subprocess.run([sys.executable, "-I", "-S", "-c", WRITE, TOOL, stub], capture_output=True, text=True)
@@ -36,13 +36,13 @@ def test_a_build_writes_the_stub_of_every_message_with_the_standard_library_alon
     assert classes_in(stub) == set(catalog.list_names())
 
 
-def test_the_module_gives_every_message():
+def test_the_module_has_every_message():
     assert kafka.MetadataResponse is message("MetadataResponse")
     assert "MetadataResponse" in dir(kafka)
     assert not hasattr(kafka, "MetadataReponse")
 
 
-def test_own_specs_get_a_module_and_its_stub(tmp_path):
+def test_own_specs_get_a_module_and_a_stub(tmp_path):
     folder, module = write_specs(tmp_path / "specs"), tmp_path / "greetings.py"
     result = CliRunner().invoke(cli, ["spec", "stubs", "--specs", str(folder), "-o", str(module)])
     assert result.exit_code == 0, result.output

@@ -15,14 +15,14 @@ CAPTURE = str(DATA / "captures" / "share-groups-broker43.pcap.zst")
 LOG = str(DATA / "request-logs" / "broker-4.3.1-trace.log.gz")
 
 
-def test_kip_636_by_client():
+def test_kip_636_is_measured_by_client():
     text = ask("spec", "propose", "kip-636", CAPTURE, "--by", "client").output
     assert "Metadata 13 response" in text
     assert "Persister-client-1" in text
     assert "79 sizes compared with the recorded bytes, 0 differ" in text
 
 
-def test_a_request_log_has_no_sizes_and_the_command_says_so():
+def test_the_missing_sizes_of_a_request_log_are_reported():
     text = ask("spec", "propose", "kip-636", LOG).output
     assert "0 sizes compared with the recorded bytes" in text
     assert "not raised: 2 messages\n  2 x field nodeId" in text
@@ -35,8 +35,8 @@ def test_json_has_a_row_for_each_group():
     assert sum(row["counts"]["sections"] for row in rows) > 500
 
 
-def test_a_folder_of_specs_with_a_mix_and_a_page(tmp_path):
-    """KIP-636 as specs: versions that are one higher, so the newest of today are what changes."""
+def test_a_folder_of_specs_is_measured_with_a_mix_and_a_page(tmp_path):
+    """The specs of KIP-636 have versions that are one higher, so the newest current versions are compared."""
     new, page, mix = tmp_path / "new", tmp_path / "page.html", tmp_path / "mix.csv"
     ask("spec", "rewrite", "kip-636", "--to", str(new))
     mix.write_text("api,version,calls_per_second\nHeartbeat,4,1000\n")
@@ -44,7 +44,7 @@ def test_a_folder_of_specs_with_a_mix_and_a_page(tmp_path):
     assert "AddOffsetsToTxnResponse 4 -> 5:\n  changed ErrorCode: now tag 0" in text
     assert "... and more: 185 messages change" in text
     assert "Messages that change:" in text
-    assert "172,800,000" in text  # two bytes of a thousand calls a second, a day
+    assert "172,800,000" in text  # two bytes for each of a thousand calls per second, per day
     html = page.read_text()
     assert html.startswith("<!doctype html>")
     for title in ("What changes in the specs", "Whom it breaks", "Messages that change", "A mix of calls"):
@@ -66,14 +66,14 @@ def test_without_traffic_the_specs_are_compared():
         (["kip-636", CAPTURE, "--scale", "nowhere.csv"], "--scale: no such file or directory (at nowhere.csv)"),
     ],
 )
-def test_what_cannot_be_is_said(arguments, reason):
+def test_invalid_proposals_are_rejected(arguments, reason):
     error = ask("spec", "propose", *arguments).exception
     assert isinstance(error, OptionError)
     assert reason in str(error)
 
 
 @pytest.mark.parametrize("arguments", [(CAPTURE,), ("--scale", CAPTURE)])
-def test_ports_that_are_no_numbers_are_refused(arguments):
+def test_ports_that_are_not_numbers_are_rejected(arguments):
     result = ask("spec", "propose", "kip-636", *arguments, "--ports", "abc")
     assert isinstance(result.exception, OptionError)
     assert str(result.exception) == "--ports abc: must be port numbers and ranges, such as 9092,9094-9096"

@@ -18,8 +18,8 @@ def rewrite_from_file(tmp_path, *lines):
     return file
 
 
-def test_from_a_file_to_specs_to_bytes(tmp_path):
-    """A text of ten bytes for each topic of Metadata 13: eleven bytes more, and five answers have three topics."""
+def test_a_draft_file_becomes_specs_that_can_be_measured(tmp_path):
+    """A text of ten bytes for each topic of Metadata 13 takes eleven bytes more. Five responses have three topics."""
     file = rewrite_from_file(tmp_path, 'kip.add("MetadataResponse.Topics.Owner", "string")')
     text = ask_spec("new-kip", file, "--to", tmp_path / "new")
     assert text.splitlines()[:2] == ["MetadataRequest 13 -> 14", "MetadataResponse 13 -> 14"]
@@ -41,14 +41,14 @@ def test_from_a_file_to_specs_to_bytes(tmp_path):
         ('kip.add("FetchRequest.Mine", "int16", default="text")', Exception, ""),
     ],
 )
-def test_what_cannot_be_is_said_and_nothing_is_written(tmp_path, line, error, reason):
+def test_invalid_drafts_are_rejected_without_output(tmp_path, line, error, reason):
     result = ask("spec", "new-kip", rewrite_from_file(tmp_path, line), "--to", tmp_path / "new")
     assert isinstance(result.exception, error)
     assert reason in str(result.exception)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_file_without_the_function_is_refused(tmp_path):
+def test_a_file_without_the_function_is_rejected(tmp_path):
     (tmp_path / "mine.py").write_text("")
     for file in ("mine.py", "none.py"):
         result = ask("spec", "new-kip", tmp_path / file, "--to", tmp_path / "new")

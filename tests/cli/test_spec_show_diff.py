@@ -5,7 +5,7 @@ import json
 from tests.cli.calling import ask_spec as run
 
 
-def test_diff():
+def test_diff_shows_changed_fields():
     out = run("diff", "MetadataRequest", "8", "10")
     assert "+ Topics.TopicId: uuid" in out
     assert "~ Topics.Name: now nullable" in out

@@ -1,6 +1,6 @@
 """``kafkaframes spec show-codec`` prints functions that compile."""
 
-from tests.cli.calling import outcome as run
+from tests.cli.calling import run_and_describe as run
 
 
 def test_show_codec_prints_the_functions():

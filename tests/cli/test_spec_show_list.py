@@ -5,7 +5,7 @@ import json
 from tests.cli.calling import ask_spec as run
 
 
-def test_list():
+def test_list_shows_apis_records_and_patterns():
     lines = run("list", "--json").splitlines()
     assert len(lines) == 95
     assert json.loads(lines[18]) | {"listeners": 0} == {

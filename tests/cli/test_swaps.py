@@ -39,12 +39,15 @@ def test_every_command_reads_the_swap_and_reports_it(log, tmp_path, words, count
     [
         (("convert", "--record-format", "v1"), [*CLEANED_OFFSETS, *OLD_SEGMENTS[20]]),
         (("recompress", "--codec", "lz4"), [*CLEANED_OFFSETS, *OLD_SEGMENTS[20]]),
-        (("compact", "--topic", "orders"), OLD_SEGMENTS[20]),  # its records have no key; the last segment is active
+        (
+            ("compact", "--topic", "orders"),
+            OLD_SEGMENTS[20],
+        ),  # the other records have no key, and the last segment is active
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 @pytest.mark.parametrize("old", ["there", "deleted", "gone"])
-def test_jobs_that_write_a_log_write_what_a_broker_would_serve(tmp_path, words, offsets, old):
+def test_jobs_write_the_segments_that_a_broker_would_serve(tmp_path, words, offsets, old):
     path = tmp_path / "logs" / "orders-0"
     write_partition(path)
     (path / name(10).replace(".log", ".snapshot")).write_bytes(b"of a segment that the swap file replaces")

@@ -1,4 +1,4 @@
-"""``kafkaframes table`` as people call it: live topics and logs into tables, decoded, exactly once."""
+"""The command ``kafkaframes table``: live topics and logs are written to tables, decoded and exactly once."""
 
 import base64
 import io
@@ -30,7 +30,7 @@ class KilledError(BaseException):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_json_of_a_topic_becomes_columns_and_a_second_run_goes_on(form, broker, topic, tmp_path):
+def test_json_of_a_topic_becomes_columns_and_a_second_run_continues(form, broker, topic, tmp_path):
     place = tmp_path / "t"
     flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "json")
     send(broker, topic, [*as_json(ORDERS[:20]), BAD, None])
@@ -58,7 +58,7 @@ def test_json_of_a_topic_becomes_columns_and_a_second_run_goes_on(form, broker, 
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_raw_keeps_bytes_headers_and_partitions(form, broker, topic, tmp_path):
+def test_raw_mode_keeps_bytes_headers_and_partitions(form, broker, topic, tmp_path):
     with Producer(broker.bootstrap_servers) as producer:
         producer.send(topic, b"v", key=b"k", headers=[("h", b"1")], partition=1).result()
     run_json(topic, "-b", broker.bootstrap_servers, "--to", form, tmp_path / "t")
@@ -68,7 +68,7 @@ def test_raw_keeps_bytes_headers_and_partitions(form, broker, topic, tmp_path):
 
 
 @pytest.mark.parametrize(("form", "value"), [("delta", "raw"), ("delta", "json"), ("iceberg", "json")])
-def test_latest_holds_a_row_for_each_key(form, value, broker, topic, tmp_path):
+def test_latest_mode_keeps_one_row_per_key(form, value, broker, topic, tmp_path):
     place = tmp_path / "t"
     flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "latest", "--value", value)
     send(broker, topic, as_json([{"n": n} for n in range(6)]), keys=[b"a", b"b", b"a", b"c", None, b"b"])
@@ -88,12 +88,12 @@ def test_latest_holds_a_row_for_each_key(form, value, broker, topic, tmp_path):
     send(broker, topic, [None], keys=[b"never there"])  # a commit without changed rows still records its progress
     assert run_json(*flags)["table"]["offsets"][topic]["0"] == 11
     assert run_json(*flags)["table"]["commits"] == 0
-    send(broker, topic, [b'{"n": 9}'], keys=[b"b"], partition=1)  # as after the topic was given more partitions
+    send(broker, topic, [b'{"n": 9}'], keys=[b"b"], partition=1)  # like after partitions were added to the topic
     run_json(*flags)
     assert {row["key"]: (row["partition"], row["offset"]) for row in rows(form, place)}[b"b"] == (1, 0)
 
 
-def test_only_what_was_committed_comes_into_a_table(broker, topic, tmp_path):
+def test_only_committed_records_are_written_to_a_table(broker, topic, tmp_path):
     with Producer(broker.bootstrap_servers, transactional_id=topic) as producer:
         for ending in (producer.commit_transaction, producer.abort_transaction):
             producer.begin_transaction()
@@ -123,7 +123,7 @@ def test_only_what_was_committed_comes_into_a_table(broker, topic, tmp_path):
         ("iceberg", "dead letters committed"),
     ],
 )
-def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broker, topic, tmp_path, monkeypatch):
+def test_a_run_after_a_kill_adds_no_duplicates(form, step, broker, topic, tmp_path, monkeypatch):
     place = tmp_path / "t"
     flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "json")
     send(broker, topic, as_json(ORDERS[:3]))
@@ -142,7 +142,7 @@ def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broke
                 raise KilledError
 
         patch.setattr(TableCommitter, "commit_with_retries", kill)
-        patch.setattr(running.TableRun, "_discard_files", lambda *_, **__: None)  # a kill tidies nothing up
+        patch.setattr(running.TableRun, "_discard_files", lambda *_, **__: None)  # a killed process does not clean up
         with pytest.raises(KilledError):
             ask(*flags)
     send(broker, topic, [*as_json(ORDERS[6:8]), BAD])
@@ -151,9 +151,7 @@ def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broke
     assert [row["offset"] for row in rows(form, place, dead=True)] == [6, 9]
 
 
-def test_a_parquet_commit_whose_files_were_not_moved_yet_is_finished_by_the_next_run(
-    broker, topic, tmp_path, monkeypatch
-):
+def test_an_interrupted_parquet_commit_is_completed_by_the_next_run(broker, topic, tmp_path, monkeypatch):
     from kafkaframes.jobs.tables.parquet import ParquetTable
 
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "parquet", tmp_path / "t", "--mode", "json")
@@ -168,7 +166,7 @@ def test_a_parquet_commit_whose_files_were_not_moved_yet_is_finished_by_the_next
     assert [row["id"] for row in rows("parquet", tmp_path / "t")] == list(range(4))
 
 
-def test_offsets_that_retention_took_are_an_error_or_a_gap_that_is_told(broker, topic, tmp_path):
+def test_offsets_deleted_by_retention_are_an_error_or_a_reported_gap(broker, topic, tmp_path):
     from kafkaframes.client import Admin, TopicPartition
 
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
@@ -183,7 +181,7 @@ def test_offsets_that_retention_took_are_an_error_or_a_gap_that_is_told(broker, 
     assert [row["offset"] for row in rows("delta", tmp_path / "t")] == [0, 1, 3]
 
 
-def test_a_topic_that_was_made_anew_is_not_put_behind_the_old_one(broker, topic, tmp_path):
+def test_a_recreated_topic_is_not_appended_to_the_old_one(broker, topic, tmp_path):
     from kafkaframes.client import Admin
 
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
@@ -199,7 +197,7 @@ def test_a_topic_that_was_made_anew_is_not_put_behind_the_old_one(broker, topic,
 # ---------------------------------------------------------------------------------------------------------- logs
 
 
-def test_values_of_a_log_that_are_no_json_are_all_told(tmp_path):
+def test_all_values_of_a_log_that_are_not_json_are_reported(tmp_path):
     report = run_json(SHOP, "--to", "parquet", tmp_path / "t", "--topic", "customers", "--mode", "json")
     good, bad = rows("parquet", tmp_path / "t"), report["table"]["dead_letters"]["records"]
     assert report["records"] == len(good) + bad
@@ -208,8 +206,15 @@ def test_values_of_a_log_that_are_no_json_are_all_told(tmp_path):
 
 # --------------------------------------------------------------------------------------------- schema registries
 
-V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "offset", "type": "int"}]}
-V2 = {**V1, "fields": [*V1["fields"], {"name": "note", "type": ["null", "string"], "default": None}]}
+SCHEMA_V1 = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "offset", "type": "int"}],
+}
+SCHEMA_V2 = {
+    **SCHEMA_V1,
+    "fields": [*SCHEMA_V1["fields"], {"name": "note", "type": ["null", "string"], "default": None}],
+}
 
 
 class _RegistryHandler(BaseHTTPRequestHandler):
@@ -245,15 +250,19 @@ def avro(schema, number, value):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_avro_by_a_registry_and_a_schema_that_grows(form, broker, topic, tmp_path, registry):
+def test_avro_values_are_decoded_with_a_registry_and_a_growing_schema(form, broker, topic, tmp_path, registry):
     place = tmp_path / "t"
     url = registry.url.replace("//", "//me:secret%20word@")
     flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "avro", "--registry", url)
     subject = f"/subjects/{topic}-value/versions/latest"
-    registry.answers["/schemas/ids/7"] = {"schema": json.dumps(V1)}
-    registry.answers[subject] = {"id": 7, "schema": json.dumps(V1)}
-    broken_value = avro(V1, 7, {"id": 3, "offset": 3})[:-1]
-    send(broker, topic, [avro(V1, 7, {"id": n, "offset": n}) for n in range(3)] + [b"\2xxxxx", b"\0", broken_value])
+    registry.answers["/schemas/ids/7"] = {"schema": json.dumps(SCHEMA_V1)}
+    registry.answers[subject] = {"id": 7, "schema": json.dumps(SCHEMA_V1)}
+    broken_value = avro(SCHEMA_V1, 7, {"id": 3, "offset": 3})[:-1]
+    send(
+        broker,
+        topic,
+        [avro(SCHEMA_V1, 7, {"id": n, "offset": n}) for n in range(3)] + [b"\2xxxxx", b"\0", broken_value],
+    )
     run_json(*flags)
     assert [(row["id"], row["value_offset"]) for row in rows(form, place)] == [(0, 0), (1, 1), (2, 2)]
     reasons = [row["reason"] for row in rows(form, place, dead=True)]
@@ -261,20 +270,26 @@ def test_avro_by_a_registry_and_a_schema_that_grows(form, broker, topic, tmp_pat
     assert "too few" in reasons[1]
     assert "does not match its Avro schema" in reasons[2]
     assert registry.asked[0][1] == "Basic " + base64.b64encode(b"me:secret word").decode()
-    assert len([path for path, _ in registry.asked if path == "/schemas/ids/7"]) <= 2  # the driver's, and the worker's
+    assert (
+        len([path for path, _ in registry.asked if path == "/schemas/ids/7"]) <= 2
+    )  # one request by the driver, and one by the worker
 
-    registry.answers["/schemas/ids/9"] = registry.answers[subject] = {"id": 9, "schema": json.dumps(V2)}
+    registry.answers["/schemas/ids/9"] = registry.answers[subject] = {"id": 9, "schema": json.dumps(SCHEMA_V2)}
     send(
         broker,
         topic,
-        [avro(V2, 9, {"id": 8, "offset": 8, "note": "new"}), avro(V1, 7, {"id": 9, "offset": 9}), b"\0" * 9],
+        [
+            avro(SCHEMA_V2, 9, {"id": 8, "offset": 8, "note": "new"}),
+            avro(SCHEMA_V1, 7, {"id": 9, "offset": 9}),
+            b"\0" * 9,
+        ],
     )
     run_json(*flags)
     assert [row["note"] for row in rows(form, place)] == [None, None, None, "new", None]
     assert "has no schema 0" in rows(form, place, dead=True)[-1]["reason"]
 
 
-def test_a_registry_that_does_not_answer_ends_the_run_and_its_password_is_not_told(broker, topic, tmp_path, registry):
+def test_an_unavailable_registry_ends_the_run_without_showing_its_password(broker, topic, tmp_path, registry):
     send(broker, topic, [b"x"])
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t", "--mode", "avro", "--registry")
     with pytest.raises(NetworkError) as error:
@@ -284,11 +299,11 @@ def test_a_registry_that_does_not_answer_ends_the_run_and_its_password_is_not_to
     assert not (tmp_path / "t").exists()
 
 
-def test_avro_by_files_of_ids_and_without_a_prefix(broker, topic, tmp_path):
-    (tmp_path / "v1.avsc").write_text(json.dumps(V1))
-    (tmp_path / "v2.avsc").write_text(json.dumps(V2))
+def test_avro_values_are_decoded_with_schema_files(broker, topic, tmp_path):
+    (tmp_path / "v1.avsc").write_text(json.dumps(SCHEMA_V1))
+    (tmp_path / "v2.avsc").write_text(json.dumps(SCHEMA_V2))
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta")
-    send(broker, topic, [avro(V1, 7, {"id": 1, "offset": 1}), avro(V1, 8, {"id": 1, "offset": 1})])
+    send(broker, topic, [avro(SCHEMA_V1, 7, {"id": 1, "offset": 1}), avro(SCHEMA_V1, 8, {"id": 1, "offset": 1})])
     run_json(
         *flags,
         tmp_path / "a",
@@ -303,7 +318,7 @@ def test_avro_by_files_of_ids_and_without_a_prefix(broker, topic, tmp_path):
     assert "schema 8 is not one of the given schemas" in rows("delta", tmp_path / "a", dead=True)[0]["reason"]
     run_json(
         *flags, tmp_path / "b", "--mode", "avro", "--schema", tmp_path / "v1.avsc"
-    )  # with a prefix that none expects
+    )  # with a prefix that is not expected
     assert len(rows("delta", tmp_path / "b", dead=True)) == 2
 
 
@@ -332,7 +347,7 @@ def order(**fields):
     return order.SerializeToString()
 
 
-def test_protobuf_by_a_registry(broker, topic, tmp_path, registry):
+def test_protobuf_values_are_decoded_with_a_registry(broker, topic, tmp_path, registry):
     text = base64.b64encode(descriptors().SerializeToString()).decode()
     registry.answers["/schemas/ids/3"] = {"schema": "syntax ...", "schemaType": "PROTOBUF"}
     registry.answers["/schemas/ids/3?format=serialized"] = {"schema": text, "schemaType": "PROTOBUF"}
@@ -355,7 +370,7 @@ def test_protobuf_by_a_registry(broker, topic, tmp_path, registry):
     assert "message indexes" in reasons[2]
 
 
-def test_protobuf_by_protocs_descriptors(broker, topic, tmp_path):
+def test_protobuf_values_are_decoded_with_descriptors_of_protoc(broker, topic, tmp_path):
     from google.protobuf import descriptor_pb2, timestamp_pb2
 
     files = descriptor_pb2.FileDescriptorSet()
@@ -376,7 +391,7 @@ def test_protobuf_by_protocs_descriptors(broker, topic, tmp_path):
 # ------------------------------------------------------------------------------------------------------ mistakes
 
 
-def test_a_budget_is_the_jobs_that_write_the_table(topic, broker, tmp_path, monkeypatch):
+def test_the_budget_applies_to_the_tasks_that_write_the_table(topic, broker, tmp_path, monkeypatch):
     budgets = []
     write = running.write_data_file
 

@@ -22,7 +22,7 @@ def ask(*args):
     return CliRunner().invoke(cli, ["table", *map(str, args)])
 
 
-def refusal_of(*args):
+def get_error_message(*args):
     """Return the error message of a command."""
     result = ask(*args)
     assert isinstance(result.exception, KafkaframesError), result.output
@@ -30,7 +30,7 @@ def refusal_of(*args):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_table_is_made_and_told_of(form, tmp_path):
+def test_a_table_is_created_and_described(form, tmp_path):
     result = ask(SHOP, "--to", form, tmp_path / "t", "--topic", "payments")
     assert result.exit_code == 0, result.output
     assert "1,047 records" in result.output
@@ -43,7 +43,7 @@ def test_a_table_is_made_and_told_of(form, tmp_path):
     assert report["table"]["commits"] == 1
 
 
-def test_processes_write_the_same(tmp_path, monkeypatch):
+def test_several_processes_write_an_equal_table(tmp_path, monkeypatch):
     for workers in ("1", "2"):
         result = ask(SHOP, "--to", "delta", tmp_path / workers, "--workers", workers)
         assert result.exit_code == 0, result.output
@@ -54,7 +54,7 @@ def test_processes_write_the_same(tmp_path, monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("form", FORMATS)
-def test_spark_writes_the_same(form, spark, tmp_path, monkeypatch):
+def test_spark_writes_an_equal_table(form, spark, tmp_path, monkeypatch):
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session of all tests is used
     result = ask(SHOP, "--to", form, tmp_path / "t", "--master", "local[2]", "--json")
     assert result.exit_code == 0, result.output
@@ -64,7 +64,7 @@ def test_spark_writes_the_same(form, spark, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_an_absent_library_is_named_with_its_extra(form, tmp_path, monkeypatch):
+def test_the_error_for_a_missing_library_names_the_extra(form, tmp_path, monkeypatch):
     package = {"delta": "deltalake", "iceberg": "pyiceberg"}[form]
     load = builtins.__import__
 
@@ -76,7 +76,7 @@ def test_an_absent_library_is_named_with_its_extra(form, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
-    assert f"pip install 'kafkaframes[{form}]'" in refusal_of(SHOP, "--to", form, tmp_path / "t")
+    assert f"pip install 'kafkaframes[{form}]'" in get_error_message(SHOP, "--to", form, tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
 
@@ -92,8 +92,8 @@ def test_an_absent_library_is_named_with_its_extra(form, tmp_path, monkeypatch):
         ("delta", ("--start", "latest"), "cannot start at latest"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(form, flags, message, tmp_path):
-    assert message in refusal_of(SHOP, "--to", form, tmp_path / "t", *flags)
+def test_incompatible_options_are_rejected(form, flags, message, tmp_path):
+    assert message in get_error_message(SHOP, "--to", form, tmp_path / "t", *flags)
     assert not list(tmp_path.glob("t/**/*.parquet"))
 
 
@@ -110,15 +110,15 @@ def test_overwrite_replaces_the_content_in_one_commit(tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_directory_with_other_files_is_refused(form, tmp_path):
+def test_a_directory_with_other_files_is_rejected(form, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious").write_text("")
-    assert "the directory has other files, but no table" in refusal_of(SHOP, "--to", form, tmp_path / "mine")
+    assert "the directory has other files, but no table" in get_error_message(SHOP, "--to", form, tmp_path / "mine")
     kafkaframes.export_log(SHOP, tmp_path / "files", topics="payments")
-    assert "the directory has other files" in refusal_of(SHOP, "--to", form, tmp_path / "files")
+    assert "the directory has other files" in get_error_message(SHOP, "--to", form, tmp_path / "files")
 
 
-def test_a_run_that_was_killed_before_its_first_commit_is_no_obstacle(tmp_path):
+def test_a_run_killed_before_its_first_commit_does_not_prevent_the_next(tmp_path):
     place = tmp_path / "t"
     (place / "_kafkaframes" / "runs").mkdir(parents=True)
     (place / "_kafkaframes" / "runs" / "feedbeef.json").write_text("{}")
@@ -129,7 +129,7 @@ def test_a_run_that_was_killed_before_its_first_commit_is_no_obstacle(tmp_path):
     assert not stray.exists()
 
 
-def test_a_catalog_of_pyicebergs_configuration(tmp_path, monkeypatch):
+def test_a_catalog_in_the_configuration_of_pyiceberg_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/own.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/house")
     import pyiceberg.catalog
@@ -146,8 +146,8 @@ def test_a_catalog_of_pyicebergs_configuration(tmp_path, monkeypatch):
     assert "nothing new" in ask(SHOP, *flags).output
 
 
-def test_pyiceberg_has_nothing_to_remark(tmp_path, caplog):
-    """It warned of the dictionaries that Arrow's schema in the data files names, once for each file."""
+def test_pyiceberg_logs_no_warnings(tmp_path, caplog):
+    """Previously, it warned about dictionaries in the Arrow schema of each data file."""
     result = ask(SHOP, "--to", "iceberg", tmp_path / "t", "--topic", "payments", "--workers", "1")
     assert result.exit_code == 0, result.output
     assert [record.message for record in caplog.records if record.name.startswith("pyiceberg")] == []

@@ -7,7 +7,7 @@ deltalake = pytest.importorskip("deltalake")
 pytestmark = pytest.mark.usefixtures("close_catalogs")
 
 
-def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
+def test_records_are_committed_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
     import os
     import signal
 
@@ -35,11 +35,11 @@ def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert told_of == [2, 2, 2]
     assert [row["id"] for row in rows("delta", place)] == list(range(6))
-    assert len(deltalake.DeltaTable(str(place)).file_uris()) == 2  # two of the three were put together
+    assert len(deltalake.DeltaTable(str(place)).file_uris()) == 2  # two of the three files were compacted
     assert run_json(topic, "-b", broker.bootstrap_servers, *flags[:5])["table"]["commits"] == 0
 
 
-def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
+def test_a_source_that_is_neither_topic_nor_path_is_rejected(tmp_path, monkeypatch):
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
     message = run_refused("orders", "--to", "delta", tmp_path / "t")
     assert "-b HOST:PORT" in message
@@ -65,12 +65,12 @@ def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
         (("--key-file", "k.pem"), "--key-file is for a log directory"),
     ],
 )
-def test_flags_that_do_not_fit_are_refused_before_anything_is_read(flags, message, tmp_path):
+def test_incompatible_flags_are_rejected_before_the_source_is_read(flags, message, tmp_path):
     assert message in run_refused("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", *flags)
     assert not (tmp_path / "t").exists()
 
 
-def test_nothing_to_infer_columns_from(broker, topic, tmp_path):
+def test_a_topic_without_values_to_infer_columns_from_is_rejected(broker, topic, tmp_path):
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t", "--mode", "json")
     send(broker, topic, [BAD])
     assert "set --schema" in run_refused(*flags)
@@ -80,7 +80,7 @@ def test_nothing_to_infer_columns_from(broker, topic, tmp_path):
 
 
 @pytest.mark.parametrize(("mode", "package"), [("protobuf", "google")])
-def test_an_absent_library_is_named_with_its_extra(mode, package, tmp_path, monkeypatch):
+def test_the_error_for_a_missing_library_names_the_extra(mode, package, tmp_path, monkeypatch):
     import builtins
     import sys
 
@@ -99,12 +99,12 @@ def test_an_absent_library_is_named_with_its_extra(mode, package, tmp_path, monk
     assert f"pip install 'kafkaframes[{mode}]'" in run_refused(*flags, "--schema", tmp_path / "s")
 
 
-def test_parquet_files_have_no_latest(tmp_path):
+def test_latest_mode_is_rejected_for_parquet_files(tmp_path):
     message = run_refused("orders", "-b", "127.0.0.1:9", "--to", "parquet", tmp_path / "t", "--mode", "latest")
     assert "requires the format delta or iceberg" in message
 
 
-def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):
+def test_a_table_of_another_mode_is_not_changed(broker, topic, tmp_path):
     send(broker, topic, as_json(ORDERS[:2]))
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
     run_json(*flags)

@@ -19,8 +19,8 @@ from kafkaframes.cli.text import format_time, open_record_output
 from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_records
 
-BASE = f"{0:020}.log"
-STEERING = "x\x1b[31m\x1b]0;owned\x07-0"
+SEGMENT_NAME = f"{0:020}.log"
+CONTROL_SEQUENCES = "x\x1b[31m\x1b]0;owned\x07-0"
 
 
 def run(*arguments):
@@ -30,12 +30,12 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A log directory of someone who wants to steer a terminal, with a topic that is not UTF-8."""
+    """A log directory with terminal control sequences in names, and with a topic name that is not UTF-8."""
     directory = tmp_path_factory.mktemp("source") / "log"
-    for name in (STEERING, os.fsdecode(b"caf\xe9-0"), "plain-0"):
+    for name in (CONTROL_SEQUENCES, os.fsdecode(b"caf\xe9-0"), "plain-0"):
         (directory / name).mkdir(parents=True)
         rows = [{"value": b"v\x1b[31m", "key": b"k", "timestamp": 1_700_000_000_000}] * 10
-        (directory / name / BASE).write_bytes(build_records(rows) + b"\1" * 9)
+        (directory / name / SEGMENT_NAME).write_bytes(build_records(rows) + b"\1" * 9)
     (directory / "meta.properties").write_text("cluster.id=\x1b[2Jowned\nnode.id=1\nversion=1\n")
     return directory
 
@@ -57,20 +57,20 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_command_lets_a_name_steer_the_terminal_or_stops_at_one(log, tmp_path, command):
+def test_all_commands_escape_control_characters_in_names(log, tmp_path, command):
     words = {"LOG": log, "OUT": tmp_path / "out"}
     process = run(*(words.get(word, word) for word in command))
     assert b"Traceback" not in process.stderr
     assert b"Error" not in process.stderr
     output = process.stderr + (
         process.stdout if "-J" not in command else b""
-    )  # kcat's form has a record's bytes as they are
+    )  # the format of kcat prints the bytes of a record unchanged
     assert b"\x1b" not in output
     assert b"\x07" not in output
     assert process.returncode == (2 if command[0] == "restore" else process.returncode)
 
 
-def test_an_export_of_a_topic_that_is_not_utf_8_is_whole(log, tmp_path):
+def test_an_export_of_a_topic_that_is_not_utf_8_is_complete(log, tmp_path):
     only = tmp_path / "only"
     shutil.copytree(os.path.join(log, os.fsdecode(b"caf\xe9-0")), only / os.fsdecode(b"caf\xe9-0"))
     process = run("export", only, "--to", tmp_path / "out", "--workers", "1", "--json")
@@ -85,8 +85,8 @@ def test_times_no_calendar_has_are_numbers(timestamp, text):
     assert format_time(timestamp) == text
 
 
-def on_a_terminal(monkeypatch, call):
-    """Return what ``call`` writes to a standard output that is a terminal."""
+def run_on_terminal(monkeypatch, call):
+    """Return the output of ``call`` with a terminal as standard output."""
     there, here = pty.openpty()
     tty.setraw(here)
     with open(here, "w", closefd=True) as out:
@@ -95,7 +95,7 @@ def on_a_terminal(monkeypatch, call):
         out.flush()
         monkeypatch.undo()
     output = b""
-    with suppress(OSError):  # EIO: all is read, and the other end is closed
+    with suppress(OSError):  # EIO: the other end is closed, and all output was read
         while piece := os.read(there, 1 << 16):
             output += piece
     os.close(there)
@@ -105,14 +105,14 @@ def on_a_terminal(monkeypatch, call):
 @pytest.mark.parametrize(
     "options", [(), ("-J",), ("-f", "%k\\t%s\\n"), ("--format", "csv"), ("--print-data-log",)], ids=str
 )
-def test_what_records_hold_does_not_steer_a_terminal(log, monkeypatch, options):
-    command = ["dump-log", str(log / "plain-0" / BASE), *options]
-    output = on_a_terminal(monkeypatch, lambda: cli.main(command, standalone_mode=False))
+def test_control_characters_in_records_are_escaped_on_a_terminal(log, monkeypatch, options):
+    command = ["dump-log", str(log / "plain-0" / SEGMENT_NAME), *options]
+    output = run_on_terminal(monkeypatch, lambda: cli.main(command, standalone_mode=False))
     assert output
     assert b"\x1b" not in output
 
 
-def test_pieces_that_end_within_a_character_are_shown_whole(monkeypatch):
+def test_characters_divided_between_writes_are_shown(monkeypatch):
     def write():
         out = open_record_output()
         for piece in (
@@ -124,9 +124,11 @@ def test_pieces_that_end_within_a_character_are_shown_whole(monkeypatch):
         ):
             assert out.write(piece) == len(piece)
 
-    assert on_a_terminal(monkeypatch, write).decode() == "a\tb\ncaf\xe9 \u20ac\\xff\\x1b]0;t\\x07\\x9b\\r\n"
+    assert run_on_terminal(monkeypatch, write).decode() == "a\tb\ncaf\xe9 \u20ac\\xff\\x1b]0;t\\x07\\x9b\\r\n"
 
 
 def test_an_arrow_stream_is_not_written_to_a_terminal(log, monkeypatch):
     with pytest.raises(OptionError, match="cannot be printed on a terminal"):
-        on_a_terminal(monkeypatch, lambda: cli.main(["dump-log", str(log), "--format", "arrow"], standalone_mode=False))
+        run_on_terminal(
+            monkeypatch, lambda: cli.main(["dump-log", str(log), "--format", "arrow"], standalone_mode=False)
+        )

@@ -7,7 +7,7 @@ import pytest
 from kafkaframes.errors import OptionError
 
 
-def test_topics_grow_and_lose_records(run):
+def test_partitions_are_added_and_records_are_deleted(run):
     run("topics create grown --partitions 1")
     run("produce grown", stdin=b"a\nb\nc\n")
     run("topics alter grown --partitions 3")
@@ -26,7 +26,7 @@ def test_a_deleted_topic_is_not_listed(run):
     assert "watched" not in run("topics list").output
 
 
-def test_an_offset_that_is_not_one_is_refused(run):
+def test_an_invalid_offset_is_rejected(run):
     with pytest.raises(OptionError, match="an offset or latest"):
         run("topics delete-records t:0=x --yes")
 

@@ -1,4 +1,4 @@
-"""``kafkaframes configs``: settings are shown, changed, and taken back."""
+"""``kafkaframes configs``: settings are shown, changed, and reset."""
 
 import json
 
@@ -13,7 +13,7 @@ def test_settings_are_shown_and_changed(run):
     assert {"retention.ms", "segment.bytes"} <= {one["name"] for one in everything if one["default"] == "yes"}
 
 
-def test_a_topic_without_settings_of_its_own_has_defaults_only(run):
+def test_a_topic_without_settings_has_only_defaults(run):
     run("topics create plain --partitions 1")
     assert run("configs show topic plain").output == "topic plain only has default settings; use --all to show them\n"
     assert json.loads(run("configs show topic plain --json").output) == []

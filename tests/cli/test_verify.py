@@ -1,4 +1,4 @@
-"""``verify`` as people and scripts call it."""
+"""The command ``verify``, with text and JSON output."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ LOGS = Path(__file__).parents[1] / "data" / "logs"
 HEALTHY = str(LOGS / "kraft-4x-transactions")
 
 
-def test_verify_is_sound_or_not_by_exit_status(tmp_path):
+def test_the_exit_status_depends_on_the_findings(tmp_path):
     assert ask("verify", HEALTHY).exit_code == 0
     log = tmp_path / "log"
     shutil.copytree(HEALTHY, log)

@@ -3,7 +3,7 @@
 from tests.cli.calling import ask_or_raise as ask
 
 
-def test_verify_prints_twenty_of_a_kind(tmp_path):
+def test_verify_prints_at_most_twenty_findings_of_a_kind(tmp_path):
     partition = tmp_path / "t-0"
     partition.mkdir()
     for number in range(30):

@@ -1,4 +1,4 @@
-"""Work shared out among processes."""
+"""Work that is divided among processes."""
 
 import io
 import sys
@@ -12,20 +12,20 @@ from kafkaframes.cli.text import print_note, quiet_option
 from kafkaframes.kernels import demand
 
 
-def test_several_processes_answer_in_order():
+def test_several_processes_return_results_in_order():
     tasks = list(range(40))
     assert [*workers.run_in_order(str, tasks, size_of=int, workers=2)] == [*map(str, tasks)]
 
 
-class Terminal(io.StringIO):
+class FakeTerminal(io.StringIO):
     def isatty(self):
         return True
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
 def test_bars_and_notes_are_shown_unless_a_command_is_quiet(is_quiet, monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setenv("TERM", "xterm")  # a dumb one shows no bars
+    terminal = FakeTerminal()
+    monkeypatch.setenv("TERM", "xterm")  # progress bars need a capable terminal
 
     @click.command(params=[quiet_option])
     def command():

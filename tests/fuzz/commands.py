@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.cli.test_bad_input import COMMANDS, HERE, LOGS
+from tests.cli.test_bad_input import COMMANDS, LOGS, ONE_PROCESS
 from tests.fuzz.log_files import damage
 from tests.records import mutations
 
@@ -67,7 +67,7 @@ def choose_command(choose: random.Random, folder: Path) -> tuple[str, list[objec
     if choose.random() < 0.3:
         path = folder / "a.parquet"
         path.write_bytes(write_random_parquet(choose))
-        return "restore", ["restore", path, "--to", to, *HERE]
+        return "restore", ["restore", path, "--to", to, *ONE_PROCESS]
     if choose.random() < 0.4:
         write_damaged_log(choose, log)
     else:
