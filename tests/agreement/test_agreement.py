@@ -158,7 +158,7 @@ def test_an_empty_folder_is_a_failure(corpus, capsys):
     shutil.rmtree(corpus)
     corpus.mkdir()
     assert main([str(corpus.parent), "--kind", "logs", "--workers", "1"]) == 1
-    assert "holds no case" in capsys.readouterr().out
+    assert "contains no case" in capsys.readouterr().out
 
 
 def test_a_changed_reference_makes_the_command_fail(corpus, capsys):

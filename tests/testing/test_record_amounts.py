@@ -41,37 +41,37 @@ def as_text(row):
     return {name: content.decode() if isinstance(content, bytes) else content for name, content in row.items()}
 
 
-def append(created_topic, rows, broker, control, tmp_path):
-    broker.append(created_topic, rows)
+def append(topic, rows, broker, control, tmp_path):
+    broker.append(topic, rows)
 
 
-def append_columns(created_topic, rows, broker, control, tmp_path):
-    broker.append(created_topic, pa.Table.from_pylist(rows))
+def append_columns(topic, rows, broker, control, tmp_path):
+    broker.append(topic, pa.Table.from_pylist(rows))
 
 
-def seed_rows(created_topic, rows, broker, control, tmp_path):
-    seed(broker, created_topic, rows)
+def seed_rows(topic, rows, broker, control, tmp_path):
+    seed(broker, topic, rows)
 
 
-def seed_lines(created_topic, rows, broker, control, tmp_path):
-    seed(broker, created_topic, write_lines(rows, tmp_path))
+def seed_lines(topic, rows, broker, control, tmp_path):
+    seed(broker, topic, write_lines(rows, tmp_path))
 
 
-def seed_csv(created_topic, rows, broker, control, tmp_path):
+def seed_csv(topic, rows, broker, control, tmp_path):
     file = tmp_path / "rows.csv"
     lines = [",".join(rows[0]), *(",".join(as_text(row).values()) for row in rows)]
     file.write_text("".join(f"{line}\n" for line in lines))
-    seed(broker, created_topic, file)
+    seed(broker, topic, file)
 
 
-def seed_parquet(created_topic, rows, broker, control, tmp_path):
-    seed(broker, created_topic, write_parquet(rows, tmp_path))
+def seed_parquet(topic, rows, broker, control, tmp_path):
+    seed(broker, topic, write_parquet(rows, tmp_path))
 
 
-def post(created_topic, rows, broker, control, tmp_path):
+def post(topic, rows, broker, control, tmp_path):
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {control.token}"}
     body = json.dumps({"records": [as_text(row) for row in rows]}).encode()
-    request = urllib.request.Request(f"{control.url}/topics/{created_topic}/records", body, headers)
+    request = urllib.request.Request(f"{control.url}/topics/{topic}/records", body, headers)
     try:
         urllib.request.urlopen(request, timeout=600).close()
     except urllib.error.HTTPError as error:
@@ -79,26 +79,26 @@ def post(created_topic, rows, broker, control, tmp_path):
             raise RejectedError(json.load(error)["message"]) from None
 
 
-def send_arrow(created_topic, rows, broker, control, tmp_path):
+def send_arrow(topic, rows, broker, control, tmp_path):
     with Producer(broker.bootstrap_servers) as producer:
-        producer.send_arrow(pa.Table.from_pylist(rows), created_topic=created_topic)
+        producer.send_arrow(pa.Table.from_pylist(rows), topic=topic)
 
 
-def queue_arrow(created_topic, rows, broker, control, tmp_path):
+def queue_arrow(topic, rows, broker, control, tmp_path):
     with Producer(broker.bootstrap_servers) as producer:
-        producer.queue_arrow(pa.Table.from_pylist(rows), created_topic=created_topic).result(600)
+        producer.queue_arrow(pa.Table.from_pylist(rows), topic=topic).result(600)
 
 
-def produce_lines(created_topic, rows, broker, control, tmp_path):
-    run_produce(broker, created_topic, write_lines(rows, tmp_path), "jsonl")
+def produce_lines(topic, rows, broker, control, tmp_path):
+    run_produce(broker, topic, write_lines(rows, tmp_path), "jsonl")
 
 
-def produce_parquet(created_topic, rows, broker, control, tmp_path):
-    run_produce(broker, created_topic, write_parquet(rows, tmp_path), "parquet")
+def produce_parquet(topic, rows, broker, control, tmp_path):
+    run_produce(broker, topic, write_parquet(rows, tmp_path), "parquet")
 
 
-def run_produce(broker, created_topic, file, form):
-    result = ask("produce", created_topic, file, "--format", form, "-b", broker.bootstrap_servers)
+def run_produce(broker, topic, file, form):
+    result = ask("produce", topic, file, "--format", form, "-b", broker.bootstrap_servers)
     if result.exception is not None:
         raise result.exception
 
@@ -122,7 +122,7 @@ every_writer = pytest.mark.parametrize("write", WRITERS, ids=[one.__name__ for o
 
 
 @pytest.fixture
-def created_topic(broker, request):
+def topic(broker, request):
     name = f"t{abs(hash(request.node.nodeid))}"
     broker.create_topic(name)
     return name
@@ -130,29 +130,27 @@ def created_topic(broker, request):
 
 @every_writer
 @pytest.mark.parametrize("count", COUNTS)
-def test_records_of_100_bytes_are_stored(broker, control, tmp_path, created_topic, write, count):
+def test_records_of_100_bytes_are_stored(broker, control, tmp_path, topic, write, count):
     rows = [{"value": b"%099d" % number + b"x"} for number in range(count)]
-    write(created_topic, rows, broker, control, tmp_path)
-    assert broker.topics[created_topic].end_offsets == (count,)
-    stored_records = broker.records(created_topic)
+    write(topic, rows, broker, control, tmp_path)
+    assert broker.topics[topic].end_offsets == (count,)
+    stored_records = broker.records(topic)
     assert [record.value for record in stored_records] == [row["value"] for row in rows]
 
 
 @every_writer
-def test_values_of_all_sizes_are_stored(broker, control, tmp_path, created_topic, write):
+def test_values_of_all_sizes_are_stored(broker, control, tmp_path, topic, write):
     rows = [{"key": b"k%d" % size, "value": b"x" * size} for size in (0, 1 << 10, 1_000_000, 1)]
-    write(created_topic, rows, broker, control, tmp_path)
-    assert [(one.key, one.value) for one in broker.records(created_topic)] == [
-        (row["key"], row["value"]) for row in rows
-    ]
+    write(topic, rows, broker, control, tmp_path)
+    assert [(one.key, one.value) for one in broker.records(topic)] == [(row["key"], row["value"]) for row in rows]
 
 
 @every_writer
-def test_one_mebibyte_is_rejected_before_an_append(broker, control, tmp_path, created_topic, write):
+def test_one_mebibyte_is_rejected_before_an_append(broker, control, tmp_path, topic, write):
     rows = [*({"value": b"x" * 10_000} for _ in range(5)), {"value": b"x" * MIB}, {"value": b"y"}]
     with pytest.raises(Exception, match=r"MESSAGE_TOO_LARGE|max_request_size"):
-        write(created_topic, rows, broker, control, tmp_path)
-    assert broker.records(created_topic) == []
+        write(topic, rows, broker, control, tmp_path)
+    assert broker.records(topic) == []
 
 
 @every_writer
@@ -165,14 +163,14 @@ def test_one_mebibyte_is_rejected_before_an_append(broker, control, tmp_path, cr
         ({"value": b"v", "heders": b""}, "heders"),
     ],
 )
-def test_a_misspelt_column_is_rejected(broker, control, tmp_path, created_topic, write, row, misspelt):
+def test_a_misspelt_column_is_rejected(broker, control, tmp_path, topic, write, row, misspelt):
     with pytest.raises(Exception, match=misspelt):
-        write(created_topic, [row], broker, control, tmp_path)
-    assert broker.records(created_topic) == []
+        write(topic, [row], broker, control, tmp_path)
+    assert broker.records(topic) == []
 
 
 @every_writer
-def test_columns_of_readers_are_accepted(broker, control, tmp_path, created_topic, write):
+def test_columns_of_readers_are_accepted(broker, control, tmp_path, topic, write):
     row = {
         "value": b"v",
         "topic": "elsewhere",
@@ -183,8 +181,8 @@ def test_columns_of_readers_are_accepted(broker, control, tmp_path, created_topi
         "crcOk": "true",
         "file": "x",
     }
-    write(created_topic, [row], broker, control, tmp_path)
-    assert [(one.offset, one.value) for one in broker.records(created_topic)] == [(0, b"v")]
+    write(topic, [row], broker, control, tmp_path)
+    assert [(one.offset, one.value) for one in broker.records(topic)] == [(0, b"v")]
 
 
 def test_a_topic_is_not_created_for_rejected_records(broker):
@@ -211,25 +209,23 @@ def test_a_row_without_key_and_value_is_rejected():
         build_records(table)
 
 
-def test_all_ways_read_json_lines_equally(broker, control, tmp_path, created_topic):
+def test_all_ways_read_json_lines_equally(broker, control, tmp_path, topic):
     """``run_produce``, ``seed`` and HTTP accept the output of ``consume`` and HTTP."""
     values = [b"paid", b"\xff\x00", b"", None, "h\u00e9\u2028".encode(), b"aGk="]
     rows = [{"key": value, "value": value, "headers": [("h", value)], "timestamp": 5} for value in values]
-    broker.append(created_topic, rows)
-    original = [one[1:6] for one in broker.records(created_topic)]
-    lines = ask("consume", created_topic, "-e", "--format", "jsonl", "-b", broker.bootstrap_servers).stdout_bytes
+    broker.append(topic, rows)
+    original = [one[1:6] for one in broker.records(topic)]
+    lines = ask("consume", topic, "-e", "--format", "jsonl", "-b", broker.bootstrap_servers).stdout_bytes
     file = tmp_path / "copy.jsonl"
     file.write_bytes(lines)
-    run_produce(broker, f"{created_topic}-produced", file, "jsonl")
-    seed(broker, f"{created_topic}-seeded", file)
+    run_produce(broker, f"{topic}-produced", file, "jsonl")
+    seed(broker, f"{topic}-seeded", file)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {control.token}"}
-    request = urllib.request.Request(f"{control.url}/topics/{created_topic}/records", headers=headers)
+    request = urllib.request.Request(f"{control.url}/topics/{topic}/records", headers=headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         body = json.dumps({"records": json.load(answer)}).encode()
     urllib.request.urlopen(
-        urllib.request.Request(f"{control.url}/topics/{created_topic}-posted/records", body, headers), timeout=60
+        urllib.request.Request(f"{control.url}/topics/{topic}-posted/records", body, headers), timeout=60
     ).close()
     for how in ("produced", "seeded", "posted"):
-        assert sorted(map(repr, (one[1:6] for one in broker.records(f"{created_topic}-{how}")))) == sorted(
-            map(repr, original)
-        )
+        assert sorted(map(repr, (one[1:6] for one in broker.records(f"{topic}-{how}")))) == sorted(map(repr, original))
