@@ -101,7 +101,9 @@ async def fetch_offset_rows(
     async with cluster.connect_to_coordinator(group_id) as connection:
         if partition_list is None and connection.ranges.get(_OFFSET_FETCH, Versions.NONE).highest < _ALL_TOPICS_VERSION:
             await cluster.refresh_metadata()
-            partition_list = cluster.cluster.list_partitions()
+            partition_list = [
+                entry for topic in cluster.cluster.topics for entry in cluster.cluster.partitions_of(topic)
+            ]
         names = None if partition_list is None else group_by_topic(partition_list)
         ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
         # The response for all topics needs names.

@@ -164,10 +164,6 @@ class Cluster:
     expired_topics: set[str] = field(default_factory=set)
     refreshed_at: dict[str, float] = field(default_factory=dict)
 
-    def list_partitions(self) -> list[TopicPartition]:
-        """Return the partitions of all known topics."""
-        return [TopicPartition(topic.name, number) for topic in self.topics.values() for number in topic.partitions]
-
     def read_topics(
         self, response: kafka.MetadataResponse, requested_topics: Collection[str] | None = None
     ) -> list[TopicUpdate]:

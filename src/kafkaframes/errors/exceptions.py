@@ -8,6 +8,7 @@
         * CorruptRecordError    ... because a CRC, length or count of a record or batch is wrong
     * LogDirError           a log directory, or a file in it, is invalid
         * DamagedChunkError     ... because a chunk of a tiered segment cannot be read
+        * MissingSegmentError   ... because a tiered store lacks a segment
         * StorageError          ... because a write to its disk failed, now or earlier
     * AppendRefusedError    a broker would reject these records
     * RefusedError          a coordinator rejects a request
@@ -141,6 +142,10 @@ def format_path_error(error: OSError, path: str) -> str:
 
 class LogDirError(_LocatedError):
     """A log directory, or a file in it, is invalid. ``file`` is the file's path."""
+
+
+class MissingSegmentError(LogDirError):
+    """A tiered store lacks a segment, or offsets between two segments."""
 
 
 class DamagedChunkError(LogDirError):

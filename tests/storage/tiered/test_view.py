@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.storage.tiered.store import TOPIC_ID, KeyPair, TieredStore
 
+import kafkaframes
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
@@ -262,3 +263,17 @@ def test_verify_names_what_is_wrong_with_a_store(tmp_path):
     assert ("NOTE", "tiered-left-out", store.written_paths[0]) in findings
     assert ("ERROR", "tiered", f"{store.written_paths[1]}.rsm-manifest") in findings
     assert not report.is_sound
+
+
+def test_jobs_report_offsets_that_no_segment_has(tmp_path):
+    """Aiven-Open/tiered-storage-for-apache-kafka#378: an object is missing. A restore and a mirror lost its records."""
+    store = get_store(tmp_path, [0, 200])
+    reason = "no segment has the offsets 100 to 199 of orders-0"
+    with pytest.raises(
+        LogDirError, match=f"{reason}: nothing was restored .`on_damage`=drop restores the other segments"
+    ):
+        kafkaframes.restore_log(store.root, tmp_path / "restored")
+    restored = kafkaframes.restore_log(store.root, tmp_path / "restored", on_damage="drop")
+    assert [left_out[1] for left_out in restored.left_out] == [reason]
+    report = kafkaframes.mirror_topics(store.root, tmp_path / "mirror")
+    assert [line.partition(" (at ")[0] for line in report.not_read] == [reason]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import LogDirError, MissingSegmentError, OptionError
 from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC
 from kafkaframes.jobs.restore.settings import ABORT, KRAFT, RestoreSettings
 from kafkaframes.jobs.restore.source import MAX_OFFSET, SegmentPart
@@ -109,6 +109,7 @@ def plan_restore(
         if settings.groups and partition.topic == OFFSETS_TOPIC:
             plan.offsets_copies.append((directory, partition))
         else:
+            _report_missing_segments(partition, settings, plan)
             copies[partition.topic_partition] = (directory, partition)
     _check_new_names(copies, settings)
     _check_range(copies, settings)
@@ -156,6 +157,18 @@ def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan:
         else:
             selected_partitions.append(partition)
     return replace(directory, partitions=tuple(selected_partitions))
+
+
+def _report_missing_segments(partition: Partition, settings: RestoreSettings, plan: RestorePlan) -> None:
+    """Reject a tiered partition that lacks segments. If damage is dropped, add the reasons to ``plan.left_out``."""
+    for problem in partition.problems:
+        if isinstance(problem, MissingSegmentError):
+            if settings.on_damage != DROP:
+                raise LogDirError(
+                    f"{problem.reason}: nothing was restored (`on_damage`=drop restores the other segments)",
+                    file=problem.file,
+                )
+            plan.left_out.append((problem.file or partition.directory, problem.reason))
 
 
 def _reject_undecided_copies(decisions: Iterable[Decision], settings: RestoreSettings) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import MissingSegmentError, OptionError
 from kafkaframes.storage.copies.decisions import MERGED_ROOT
 from kafkaframes.storage.copies.one_log import merge_copies, select_copies
 from kafkaframes.storage.copies.reading import CopySource, group_by_partition
@@ -82,7 +82,10 @@ class _TreeBuilder:
         self.view.add_checkpointed_offsets(partition)
         is_uploaded = VIEW_SEPARATOR in partition.directory  # only whole segments are uploaded
         self._was_clean[partition.topic_partition] = is_uploaded or source.log_directory.clean_shutdown is not None
-        self._remarks += [Remark(Severity.WARNING, str(problem)) for problem in partition.problems]
+        self._remarks += [
+            Remark(Severity.ERROR if isinstance(problem, MissingSegmentError) else Severity.WARNING, str(problem))
+            for problem in partition.problems
+        ]
         entries = source.filesystem.list_directory(partition.directory)
         return self._add_files(partition.topic_partition, ((source.filesystem, entry) for entry in entries))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import LogDirError, MissingSegmentError
 from kafkaframes.storage.files import names as log_names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign_epoch, get_latest_epoch, read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition, build_partition, partitions_of
@@ -255,7 +255,7 @@ def _note_missing_segments(tiered_log: PartitionDraft, metadata: RemoteLogMetada
     for segment_id in sorted(metadata.segments.get(owner, ())):
         if metadata.is_valid(owner, segment_id) and segment_id not in segment_ids:
             reason = f"the metadata topic lists segment {segment_id}, but none of its objects is in the store"
-            tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
+            tiered_log.problems.append(MissingSegmentError(reason, file=tiered_log.folder.path))
 
 
 def _choose_epochs(
@@ -293,7 +293,7 @@ def _note_holes(tiered_log: PartitionDraft) -> None:
     """Record the missing offsets of the log, and the segments that overlap."""
     for first, last in tiered_log.chain.gaps:
         reason = f"no segment has the offsets {first} to {last} of {tiered_log.topic_partition}"
-        tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
+        tiered_log.problems.append(MissingSegmentError(reason, file=tiered_log.folder.path))
     for segment, other in tiered_log.chain.overlaps:
         reason = f"the segments {segment.segment_id} and {other.segment_id} both have offset {other.start_offset}"
         tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
