@@ -453,7 +453,7 @@ def flexible_releases_table() -> str:
     changed: dict[str, list[str]] = {name: [] for name in releases.list_releases()}
     new: dict[str, list[str]] = {name: [] for name in releases.list_releases()}
     for api in catalog.list_apis():
-        release = None if api.flexible_since is None else releases.first_release_with(api.key, api.flexible_since)
+        release = None if api.flexible_since is None else releases.find_first_release_with(api.key, api.flexible_since)
         if release is not None:
             target = new if api.flexible_since == 0 else changed
             target[release].append(api.name if target is new else f"{api.name} {api.flexible_since}")

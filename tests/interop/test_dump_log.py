@@ -92,7 +92,7 @@ def test_kafkas_tool_prints_the_same(tool, tmp_path, version, flags):
     dumped_texts = [dump_text(str(path), options) for path in paths]
     ours = b"".join(b"".join(text) for text in dumped_texts)
     assert ours.split(b"\n") == theirs.stdout.split(b"\n")
-    our_errors = sorted(line for text in dumped_texts for line in text.error_lines())
+    our_errors = sorted(line for text in dumped_texts for line in text.format_error_lines())
     their_errors = theirs.stderr.decode().splitlines()
     assert our_errors == sorted(line for line in their_errors if not line.startswith("Picked up JAVA_TOOL_OPTIONS"))
 

@@ -82,8 +82,8 @@ def test_numbas_cache_depends_on_path_and_modification_time(tmp_path, monkeypatc
         source.write_text("import numpy as np")
         for seconds in (1, 2):
             os.utime(source, (seconds, seconds))
-            names.add(demand.numba_folder_name("kafkaframes.near._kernels_a"))
-        assert demand.numba_folder_name("kafkaframes.near._kernels_a") in names
+            names.add(demand.make_numba_folder_name("kafkaframes.near._kernels_a"))
+        assert demand.make_numba_folder_name("kafkaframes.near._kernels_a") in names
     assert len(names) == 4
 
 

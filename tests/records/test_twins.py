@@ -59,7 +59,7 @@ def scan_batches_with(raw, rules):
 def assert_equal_indexes(raw, rules, *, lenient):
     array, batches = scan_batches_with(raw, rules)
     sections = decode.open_sections(array, batches)
-    capacity = int(decode.max_row_counts(batches, sections).sum()) + 1
+    capacity = int(decode.compute_max_row_counts(batches, sections).sum()) + 1
     columns = [np.zeros(capacity, dtype) for dtype in INDEX_TYPES]
     per_batch = [np.zeros(len(batches), np.int64) for _ in range(2)]
     arguments = (sections.buf, batches.table, 0, len(batches), sections.starts, sections.ends, sections.kinds, lenient)

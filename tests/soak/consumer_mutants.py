@@ -207,7 +207,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "patterns are matched once": (MACHINE, "if topics != self.topics and self.member is not None:", "if False:"),
     "metadata is refreshed once": (
         MACHINE,
-        "        time = self._metadata_at + self._metadata_age_s\n",
+        "        time = self._metadata_at + self._get_metadata_age\n",
         "        time = self._metadata_at + 1e12\n",
     ),
     "a rejected topic is looked up once": (

@@ -81,7 +81,7 @@ def _check_principals(context: click.Context, option: click.Parameter, principal
     return principals
 
 
-def _principals_option(flag: str, variable: str, help_text: str) -> Callable[[Function], Function]:
+def _make_principals_option(flag: str, variable: str, help_text: str) -> Callable[[Function], Function]:
     """Return the decorator that adds an option for principals to a command."""
     return click.option(flag, variable, multiple=True, metavar="User:NAME", help=help_text, callback=_check_principals)
 
@@ -90,7 +90,7 @@ def _principals_option(flag: str, variable: str, help_text: str) -> Callable[[Fu
 @with_admin
 @_resource_options
 @_filter_pattern_option
-@_principals_option("--principal", "principals", "Select the rules of this principal.")
+@_make_principals_option("--principal", "principals", "Select the rules of this principal.")
 @as_json_option
 def list_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     """List access rules. Default: all rules."""
@@ -116,8 +116,8 @@ def list_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     is_flag=True,
     help="With --producer: also allow idempotent writes, which only brokers before 2.8 check.",
 )
-@_principals_option("--allow-principal", "allowed_principals", "Principal to allow.")
-@_principals_option("--deny-principal", "denied_principals", "Principal to deny.")
+@_make_principals_option("--allow-principal", "allowed_principals", "Principal to allow.")
+@_make_principals_option("--deny-principal", "denied_principals", "Principal to deny.")
 @click.option(
     "--host", "hosts", multiple=True, metavar="ADDRESS", help="Address that the principal connects from.  [default: *]"
 )
@@ -204,7 +204,7 @@ def _normalize_operation(text: str) -> str:
 @with_admin
 @_resource_options
 @_filter_pattern_option
-@_principals_option("--principal", "principals", "Select the rules of this principal.")
+@_make_principals_option("--principal", "principals", "Select the rules of this principal.")
 @click.option("--operation", "operations", multiple=True, metavar="NAME", help="Select the rules for this operation.")
 @add_confirmation("Delete the matching access rules?")
 @as_json_option

@@ -319,7 +319,7 @@ def _make_row_writer(pattern: str | None, form: str) -> Writer:
     return lambda row: (row["value"] or b"") + b"\n"
 
 
-def _byte_length(value: bytes | None) -> int:
+def _get_byte_length(value: bytes | None) -> int:
     """Return the size of a value in bytes; -1 for null."""
     return -1 if value is None else len(value)
 
@@ -336,10 +336,10 @@ _FIELD_WRITER_BY_DIRECTIVE: dict[str, Writer] = {
     "o": lambda row: b"%d" % row["offset"],
     "T": lambda row: b"%d" % row["timestamp"],
     "k": lambda row: row["key"] or b"",
-    "K": lambda row: b"%d" % _byte_length(row["key"]),
+    "K": lambda row: b"%d" % _get_byte_length(row["key"]),
     "s": lambda row: row["value"] or b"",
-    "S": lambda row: b"%d" % _byte_length(row["value"]),
-    "R": lambda row: _byte_length(row["value"]).to_bytes(4, signed=True),
+    "S": lambda row: b"%d" % _get_byte_length(row["value"]),
+    "R": lambda row: _get_byte_length(row["value"]).to_bytes(4, signed=True),
     "h": _format_headers,
     "%": lambda row: b"%",
 }

@@ -14,7 +14,7 @@ from kafkaframes.protocol.spec.evolution import walk_fields
 from kafkaframes.protocol.spec.layout import bnf_text, default_text, is_informative
 from kafkaframes.protocol.spec.layout import layout_json as layout_as_json
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
-from kafkaframes.protocol.spec.releases import first_release_with
+from kafkaframes.protocol.spec.releases import find_first_release_with
 from kafkaframes.protocol.spec.sources import check_version
 from kafkaframes.protocol.spec_functions import compare_versions, describe_layout, find_specs
 
@@ -57,7 +57,7 @@ def _list_apis() -> list[dict[str, object]]:
 
 def _find_first_flexible_release(api: catalog.Api) -> str | None:
     """Return the first release with a flexible version of an API; None if no release has one."""
-    return None if api.flexible_since is None else first_release_with(api.key, api.flexible_since)
+    return None if api.flexible_since is None else find_first_release_with(api.key, api.flexible_since)
 
 
 def _format_header_versions(api: catalog.Api) -> str:

@@ -98,7 +98,7 @@ def open_runner(
         size_bytes: amount of work; None if it is unknown. The JVM of a small job optimizes its code less.
     """
     if master is None:
-        with keep_workers(size_of=_task_size_bytes, workers=jobs, label=label) as run:
+        with keep_workers(size_of=_get_task_size, workers=jobs, label=label) as run:
             yield run
         return
     if jobs is not None:
@@ -107,7 +107,7 @@ def open_runner(
 
     config = _QUICK_JAVA_OPTIONS if size_bytes is not None and size_bytes < MAX_SINGLE_PROCESS_BYTES else None
     with open_spark(master, label, config=config) as spark:
-        yield spark_jobs.create_runner(spark, size_of=_task_size_bytes if small else None)
+        yield spark_jobs.create_runner(spark, size_of=_get_task_size if small else None)
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def open_spark(master: str, label: str, *, config: dict[str, str] | None = None)
     from kafkaframes.spark.sessions.job_session import start_job_session
 
     with (
-        _progress_bar("starting Spark", None, in_bytes=False) as show,
+        _show_progress_bar("starting Spark", None, in_bytes=False) as show,
         start_job_session(f"kafkaframes {label}", master, config=config) as spark,
     ):
         show(description=label)
@@ -126,7 +126,7 @@ def open_spark(master: str, label: str, *, config: dict[str, str] | None = None)
         show(description="stopping Spark")
 
 
-def _task_size_bytes(task: Any) -> int:
+def _get_task_size(task: Any) -> int:
     """Return how many bytes a task reads: its own size, or the size of its segment or partition."""
     size = getattr(task, "size_bytes", None)
     return int((getattr(task, "segment", None) or task.partition).size_bytes if size is None else size)
@@ -214,14 +214,14 @@ def _show_progress(answers: Iterator[_Answer], sizes: Sequence[int], total: int,
     if total < MAX_SINGLE_PROCESS_BYTES // 4:
         yield from answers
         return
-    with _progress_bar(label, total, in_bytes=True) as show:
+    with _show_progress_bar(label, total, in_bytes=True) as show:
         for size, answer in zip(sizes, answers, strict=True):
             show(advance=size)
             yield answer
 
 
 @contextmanager
-def _progress_bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[Callable[..., None]]:
+def _show_progress_bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[Callable[..., None]]:
     """Draw a progress bar on standard error if that is a terminal and the command is not quiet. Yield its update."""
     if is_quiet() or not sys.stderr.isatty():
         yield lambda **_: None

@@ -102,13 +102,13 @@ class ClusterClient:
         )
         open_sensor, close_sensor = self.metrics.client["connection-creation"], self.metrics.client["connection-close"]
         self.metrics.add_gauge("connection-count", lambda: open_sensor.count - close_sensor.count)
-        self.metrics.add_gauge("metadata-age", self._metadata_age_s)
+        self.metrics.add_gauge("metadata-age", self._get_metadata_age)
         self.metrics.add_gauge(
             "requests-in-flight", lambda: sum(entry.in_flight for entry in self._connections.values())
         )
         self._node_metrics: dict[int, NodeMetrics] = {}
 
-    def _metadata_age_s(self) -> float | None:
+    def _get_metadata_age(self) -> float | None:
         updated_at = self.cluster.updated_at
         return None if updated_at is None else time.monotonic() - updated_at
 

@@ -100,7 +100,7 @@ class ConsumerMachine:
         self.backoff_s = backoff_s
         self._new_id = new_id
         self._max_poll_s = settings.max_poll_interval_ms / 1000
-        self._metadata_age_s = settings.metadata_max_age_ms / 1000
+        self._get_metadata_age = settings.metadata_max_age_ms / 1000
         self.positions = Positions(
             auto_offset_reset=settings.auto_offset_reset,
             reset_time_ms=None if duration_ms is None else lambda: max(now_ms() - duration_ms, 0),
@@ -142,7 +142,7 @@ class ConsumerMachine:
         # The caller has just looked up the topics of a pattern. Named topics are looked up at once, so that polls
         # report those that brokers reject: a member that does not lead its group needs no metadata before its
         # assignment.
-        self._metadata_at = now if pattern is not None else now - self._metadata_age_s
+        self._metadata_at = now if pattern is not None else now - self._get_metadata_age
         self._rejected_refresh_at, self._rejection_count = None, 0
         self._polled_at = now
 
@@ -408,7 +408,7 @@ class ConsumerMachine:
             return self._metadata_not_before
         if self._metadata_at is None or not (self.member is not None or self.positions.states):
             return None
-        time = self._metadata_at + self._metadata_age_s
+        time = self._metadata_at + self._get_metadata_age
         if self._rejected_refresh_at is not None:
             time = min(time, self._rejected_refresh_at)
         return max(time, self._metadata_not_before)
@@ -419,7 +419,7 @@ class ConsumerMachine:
         refresh_time = self._next_metadata_time()
         if refresh_time is None or refresh_time > now:
             return []
-        is_old = now >= self._metadata_at + self._metadata_age_s
+        is_old = now >= self._metadata_at + self._get_metadata_age
         if is_old and self._pattern is not None:
             topics = None
         elif is_old:
@@ -427,7 +427,7 @@ class ConsumerMachine:
         else:
             topics = frozenset(self.positions.stale_topics)
             if self._rejected_refresh_at is not None:
-                topics = topics.union(topic.name for topic in self._rejected_topics())
+                topics = topics.union(topic.name for topic in self._find_rejected_topics())
         self._metadata_request = FetchMetadata(topics)
         return [self._metadata_request]
 
@@ -493,7 +493,7 @@ class ConsumerMachine:
         self.positions.process_metadata(self.cluster, now)
         self._report_rejected_topics(now)
 
-    def _rejected_topics(self) -> list[TopicMetadata]:
+    def _find_rejected_topics(self) -> list[TopicMetadata]:
         """Return the subscribed topics that this client is not authorized to describe, or that have invalid names."""
         if self.member is None or self._pattern is not None:
             return []
@@ -505,7 +505,7 @@ class ConsumerMachine:
 
         A group assigns no partition of such a topic, so no request for a partition fails.
         """
-        rejected_topics = self._rejected_topics()
+        rejected_topics = self._find_rejected_topics()
         if not rejected_topics:
             self._rejected_refresh_at, self._rejection_count = None, 0
         elif self._rejected_refresh_at is None or now >= self._rejected_refresh_at:

@@ -18,7 +18,7 @@ from kafkaframes.client.batches import Batch, PartResult
 from kafkaframes.client.metadata import Cluster, TopicPartition, list_partitions_with_leader
 from kafkaframes.client.partitioners import ConfiguredPartitioner
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, to_broker_error
-from kafkaframes.records.arrays import add_timestamps, int64_array, string_array
+from kafkaframes.records.arrays import add_timestamps, int64_array, make_string_array
 from kafkaframes.records.build import READER_COLUMNS
 from kafkaframes.records.partitioner import compute_partitions, split_by_partition
 from kafkaframes.records.rows import Int64s, Rows, reject_unknown_columns, rows_of
@@ -266,7 +266,7 @@ def to_result_table(batches: Sequence[Batch], results: Sequence[Sequence[PartRes
     rows = [(batch.partition, part) for batch, parts in zip(batches, results, strict=True) for part in parts]
     partitions = int64_array(np.array([partition.partition for partition, _ in rows], np.int64)).cast(pa.int32())
     columns = {
-        "topic": string_array([partition.topic for partition, _ in rows]),
+        "topic": make_string_array([partition.topic for partition, _ in rows]),
         "partition": partitions,
         "base_offset": int64_array(np.array([part.base_offset for _, part in rows], np.int64)),
         "count": int64_array(np.array([part.records for _, part in rows], np.int64)),

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
 
 
-def _exclusive_method(
+def _make_exclusive_method(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Consumer, Arguments], Result]:
     """Return a method like ``sync_method`` does, but only one thread at a time may call it."""
@@ -401,9 +401,9 @@ class Consumer(SyncClient):
     beginning_offsets = sync_method(AsyncConsumer.beginning_offsets)
     end_offsets = sync_method(AsyncConsumer.end_offsets)
     skip_gap = sync_method(AsyncConsumer.skip_gap)
-    fetch = _exclusive_method(AsyncConsumer.fetch)
-    fetch_arrow = _exclusive_method(AsyncConsumer.fetch_arrow)  # interceptors are called in the caller's thread
-    poll = _exclusive_method(AsyncConsumer.poll)
+    fetch = _make_exclusive_method(AsyncConsumer.fetch)
+    fetch_arrow = _make_exclusive_method(AsyncConsumer.fetch_arrow)  # interceptors are called in the caller's thread
+    poll = _make_exclusive_method(AsyncConsumer.poll)
     commit = sync_method(AsyncConsumer.commit)
     committed = sync_method(AsyncConsumer.committed)
     metrics = sync_method_on_loop(AsyncConsumer.metrics)

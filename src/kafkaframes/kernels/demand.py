@@ -125,10 +125,10 @@ def is_compiled(module: str) -> bool:
 
 def _is_in_numba_cache(module: str) -> bool:
     folder = numba_folder(module)
-    return folder is not None and (folder / completion_marker()).exists()
+    return folder is not None and (folder / get_completion_marker_name()).exists()
 
 
-def completion_marker() -> str:
+def get_completion_marker_name() -> str:
     """Return the name of the marker file for a complete set of kernels in numba's cache, for this Python."""
     return f"complete-{sys.implementation.cache_tag}-numba-{importlib.metadata.version('numba')}"
 
@@ -136,10 +136,10 @@ def completion_marker() -> str:
 def numba_folder(module: str) -> Path | None:
     """Return numba's cache folder for a module, or None without numba or without a trusted cache folder."""
     base = directories.cache_folder() if workers.has_numba() else None
-    return None if base is None else base / numba_folder_name(module)
+    return None if base is None else base / make_numba_folder_name(module)
 
 
-def numba_folder_name(module: str) -> str:
+def make_numba_folder_name(module: str) -> str:
     """Return the name of numba's cache folder for a module."""
     path = directories.module_path(module)  # numba's cache is only valid for this path and modification time
     key = f"{directories.digest_sources(path)} {path} {path.stat().st_mtime_ns}"
@@ -223,7 +223,7 @@ def write_kernels(kernels: Sequence[Kernel], name: str, folder: Path) -> None:
         for kernel in kernels:
             compile_with_numba(kernel)
         if name == directories.file_name(kernels[0].__module__):
-            (folder / numba_folder_name(kernels[0].__module__) / completion_marker()).touch()
+            (folder / make_numba_folder_name(kernels[0].__module__) / get_completion_marker_name()).touch()
         return
     from kafkaframes.kernels import objects
 

@@ -110,7 +110,7 @@ class KernelArray:
         return int(self.shape[0])
 
 
-def _address_at(array: Any, position: Any) -> int:
+def _compute_address(array: Any, position: Any) -> int:
     """Return the address of a byte. ``array`` is an array or an address."""
     return int(array.address if type(array) is KernelArray else array) + int(position)
 
@@ -125,7 +125,7 @@ def create_loader(bits: int, *, signed: bool, big_endian: bool = True, element_b
     order: Any = "big" if big_endian else "little"
 
     def load_integer(array: Any, index: Any) -> Any:
-        data = ctypes.string_at(_address_at(array, index * element_bytes), bits // 8)
+        data = ctypes.string_at(_compute_address(array, index * element_bytes), bits // 8)
         return np.int64(int.from_bytes(data, order, signed=signed))
 
     return load_integer
@@ -133,7 +133,7 @@ def create_loader(bits: int, *, signed: bool, big_endian: bool = True, element_b
 
 def load_u64_le(array: Any, position: Any) -> Any:
     """Load an unsigned 64-bit little-endian integer."""
-    return np.uint64(int.from_bytes(ctypes.string_at(_address_at(array, position), 8), "little"))
+    return np.uint64(int.from_bytes(ctypes.string_at(_compute_address(array, position), 8), "little"))
 
 
 def create_storer(bits: int, *, big_endian: bool, element_bytes: int = 1) -> Callable[..., Any]:
@@ -142,24 +142,24 @@ def create_storer(bits: int, *, big_endian: bool, element_bytes: int = 1) -> Cal
 
     def store_integer(array: Any, index: Any, value: Any) -> None:
         data = (int(value) & ((1 << bits) - 1)).to_bytes(bits // 8, order)
-        ctypes.memmove(_address_at(array, index * element_bytes), data, bits // 8)
+        ctypes.memmove(_compute_address(array, index * element_bytes), data, bits // 8)
 
     return store_integer
 
 
 def read_bytes(array: Any, start: Any, end: Any) -> bytes:
     """Return the bytes between two positions of an array or address."""
-    return ctypes.string_at(_address_at(array, start), int(end) - int(start))
+    return ctypes.string_at(_compute_address(array, start), int(end) - int(start))
 
 
 def write_bytes(array: Any, content: bytes) -> None:
     """Write bytes to the start of an array or to an address."""
-    ctypes.memmove(_address_at(array, 0), content, len(content))
+    ctypes.memmove(_compute_address(array, 0), content, len(content))
 
 
 def copy_bytes(target: Any, target_start: Any, source: Any, start: Any, size: Any) -> None:
     """Copy ``source[start:start + size]`` to ``target`` from index ``target_start`` on."""
-    ctypes.memmove(_address_at(target, target_start), _address_at(source, start), int(size))
+    ctypes.memmove(_compute_address(target, target_start), _compute_address(source, start), int(size))
 
 
 def create_array_view(dtype: Any) -> Callable[..., Any]:

@@ -50,7 +50,7 @@ def _hash_short(data: bytes) -> int:
     return value ^ (value >> 16)
 
 
-def header_checksum(header: bytes) -> int:
+def compute_header_checksum(header: bytes) -> int:
     """Return the frame header's HC byte for the header bytes that it covers."""
     return _hash_short(header) >> 8 & 0xFF
 
@@ -61,7 +61,7 @@ def _list_usual_headers() -> frozenset[bytes]:
     for flags in (0x60, 0x70):
         for block_size in _BLOCK_BYTES_BY_DESCRIPTOR:
             descriptor = bytes((flags, block_size))
-            headers.append(_MAGIC + descriptor + bytes((header_checksum(descriptor),)))
+            headers.append(_MAGIC + descriptor + bytes((compute_header_checksum(descriptor),)))
     return frozenset(headers)
 
 
@@ -100,7 +100,7 @@ class Lz4Stream:
             self._position += 8
         if self._position >= len(payload):
             raise DamagedStreamError("lz4: the stream is truncated in the frame header")
-        if magic > 0 and payload[self._position] != header_checksum(payload[4 : self._position]):
+        if magic > 0 and payload[self._position] != compute_header_checksum(payload[4 : self._position]):
             raise DamagedStreamError("lz4: the frame header's checksum does not match")
         self._position += 1
 
@@ -139,7 +139,7 @@ class Lz4Stream:
         """Verify a block's checksum with the LZ4 library, in a frame that holds only this block."""
         checksum = self._take_input(4)
         descriptor = bytes((_VERSION | _INDEPENDENT | _BLOCK_CHECKSUMS, self._payload[5]))
-        header = _MAGIC + descriptor + bytes((header_checksum(descriptor),))
+        header = _MAGIC + descriptor + bytes((compute_header_checksum(descriptor),))
         block = self._payload[start : start + length]
         raw_length = struct.pack("<I", length | _RAW_BLOCK_FLAG)
         try:
@@ -179,13 +179,13 @@ def _compress_fast(data: bytes, magic: int) -> bytes:
     )
     if magic > 0:
         return frame
-    return b"".join((frame[:6], bytes((header_checksum(frame[:6]),)), frame[7:]))
+    return b"".join((frame[:6], bytes((compute_header_checksum(frame[:6]),)), frame[7:]))
 
 
 def _compress_high(data: bytes, level: int | None, magic: int) -> bytes:
     descriptor = bytes((_VERSION | _INDEPENDENT, 0x40))
     checksum_input = descriptor if magic > 0 else _MAGIC + descriptor
-    parts = [_MAGIC, descriptor, bytes((header_checksum(checksum_input),))]
+    parts = [_MAGIC, descriptor, bytes((compute_header_checksum(checksum_input),))]
     view = memoryview(data)
     for start in range(0, len(view), _MAX_OUTPUT_BLOCK_BYTES):
         plain = view[start : start + _MAX_OUTPUT_BLOCK_BYTES]

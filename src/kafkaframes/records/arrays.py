@@ -29,10 +29,10 @@ def int64_array(values: npt.NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), values.size, [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def string_array(values: Sequence[str]) -> pa.Array:
+def make_string_array(values: Sequence[str]) -> pa.Array:
     """Return a string array.
 
-    >>> string_array(["orders", ""]).to_pylist()
+    >>> make_string_array(["orders", ""]).to_pylist()
     ['orders', '']
     """
     raw_texts = [value.encode() for value in values]
@@ -68,10 +68,10 @@ def bool_array(values: npt.NDArray[np.bool_]) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), values.size, [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
 
 
-def flag_values(array: pa.Array) -> npt.NDArray[np.bool_]:
+def get_flag_values(array: pa.Array) -> npt.NDArray[np.bool_]:
     """Return the values of a boolean array without nulls.
 
-    >>> flag_values(pa.array([True, False, True]).slice(1)).tolist()
+    >>> get_flag_values(pa.array([True, False, True]).slice(1)).tolist()
     [False, True]
     """
     if not len(array):

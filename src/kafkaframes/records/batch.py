@@ -218,7 +218,9 @@ class BatchWalk:
                 unreadable = problem.status == UNREADABLE_FIELD and row not in sections.problems
                 damage = BatchDamage(problem.status, problem.reason, count + unreadable)
                 if unreadable and not count and fields["attributes"] & CODEC_MASK:
-                    base = _first_inner_offset(sections.buf[sections.starts[row] : sections.ends[row]].data, fields)
+                    base = _find_first_inner_offset(
+                        sections.buf[sections.starts[row] : sections.ends[row]].data, fields
+                    )
             yield _make_batch(fields, bool(valid[row]), tuple(records[first : first + count]), damage, base)
             first += count
 
@@ -278,7 +280,7 @@ def _make_records(batches: BatchHeaders, sections: RecordSections, index: Record
                 _read_headers(buf, headers_at, header_count) if header_count else (),
                 compute_sequence(sequences[owner], offset - bases[owner]) if is_v2 else -1,
                 is_v2 and bool(flags & CONTROL),
-                None if is_v2 else is_message_crc_valid(_message_bytes(buf, headers_at, end)),
+                None if is_v2 else is_message_crc_valid(_get_message_bytes(buf, headers_at, end)),
             )
         )
     return result
@@ -296,7 +298,7 @@ def _read_headers(buf: bytes | memoryview, position: int, count: int) -> tuple[H
     return tuple(result)
 
 
-def _message_bytes(buf: bytes | memoryview, value_position: int, end: int) -> bytes | memoryview:
+def _get_message_bytes(buf: bytes | memoryview, value_position: int, end: int) -> bytes | memoryview:
     """Return the bytes of a message of format 0 or 1, from its CRC on.
 
     An uncompressed message ends at ``end``. For an inner message ``end`` is 0, and its size precedes the CRC.
@@ -327,7 +329,7 @@ def _int32(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
 
-def _first_inner_offset(inner: memoryview, fields: dict[str, int]) -> int:
+def _find_first_inner_offset(inner: memoryview, fields: dict[str, int]) -> int:
     """Return the offset of the first message in a compressed one, even if its key or value is unreadable.
 
     Inner offsets of format 1 are relative: the last one equals the wrapper's offset (KIP-31), unless that is 0.
@@ -369,7 +371,7 @@ def _make_batch(
     last_sequence = None
     if base_sequence is not None and last_offset is not None:
         delta = last_offset - fields["base_offset"]
-        last_sequence = -1 if base_sequence == -1 else _last_sequence(base_sequence, delta)
+        last_sequence = -1 if base_sequence == -1 else _compute_last_sequence(base_sequence, delta)
     return Batch(
         position=fields["position"],
         size=fields["size"],
@@ -396,7 +398,7 @@ def _make_batch(
     )
 
 
-def _last_sequence(base_sequence: int, delta: int) -> int:
+def _compute_last_sequence(base_sequence: int, delta: int) -> int:
     """Add the last offset delta as Kafka does, which ignores the sign of the base sequence here."""
     if base_sequence >= 0:
         return compute_sequence(base_sequence, delta)

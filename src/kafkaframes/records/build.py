@@ -177,7 +177,7 @@ def build_separate_batches(
     _check_rows(rows, 2)
     starts = _split_rows(rows, 2, codec, fields, batch_bytes, batch_records or rows.size + 1)
     table = _make_header_table(rows, starts, codec, fields)
-    finish = _v2_compressor(codec, level)
+    finish = _create_v2_compressor(codec, level)
     for plain, portion in _fill_portions(rows, table, 2, codec, fields):
         for batch in portion.tolist():
             start = batch[kernels.POSITION]
@@ -446,7 +446,7 @@ def _encode_batches(
     finish = None
     if codec is not Codec.NONE:
         finish = (
-            _v2_compressor(codec, level)
+            _create_v2_compressor(codec, level)
             if magic >= 2
             else partial(_wrap_messages, magic=magic, codec=codec, level=level)
         )
@@ -541,7 +541,7 @@ def _check_sizes(table: Table) -> None:
         raise EncodeError(reason).within(row)
 
 
-def _v2_compressor(codec: Codec, level: int | None) -> Finish:
+def _create_v2_compressor(codec: Codec, level: int | None) -> Finish:
     """Return a function that compresses the records of a format 2 batch and sets its size and CRC."""
 
     def finish(plain: memoryview, _batch: list[int]) -> bytes:

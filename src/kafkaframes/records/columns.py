@@ -27,7 +27,7 @@ from kafkaframes.records.arrays import bool_array
 from kafkaframes.records.decoded import DecodedBatches, Ints32, RecordIndex, RecordSections
 from kafkaframes.records.fused import FUSED_COLUMNS, TARGET_PART_BYTES, ColumnPart, FusedReader
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
-from kafkaframes.records.makers import COLUMNS, java_text_array, make_arrow_column
+from kafkaframes.records.makers import COLUMNS, decode_java_texts, make_arrow_column
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH, DROP, FAIL, KEEP, ON_DAMAGE
 from kafkaframes.records.scan import (
@@ -194,7 +194,7 @@ class RecordReader:
             target_bytes=min(options.chunk_bytes, options.part_bytes),
             allocate=self._memory.new_array,
             types=_ARROW_TYPES,
-            text=java_text_array,
+            text=decode_java_texts,
         )
 
     @property

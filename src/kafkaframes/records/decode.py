@@ -116,7 +116,7 @@ def decode_steps(
         sections, last, content = _open_until_full(
             sections._replace(buf=data), batches, first, content, limit_bytes, budget_bytes, allocate
         )
-        costs = sections.ends - sections.starts + RECORD_BYTES * max_row_counts(batches, sections)
+        costs = sections.ends - sections.starts + RECORD_BYTES * compute_max_row_counts(batches, sections)
         for start, stop in (
             (first + start, first + stop) for start, stop in split_into_runs(costs[first:last], budget_bytes)
         ):
@@ -180,7 +180,7 @@ def _locate_sections(data: Bytes, batches: BatchHeaders, skip: Flags | None) -> 
     for row in np.flatnonzero(
         (kinds != _kernels_index.SKIPPED) & _mask_unusual_headers(magics, numbers, sizes)
     ).tolist():
-        problem = _header_problem(int(magics[row]), int(numbers[row]), int(sizes[row]))
+        problem = _find_header_problem(int(magics[row]), int(numbers[row]), int(sizes[row]))
         if problem is not None:
             _skip_batch(sections, row, problem)
     return sections
@@ -193,13 +193,13 @@ def _skip_batch(sections: RecordSections, row: int, status: int) -> None:
 
 
 def _mask_unusual_headers(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
-    """Return which batches have an unusual header, so that ``_header_problem`` must check them."""
+    """Return which batches have an unusual header, so that ``_find_header_problem`` must check them."""
     unusual: Flags = (magics >= 2) & (sizes < BATCH_V2.size)
     unusual |= (numbers != 0) & ((numbers >= len(CODECS)) | (magics < 0) | ((magics < 2) & (numbers == ZSTD)))
     return unusual
 
 
-def _header_problem(magic: int, codec: int, size: int) -> int | None:
+def _find_header_problem(magic: int, codec: int, size: int) -> int | None:
     """Return the status of a batch with a header that makes all its records unreadable."""
     if codec >= len(CODECS):
         return UNKNOWN_CODEC
@@ -276,7 +276,7 @@ def _decompress_general(sections: RecordSections, table: Ints, row: int, limit: 
     magic, count = int(table[COLUMN_INDEX["magic"], row]), int(table[COLUMN_INDEX["count"], row])
     codec = int(table[COLUMN_INDEX["attributes"], row]) & CODEC_MASK
     section = sections.buf[sections.starts[row] : sections.ends[row]].data
-    payload = section if magic >= 2 else _wrapper_value(section, magic)
+    payload = section if magic >= 2 else _read_wrapper_value(section, magic)
     if isinstance(payload, int):
         _skip_batch(sections, row, payload)
         return b""
@@ -293,7 +293,7 @@ def _decompress_general(sections: RecordSections, table: Ints, row: int, limit: 
     return content
 
 
-def _wrapper_value(message: memoryview, magic: int) -> memoryview | int:
+def _read_wrapper_value(message: memoryview, magic: int) -> memoryview | int:
     """Return the value of a compressed message that starts with its CRC, or the status if it is missing."""
     position = (MESSAGE_V0 if magic == 0 else MESSAGE_V1).size - OVERHEAD_BYTES
     size = -1
@@ -328,7 +328,7 @@ def index_records(
         allocate: returns an uninitialized array (``(size, dtype) -> array``).
         lenient: check only what the Kafka iterator that skips keys and values checks.
     """
-    capacity = int(max_row_counts(batches, sections).sum()) + 1
+    capacity = int(compute_max_row_counts(batches, sections).sum()) + 1
     columns = [allocate(capacity, np.int64), allocate(capacity, np.int64)]
     for _ in range(3):
         columns += [allocate(capacity, np.int64), allocate(capacity, np.int32)]
@@ -348,7 +348,7 @@ def index_records(
     return RecordIndex(*(column[:total] for column in columns), *per_batch)
 
 
-def max_row_counts(batches: BatchHeaders, sections: RecordSections) -> Ints:
+def compute_max_row_counts(batches: BatchHeaders, sections: RecordSections) -> Ints:
     """Return for each batch the largest number of records that its bytes can hold, regardless of its header."""
     spans = sections.ends - sections.starts
     v2 = np.minimum(np.maximum(batches.column("count"), 0), spans // MIN_RECORD_BYTES + 1)

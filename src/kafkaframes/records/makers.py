@@ -19,11 +19,11 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import _kernels_gather
 from kafkaframes.records._kernels_gather import SLACK_BYTES
-from kafkaframes.records.arrays import bool_array, string_array
+from kafkaframes.records.arrays import bool_array, make_string_array
 from kafkaframes.records.decoded import Allocate, DecodedBatches, Ints32, RecordIndex, RecordSections
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.rows import ByteStrings, Int64s, Rows, to_byte_strings
-from kafkaframes.records.scan import TRUNCATED_SOURCE, BatchSource, Bytes, Chunk, Chunks, Ints, timestamp_types
+from kafkaframes.records.scan import TRUNCATED_SOURCE, BatchSource, Bytes, Chunk, Chunks, Ints, get_timestamp_types
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import decode_java_text
 
@@ -60,13 +60,13 @@ def _make_headers(result: DecodedBatches) -> pa.Array:
     lists = allocate(records + 1, np.int32)
     parts = [allocate(total, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32)]
     _kernels_gather.index_headers(result.sections.buf, positions, counts, records, lists, *parts)
-    keys = java_text_array(make_binary_array(result.sections.buf, parts[0], parts[1], allocate=allocate))
+    keys = decode_java_texts(make_binary_array(result.sections.buf, parts[0], parts[1], allocate=allocate))
     values = make_binary_array(result.sections.buf, parts[2], parts[3], allocate=allocate)
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
     return pa.Array.from_buffers(HEADERS_TYPE, records, [None, pa.py_buffer(lists)], null_count=0, children=[pairs])
 
 
-def java_text_array(raw: pa.Array) -> pa.Array:
+def decode_java_texts(raw: pa.Array) -> pa.Array:
     """Return header keys as text, decoded as Java does. The keys are decoded one by one only if some are not UTF-8."""
     data = np.frombuffer(raw.buffers()[2], np.uint8)
     if data.size and data.max() < 0x80:  # ASCII needs no conversion
@@ -87,10 +87,10 @@ def _make_sequences(result: DecodedBatches) -> npt.NDArray[np.int32]:
     return np.where(bases >= 0, sums, -1).astype(np.int32)
 
 
-_CODEC_NAMES = string_array([*CODECS, "unknown"])
+_CODEC_NAMES = make_string_array([*CODECS, "unknown"])
 
 
-def codec_array(attributes: Ints) -> pa.Array:
+def make_codec_array(attributes: Ints) -> pa.Array:
     """Return codec names for the attributes of batches; numbers that Kafka does not define are ``unknown``."""
     numbers = np.minimum(attributes & CODEC_MASK, len(CODECS)).astype(np.int8)
     indices = pa.Array.from_buffers(pa.int8(), numbers.size, [None, pa.py_buffer(numbers)])
@@ -125,7 +125,7 @@ COLUMNS: dict[str, ColumnFactory] = {
     "timestamp_type": ColumnFactory(
         pa.int32(),
         lambda result: result.repeat_per_record(
-            timestamp_types(result.batches.column("magic"), result.batches.column("attributes"))
+            get_timestamp_types(result.batches.column("magic"), result.batches.column("attributes"))
         ),
     ),
     "key": ColumnFactory(pa.binary(), lambda result: _binary(result, result.index.key_at, result.index.key_size)),
@@ -137,7 +137,7 @@ COLUMNS: dict[str, ColumnFactory] = {
     ),
     "magic": ColumnFactory(pa.int8(), _numbers("magic", np.int8)),
     "codec": ColumnFactory(
-        CODEC_TYPE, lambda result: codec_array(result.repeat_per_record(result.batches.column("attributes")))
+        CODEC_TYPE, lambda result: make_codec_array(result.repeat_per_record(result.batches.column("attributes")))
     ),
     "producer_id": ColumnFactory(pa.int64(), _numbers("producer_id", np.int64)),
     "producer_epoch": ColumnFactory(pa.int16(), _numbers("producer_epoch", np.int16)),
@@ -209,7 +209,7 @@ def decode_header_keys(rows: Rows) -> Rows:
     if not len(names.starts):
         return rows
     raw = make_binary_array(names.data, names.starts, names.lengths.astype(np.int32))
-    return rows._replace(header_names=to_byte_strings("headers", java_text_array(raw)))
+    return rows._replace(header_names=to_byte_strings("headers", decode_java_texts(raw)))
 
 
 def _to_byte_strings(
@@ -316,8 +316,8 @@ def _make_flag_columns(chunk: Chunk) -> dict[str, Any]:
         "position": pa.array(batches.column("position") + chunk.base),
         "size": pa.array(batches.column("size").astype(np.int32)),
         "magic": pa.array(magics.astype(np.int8)),
-        "codec": codec_array(attributes),
-        "timestamp_type": pa.array(timestamp_types(magics, attributes)),
+        "codec": make_codec_array(attributes),
+        "timestamp_type": pa.array(get_timestamp_types(magics, attributes)),
         "transactional": pa.array(batches.is_transactional),
         "control": pa.array(batches.is_control),
         "delete_horizon": pa.array(batches.column("base_timestamp"), mask=no_horizon).cast(TIMESTAMP_ARROW_TYPE),

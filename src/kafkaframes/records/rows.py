@@ -92,7 +92,7 @@ def rows_of(
         EncodeError: a value is invalid; ``path`` names the column and, if possible, the row.
     """
     columns_by_name = map_columns(columns, ignore=ignore)
-    arrays = {name: column_array(name, columns_by_name[name]) for name in _RECORD_COLUMNS if name in columns_by_name}
+    arrays = {name: to_column_array(name, columns_by_name[name]) for name in _RECORD_COLUMNS if name in columns_by_name}
     count = _check_common_length(arrays)
     none = pa.nulls(count, pa.binary())
     header_starts, names, values = _to_headers(arrays.get("headers"))
@@ -210,7 +210,7 @@ def reject_unknown_columns(names: Iterable[str], *, ignore: Iterable[str] = ()) 
         raise EncodeError("records need a column key or value")
 
 
-def column_array(name: str, values: Any) -> pa.Array:
+def to_column_array(name: str, values: Any) -> pa.Array:
     """Return a column as one Arrow array.
 
     Args:

@@ -202,7 +202,7 @@ def check_message_crcs(data: Any, positions: Ints) -> npt.NDArray[np.int8]:
     return ok
 
 
-def timestamp_types(magics: Ints, attributes: Ints) -> npt.NDArray[np.int32]:
+def get_timestamp_types(magics: Ints, attributes: Ints) -> npt.NDArray[np.int32]:
     """Return -1 (no timestamp: format 0), 0 (CreateTime) or 1 (LogAppendTime) for each batch."""
     append = (attributes & LOG_APPEND_TIME) != 0
     return np.where(magics == 0, -1, append).astype(np.int32)

@@ -154,7 +154,7 @@ class _DumpedFiles:
             text = b"".join(bytes(chunk) for chunk in dumped_text)
             return (
                 text.split(b"\n"),
-                list(dumped_text.error_lines()),
+                list(dumped_text.format_error_lines()),
                 [str(fault) for fault in dumped_text.findings.faults],
             )
 

@@ -109,10 +109,10 @@ def test_offsets_that_are_not_consecutive(tmp_path):
     for style, expected_line in (("4.3", "  1 is followed by 7"), ("3.9", "  1 is followed by 7")):
         dumped_text = dump_text(path, TextOptions(style, True, True), shown_path="f")
         list(dumped_text)
-        assert list(dumped_text.error_lines()) == ["Non-consecutive offsets in f", expected_line]
+        assert list(dumped_text.format_error_lines()) == ["Non-consecutive offsets in f", expected_line]
     moved_text = dump_text(segment(tmp_path / "u-0", some_records(1, first=7)), PRINT, shown_path="f")
     list(moved_text)
-    assert list(moved_text.error_lines()) == ["Non-consecutive offsets in f", "  -1 is followed by 7"]
+    assert list(moved_text.format_error_lines()) == ["Non-consecutive offsets in f", "  -1 is followed by 7"]
 
 
 def test_sequences_wrap_as_javas_ints():
@@ -140,7 +140,7 @@ def test_chunks_of_any_size_have_the_same_lines(tmp_path, monkeypatch):
 def lines_of_any(path: str) -> tuple[bytes, list[str], list]:
     dumped_text = dump_text(path, PRINT, shown_path="f")
     out = b"".join(dumped_text)
-    return out, list(dumped_text.error_lines()), dumped_text.findings.faults
+    return out, list(dumped_text.format_error_lines()), dumped_text.findings.faults
 
 
 @given(raw=st.binary(max_size=300))

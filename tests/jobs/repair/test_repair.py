@@ -21,7 +21,7 @@ def salvage_segment(raw: bytes, **limits):
 
 
 def test_a_sound_segment_is_kept_completely():
-    assert WHOLE.valid_ranges() == ((0, len(SEGMENT)),)
+    assert WHOLE.merge_valid_ranges() == ((0, len(SEGMENT)),)
     assert WHOLE.losses == ()
     assert WHOLE.good_ranges[-1].next_offset == 163
 

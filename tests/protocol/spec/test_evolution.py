@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.changes import EVOLUTION_RULES, most_severe, version_text
+from kafkaframes.protocol.spec.changes import EVOLUTION_RULES, format_versions, most_severe
 from kafkaframes.protocol.spec.evolution import compare_messages
 
 FIELD_A = {"name": "A", "type": "int32", "versions": "0+"}
@@ -266,5 +266,5 @@ def test_every_rule_has_a_test_case():
 
 
 def test_versions_are_formatted():
-    assert version_text([]) == ""
-    assert version_text([3, 1, 2, 9]) == "1-3, 9"
+    assert format_versions([]) == ""
+    assert format_versions([3, 1, 2, 9]) == "1-3, 9"

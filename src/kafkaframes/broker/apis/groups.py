@@ -120,14 +120,14 @@ class ValidatedOffsets:
         if code == ErrorCode.NONE and self._broker.partition(name, row.partition_index) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if code != ErrorCode.NONE:
-            self.codes[self._topic_key(topic), row.partition_index] = code
+            self.codes[self._get_topic_key(topic), row.partition_index] = code
         else:
             topic_partition = TopicPartition(name, row.partition_index)
             self.offsets[topic_partition] = OffsetToCommit(
                 row.committed_offset, row.committed_leader_epoch, row.committed_metadata
             )
 
-    def _topic_key(self, topic: Any) -> str | UUID:
+    def _get_topic_key(self, topic: Any) -> str | UUID:
         key: str | UUID = topic.topic_id if self._by_id else topic.name
         return key
 
@@ -153,7 +153,7 @@ class ValidatedOffsets:
             rejected_rows: list[Any] = []
             accepted_rows: list[Any] = []
             for row in topic.partitions:
-                code = self.codes.get((self._topic_key(topic), row.partition_index))
+                code = self.codes.get((self._get_topic_key(topic), row.partition_index))
                 rows = accepted_rows if code is None else rejected_rows
                 if code is None:
                     code = codes if isinstance(codes, int) else codes[TopicPartition(name, row.partition_index)]

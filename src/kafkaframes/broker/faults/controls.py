@@ -372,14 +372,14 @@ def build_producer_batches(
     # Arrow is imported on first use, so that it does not delay the broker's first request.
     from kafkaframes.records.arrays import int64_array, whole_milliseconds
     from kafkaframes.records.build import READER_COLUMNS, build_separate_batches
-    from kafkaframes.records.rows import column_array, map_columns
+    from kafkaframes.records.rows import map_columns, to_column_array
 
     if not len(records):
         return []
     columns_by_name = map_columns(records, ignore=READER_COLUMNS)
     columns = {name: columns_by_name[name] for name in ("key", "value", "headers") if name in columns_by_name}
     if "timestamp" in columns_by_name:
-        columns["timestamp"] = whole_milliseconds(column_array("timestamp", columns_by_name["timestamp"]), now_ms)
+        columns["timestamp"] = whole_milliseconds(to_column_array("timestamp", columns_by_name["timestamp"]), now_ms)
     else:
         count = len(next(iter(columns.values())))
         columns["timestamp"] = int64_array(np.full(count, now_ms, np.int64))

@@ -100,7 +100,7 @@ class JavaPriorityQueue(Generic[_T]):
 TaskId = tuple[int, str]  # partition, subtopology: the order in which tasks are offered to their previous members
 
 
-def _subtopology_sort_key(task_id: TaskId) -> tuple[str, int]:
+def _make_subtopology_sort_key(task_id: TaskId) -> tuple[str, int]:
     """Return the sort key by which tasks are assigned to the least loaded members."""
     return task_id[1], task_id[0]
 
@@ -292,7 +292,7 @@ def _assign_active(partial_assignment: _PartialAssignment, task_ids: list[TaskId
         remaining_ids, lambda task_id: partial_assignment.find_least_loaded_standby(task_id, is_free=lambda _: True)
     )
     queue = JavaPriorityQueue(attrgetter("task_load"), partial_assignment.processes)
-    for task_id in sorted(remaining_ids, key=_subtopology_sort_key):
+    for task_id in sorted(remaining_ids, key=_make_subtopology_sort_key):
         process = queue.pop()
         assert process is not None  # the group has at least one member
         partial_assignment.assign_to_least_loaded(process, TaskRole.ACTIVE, task_id)
@@ -310,7 +310,7 @@ def _assign_standby(partial_assignment: _PartialAssignment, task_ids: list[TaskI
                 break
             partial_assignment.assign_task(member_id, TaskRole.STANDBY, task_id)
     queue = JavaPriorityQueue(attrgetter("task_load"), partial_assignment.processes)
-    for task_id, count in sorted(unassigned, key=lambda pair: _subtopology_sort_key(pair[0]), reverse=True):
+    for task_id, count in sorted(unassigned, key=lambda pair: _make_subtopology_sort_key(pair[0]), reverse=True):
         for _ in range(count):
             passed_processes = []  # processes that already have the task; the last of them is added to the queue first
             while (process := queue.pop()) is not None and task_id in process.tasks:

@@ -55,7 +55,7 @@ def build_batch_columns(chunk: DecodedBatches) -> dict[str, Any]:
         "base_offset": base_offsets,
         "last_offset": last_offsets,
         "codec": batches.codecs,
-        "ts_type": scan.timestamp_types(magics, attributes) + 1,
+        "ts_type": scan.get_timestamp_types(magics, attributes) + 1,
         "max_ts": batches.column("max_timestamp"),
         "producer_id": batches.column("producer_id"),
         "producer_epoch": batches.column("producer_epoch"),
@@ -73,7 +73,7 @@ def build_batch_columns(chunk: DecodedBatches) -> dict[str, Any]:
 def build_record_columns(chunk: DecodedBatches) -> dict[str, Any]:
     """Return columns with one value per record: offset, timestamp and its type, sequence, key, value and sizes."""
     index, batches = chunk.index, chunk.batches
-    types = scan.timestamp_types(batches.column("magic"), batches.column("attributes")) + 1
+    types = scan.get_timestamp_types(batches.column("magic"), batches.column("attributes")) + 1
     base_sequences = batches.column("base_sequence")[chunk.owners]
     sequence_deltas = index.offsets - batches.column("base_offset")[chunk.owners]
     return {

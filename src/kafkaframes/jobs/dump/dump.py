@@ -252,7 +252,7 @@ class LogDump(Iterator[bytes | memoryview]):
         for request in self._requests:
             dump = dump_text(request.file, replace(self._settings.text, keep=request.keep))
             yield from dump
-            self.notes += dump.error_lines()
+            self.notes += dump.format_error_lines()
             for fault in dump.findings.faults:
                 self._add_error(fault)
 

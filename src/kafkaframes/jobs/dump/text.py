@@ -43,7 +43,7 @@ class TextDump:
         except KafkaframesError as error:
             self.findings.faults.append(error)
 
-    def error_lines(self) -> Iterator[str]:
+    def format_error_lines(self) -> Iterator[str]:
         """Yield the lines that kafka-dump-log writes to standard error about the file. Faults are not included."""
         return format_findings(self.findings, self.style)
 

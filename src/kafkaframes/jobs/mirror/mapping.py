@@ -53,16 +53,16 @@ class OffsetMapping:
     @property
     def next_source_offset(self) -> int:
         """The first source offset after the mapping; -1 if it is empty."""
-        last = self._last_run()
+        last = self._find_last_run()
         return -1 if last is None else int(last[0] + last[2])
 
     @property
     def next_target_offset(self) -> int:
         """The first offset of the copy after the mapping."""
-        last = self._last_run()
+        last = self._find_last_run()
         return 0 if last is None else int(last[1] + last[2])
 
-    def _last_run(self) -> npt.NDArray[np.int64] | None:
+    def _find_last_run(self) -> npt.NDArray[np.int64] | None:
         runs = self._behind[-1] if self._behind else self.runs
         return runs[-1] if len(runs) else None
 

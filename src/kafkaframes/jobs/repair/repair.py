@@ -198,12 +198,12 @@ def _plan_segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset:
         kept_segment.name,
         sum(valid_range.end - valid_range.start for valid_range in salvage_result.good_ranges),
         False,
-        salvage_result.valid_ranges(),
+        salvage_result.merge_valid_ranges(),
         salvage_result.losses,
         tuple(gap for gap in gaps if gap[0] < gap[1]),
         sum(
             count_records(data[hole_start:hole_end], scan_all(data[hole_start:hole_end], rules=FILE))
-            for hole_start, hole_end in salvage_result.valid_ranges()
+            for hole_start, hole_end in salvage_result.merge_valid_ranges()
         ),
     )
 

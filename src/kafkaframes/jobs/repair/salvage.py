@@ -55,7 +55,7 @@ class SalvageResult:
     good_ranges: tuple[ValidRange, ...]
     losses: tuple[OmittedRange, ...]
 
-    def valid_ranges(self) -> tuple[tuple[int, int], ...]:
+    def merge_valid_ranges(self) -> tuple[tuple[int, int], ...]:
         """Return the byte ranges to keep. Adjacent ranges are merged."""
         ranges: list[tuple[int, int]] = []
         for batch in self.good_ranges:

@@ -138,7 +138,7 @@ def _salvage_tail(
         LostBytes(part.path, stop.position + loss.start, stop.position + loss.end, loss.reason)
         for loss in salvage_result.losses
     ]
-    for start, end in salvage_result.valid_ranges():
+    for start, end in salvage_result.merge_valid_ranges():
         chunk = tail[start:end]
         yield BatchRun(chunk, scan_all(chunk, rules=FILE), stop.position + start)
 

@@ -23,7 +23,7 @@ from kafkaframes.protocol.messages._program import (
     ColumnProgram,
     TypeNode,
 )
-from kafkaframes.protocol.messages._reference import describe_tag_conflict, reason_for_missing_field
+from kafkaframes.protocol.messages._reference import describe_missing_field, describe_tag_conflict
 from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, MutableDefault, StructPlan
 from kafkaframes.wire.primitives import MAX_STRING_BYTES
 
@@ -187,7 +187,7 @@ class Gatherer:
         if field.ignorable:
             return
         differs = live & ~_mask_defaults(array, field)
-        self.reject_rows(differs, level, path, reason_for_missing_field(field, self.program.plan.version))
+        self.reject_rows(differs, level, path, describe_missing_field(field, self.program.plan.version))
 
     def make_defaults(self, node: TypeNode, count: int) -> pa.Array:
         """Return ``count`` default values for a field without a column in the caller's array."""

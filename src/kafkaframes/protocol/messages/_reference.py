@@ -295,7 +295,7 @@ class PlanWriter:
         if field.ignorable or is_default(field, value, self.classes):
             return
         self.path.append(field.name)
-        raise EncodeError(reason_for_missing_field(field, version))
+        raise EncodeError(describe_missing_field(field, version))
 
     def write_tags(self, plan: StructPlan, value: Any, out: bytearray, version: int) -> None:
         section: list[tuple[int, bytes]] = []
@@ -352,7 +352,7 @@ class PlanWriter:
             self.path.pop()
 
 
-def reason_for_missing_field(field: AbsentField, version: int) -> str:
+def describe_missing_field(field: AbsentField, version: int) -> str:
     """Return the reason why a field cannot be encoded at a version that lacks it."""
     since = "no valid version has it" if field.first_version is None else f"its first version is {field.first_version}"
     return f"the value is not the default, but version {version} lacks this field; {since}"

@@ -70,10 +70,10 @@ def default_text(field: FieldPlan | AbsentField, text: SourceText) -> str:
         return "[]"
     if field.default is MutableDefault.STRUCT:
         return f"{field.struct.name if isinstance(field.struct, StructPlan) else field.struct}()"
-    return constant_text(field.default, text)
+    return format_constant(field.default, text)
 
 
-def constant_text(value: Any, text: SourceText) -> str:
+def format_constant(value: Any, text: SourceText) -> str:
     """Return an expression for an immutable value."""
     if value == NIL_UUID:
         return text.add_constant("uuid", "zero", value)
@@ -95,18 +95,18 @@ def is_simple(plan: StructPlan) -> bool:
     return not any(isinstance(part.default, MutableDefault) for part in parts)
 
 
-def not_default_text(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
+def write_default_check(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
     """Return an expression that is true if ``value`` is not the field's default, as in ``_reference.is_default``."""
     if field.default is None:
         return f"{value} is not None"
     if field.default is MutableDefault.ARRAY or field.type == "bytes":
         return f"{value} is None or len({value})"
     if field.default is MutableDefault.STRUCT:
-        return _not_default_struct_text(field, value, text)
-    return f"{value} != {constant_text(field.default, text)}"
+        return _write_struct_comparison(field, value, text)
+    return f"{value} != {format_constant(field.default, text)}"
 
 
-def _not_default_struct_text(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
+def _write_struct_comparison(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
     """Return an expression that compares a struct field by field, because a call of ``__eq__`` costs more."""
     plan = field.struct
     if not isinstance(plan, StructPlan):
@@ -114,5 +114,5 @@ def _not_default_struct_text(field: FieldPlan | AbsentField, value: str, text: S
     parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
     if not is_simple(plan):
         return f"{value} != {text.add_constant('default', plan.name, plan.name)}"
-    checks = [f"{value}.{part.attribute} != {constant_text(part.default, text)}" for part in parts]
+    checks = [f"{value}.{part.attribute} != {format_constant(part.default, text)}" for part in parts]
     return " or ".join([f"{value} is None", *checks, f"{value}._tags"])

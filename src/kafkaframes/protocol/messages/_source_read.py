@@ -13,7 +13,7 @@ from kafkaframes.protocol.messages._source import (
     is_fixed,
     is_simple,
     list_uses,
-    not_default_text,
+    write_default_check,
 )
 from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, MessagePlan, MutableDefault, StructPlan
 from kafkaframes.wire.primitives import SIZE_BY_FIXED_TYPE, STRUCT_FORMATS
@@ -52,7 +52,7 @@ def has_shapes(plan: StructPlan) -> bool:
     return plan.flexible and numbers and 1 <= len(arrays) <= 8
 
 
-def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> SourceText:
+def generate_shape_reader(plan: StructPlan, counts: tuple[int, ...]) -> SourceText:
     """Return source that reads elements of one shape, each with one ``struct`` call, until one differs.
 
     ``counts`` are encoded counts (n + 1). For example, all partitions with three replicas, all in sync, have one shape.
@@ -329,6 +329,6 @@ class _DecoderWriter:
     def write_tag_assignment(self, field: FieldPlan) -> None:
         self.flush_run()
         value = "x1" if is_fixed(field) else "value"
-        with self.text.open_block(f"if not ({not_default_text(field, value, self.text)}):"):
+        with self.text.open_block(f"if not ({write_default_check(field, value, self.text)}):"):
             self.text.add("raise malformed")
         self.text.add(f"o.{field.attribute} = {value}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkaframes.protocol.messages._runtime import make_run_format
-from kafkaframes.protocol.messages._source import SourceText, is_fixed, list_uses, not_default_text
+from kafkaframes.protocol.messages._source import SourceText, is_fixed, list_uses, write_default_check
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire.primitives import SIZE_BY_FIXED_TYPE, STRUCT_FORMATS
 
@@ -86,7 +86,7 @@ class _EncoderWriter:
             add("raise malformed")
         for absent in self.plan.absent:
             if not absent.ignorable:
-                with block(f"if {not_default_text(absent, f'o.{absent.attribute}', self.text)}:"):
+                with block(f"if {write_default_check(absent, f'o.{absent.attribute}', self.text)}:"):
                     add("raise malformed")
         for field in self.plan.fields:
             self.write_field(field, f"o.{field.attribute}")
@@ -95,7 +95,9 @@ class _EncoderWriter:
             with block("if o._tags:"):
                 add("raise malformed")
             return
-        conditions = [not_default_text(field, f"o.{field.attribute}", self.text) for field in self.plan.tagged_fields]
+        conditions = [
+            write_default_check(field, f"o.{field.attribute}", self.text) for field in self.plan.tagged_fields
+        ]
         waiting = (self.formats, self.values, self.arrays)
         with block("if " + " or ".join(["o._tags", *conditions]) + ":"):
             self.flush_run()
@@ -233,7 +235,7 @@ class _EncoderWriter:
         with block(f"def write_{self.plan.name}_tags(o, put):"):
             add("known = []")
             for field in self.plan.tagged_fields:
-                with block(f"if {not_default_text(field, f'o.{field.attribute}', self.text)}:"):
+                with block(f"if {write_default_check(field, f'o.{field.attribute}', self.text)}:"):
                     add("payload = []")
                     writer = _EncoderWriter(self.plan, self.text)
                     add("outer, put = put, payload.append")

@@ -119,7 +119,7 @@ def annotate_request(data: bytes, *, mode: str = "reference", apis: ApiRegistry 
     work.read_size_prefix(apis, is_request=True)
     try:
         key, version, _ = peek_request(data[work.position :])
-        cls = _body_class(key, "request", version, apis)
+        cls = _find_body_class(key, "request", version, apis)
         valid = cls.spec.valid_versions
         is_supported = valid.contains(version)
         work.read_message(request_header_class(), cls.spec.header_version(version if is_supported else valid.highest))
@@ -137,7 +137,7 @@ def annotate_response(
     work = _Annotator(data, mode)
     work.read_size_prefix()
     try:
-        cls = _body_class(api_key, "response", version, apis)
+        cls = _find_body_class(api_key, "response", version, apis)
         work.read_message(response_header_class(), cls.spec.header_version(version))
         work.read_message(cls, version)
     except DecodeError as error:
@@ -159,12 +159,12 @@ def _starts_with_request(data: bytes, apis: ApiRegistry) -> bool:
     """Return whether the bytes start with the header of a request in ``apis``."""
     try:
         key, version, _ = peek_request(data)
-        return _body_class(key, "request", version, apis).spec.valid_versions.contains(version)
+        return _find_body_class(key, "request", version, apis).spec.valid_versions.contains(version)
     except DecodeError:
         return False
 
 
-def _body_class(key: int, type_: str, version: int, apis: ApiRegistry) -> type[Message]:
+def _find_body_class(key: int, type_: str, version: int, apis: ApiRegistry) -> type[Message]:
     """Return the class of a message body; raise ``DecodeError`` if it does not exist."""
     try:
         return apis.message_class(key, type_, version)

@@ -18,7 +18,7 @@ from kafkaframes.errors import DecodeError, OptionError
 from kafkaframes.protocol.messages import _runtime as runtime
 from kafkaframes.protocol.messages._reference import Classes, PlanReader, PlanWriter, Trace
 from kafkaframes.protocol.messages._source import SourceText
-from kafkaframes.protocol.messages._source_read import decoder_source, shape_source
+from kafkaframes.protocol.messages._source_read import decoder_source, generate_shape_reader
 from kafkaframes.protocol.messages._source_write import PackedShape, encoder_source
 from kafkaframes.protocol.messages.plan import MessagePlan, StructPlan
 from kafkaframes.wire.primitives import STRUCT_FORMATS, DeferredBytes
@@ -193,7 +193,7 @@ def _make_shape_readers(plan: StructPlan, classes: Classes) -> HotShapes:
     """Return generated functions that read array elements, by shape."""
 
     def make(counts: tuple[int, ...]) -> Any:
-        return compile_text(shape_source(plan, counts), f"read {plan.name} of {counts}", classes)["read_shape"]
+        return compile_text(generate_shape_reader(plan, counts), f"read {plan.name} of {counts}", classes)["read_shape"]
 
     return HotShapes(make, lowest=1)  # the counts are in their encoded form, in which 0 means null
 

@@ -81,7 +81,7 @@ def decode_coordinator_record(
         OptionError: ``topic`` is not a coordinator's topic.
     """
     module = _find_module(topic, COORDINATOR_TOPICS)
-    number, name, cls = _key_class(module, key)
+    number, name, cls = _find_key_class(module, key)
     decoded_key = _decode_whole(cls, key, cls.spec.valid_versions.lowest, 2, mode, "key")
     if value is None:
         return CoordinatorRecord(number, decoded_key, None, None)
@@ -95,7 +95,7 @@ def decode_coordinator_record(
     return CoordinatorRecord(number, decoded_key, decoded_value, version)
 
 
-def _key_class(module: str, key: bytes) -> tuple[int, str, type[Message]]:
+def _find_key_class(module: str, key: bytes) -> tuple[int, str, type[Message]]:
     """Return the type number of a coordinator record, the name of the type, and the class of its key."""
     number, _ = _read_leading_int16(key, "key")
     name = record_names(module, "coordinator-key").get(number)

@@ -119,7 +119,7 @@ class RecordsExplanation(_ReprAsLines):
         Args:
             all_bytes: whether every byte of long values is printed.
         """
-        return drawing_lines(list(self.parts), show_all=all_bytes)
+        return format_drawings(list(self.parts), show_all=all_bytes)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -248,7 +248,7 @@ def _camel(fields: dict[str, Any]) -> dict[str, Any]:
     return {re.sub("_(.)", lambda letter: letter[1].upper(), name): value for name, value in fields.items()}
 
 
-def drawing_lines(drawings: list[AnnotatedBytes], *, start: int = 0, show_all: bool = False) -> Iterator[str]:
+def format_drawings(drawings: list[AnnotatedBytes], *, start: int = 0, show_all: bool = False) -> Iterator[str]:
     """Yield the lines of the listings of records. Positions of the first listing are relative to ``start``."""
     for number, drawing in enumerate(drawings):
         if drawing.title:
@@ -256,7 +256,7 @@ def drawing_lines(drawings: list[AnnotatedBytes], *, start: int = 0, show_all: b
         first = 0 if number else start
         width = min(max((len(run.path) for run in drawing.runs), default=0), 70)
         for run in drawing.runs:
-            yield from _hex_lines(
+            yield from _format_hex_lines(
                 drawing.data[run.start : run.end], first + run.start, f"{run.path:<{width}}  {run.words}", show_all
             )
         if drawing.error is not None and drawing.position < len(drawing.data):
@@ -277,17 +277,17 @@ def dump_lines(annotation: MessageExplanation, *, show_all: bool = False, depth:
     for run in annotation.fields:
         if depth and run.what == "records" and run.value:
             nested_data = data[run.end - len(run.value) : run.end]
-            yield from _hex_lines(
+            yield from _format_hex_lines(
                 data[run.start : run.end - len(nested_data)],
                 run.start,
                 f"{_run_label(run)}  {count_text(len(nested_data), 'byte')}",
                 False,
             )
-            yield from drawing_lines(
+            yield from format_drawings(
                 draw_records(nested_data, depth=depth), start=run.end - len(nested_data), show_all=show_all
             )
             continue
-        yield from _hex_lines(
+        yield from _format_hex_lines(
             data[run.start : run.end], run.start, f"{_run_label(run):<{width}}  {run.text()}", show_all
         )
     if annotation.error is not None:
@@ -306,7 +306,7 @@ def _run_label(run: AnnotatedRange) -> str:
     return run.path if plain else f"{run.path} ({run.what})"
 
 
-def _hex_lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
+def _format_hex_lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
     """Yield the lines of the bytes at ``start``, with their description in the first line."""
     lines = [raw[position : position + _BYTES_PER_LINE] for position in range(0, len(raw), _BYTES_PER_LINE)] or [b""]
     shown_lines = lines if show_all else lines[:_MAX_LINES]

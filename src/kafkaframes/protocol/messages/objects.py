@@ -210,8 +210,8 @@ def message_class(spec: MessageSpec) -> type[Message]:
     >>> Metadata = message_class(spec)                                                      # doctest: +SKIP
     >>> Metadata.MetadataResponseTopic(name="orders").encode                                # doctest: +SKIP
     """
-    classes = {struct.name: _struct_class(struct, Struct) for struct in spec.structs.values()}
-    top = _struct_class(spec.struct, Message)
+    classes = {struct.name: _create_struct_class(struct, Struct) for struct in spec.structs.values()}
+    top = _create_struct_class(spec.struct, Message)
     for owner in (top, *classes.values()):
         for info in owner._fields:
             if info.spec.type.is_struct:
@@ -230,7 +230,7 @@ def message_class(spec: MessageSpec) -> type[Message]:
     return message
 
 
-def _struct_class(struct: StructSpec, base: type[Struct]) -> type[Struct]:
+def _create_struct_class(struct: StructSpec, base: type[Struct]) -> type[Struct]:
     """Return the class of a struct, with its fields as attributes."""
     if not struct.name.isidentifier():
         raise SpecError(f"{struct.name!r} is not a valid class name")

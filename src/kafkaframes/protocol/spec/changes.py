@@ -91,10 +91,10 @@ class SpecChange:
         return ".".join(self.path) or "-"
 
 
-def version_text(versions: Iterable[int]) -> str:
+def format_versions(versions: Iterable[int]) -> str:
     """Return versions as ranges.
 
-    >>> version_text([5, 0, 1, 2])
+    >>> format_versions([5, 0, 1, 2])
     '0-2, 5'
     """
     ranges: list[Versions] = []

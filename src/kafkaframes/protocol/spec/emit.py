@@ -48,7 +48,7 @@ def _common_struct_to_json(message: MessageSpec, struct: StructSpec, inlined_str
 def _field_to_json(message: MessageSpec, field: FieldSpec, inlined_structs: set[str]) -> dict[str, Any]:
     """Return a field as a JSON object."""
     out: dict[str, Any] = {"name": field.name, "type": str(field.type), "versions": str(field.versions)}
-    out.update(_version_keys(field))
+    out.update(_list_version_keys(field))
     if field.map_key:
         out["mapKey"] = True
     if field.ignorable:
@@ -70,7 +70,7 @@ def _field_to_json(message: MessageSpec, field: FieldSpec, inlined_structs: set[
     return out
 
 
-def _version_keys(field: FieldSpec) -> dict[str, Any]:
+def _list_version_keys(field: FieldSpec) -> dict[str, Any]:
     """Return the keys of a field about nullable, tagged and flexible versions."""
     out: dict[str, Any] = {}
     if not field.nullable_versions.is_empty:
@@ -126,10 +126,10 @@ def _value_text(key: str, value: Any, indent: str = "  ") -> str:
     if key not in ("fields", "commonStructs") or not value:
         return json.dumps(value, ensure_ascii=False)
     inner = indent + "  "
-    return "[\n" + ",\n".join(inner + _object_text(field, inner) for field in value) + f"\n{indent}]"
+    return "[\n" + ",\n".join(inner + _format_object(field, inner) for field in value) + f"\n{indent}]"
 
 
-def _object_text(value: dict[str, Any], indent: str) -> str:
+def _format_object(value: dict[str, Any], indent: str) -> str:
     """Return the text of a field's JSON object."""
     return (
         "{" + ", ".join(f"{json.dumps(key)}: {_value_text(key, field, indent)}" for key, field in value.items()) + "}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafkaframes.protocol.spec.changes import EVOLUTION_RULES, SEVERITY_BY_VERDICT, SpecChange, Verdict, version_text
+from kafkaframes.protocol.spec.changes import EVOLUTION_RULES, SEVERITY_BY_VERDICT, SpecChange, Verdict, format_versions
 from kafkaframes.protocol.spec.layout import FieldSlot, list_slots
 from kafkaframes.protocol.spec.model import RPC_TYPES, FieldSpec, MessageSpec, StructSpec
 
@@ -75,7 +75,7 @@ class _SpecComparison:
         unreleased_version = self.old.valid_versions.highest if self.is_unstable else None
         if verdict == "breaking" and versions and set(versions) == {unreleased_version}:
             verdict, text = "note", f"{text} (the version is unstable: not released yet)"
-        return SpecChange(EVOLUTION_RULES[rule], self.new.name, path, version_text(versions), text, verdict)
+        return SpecChange(EVOLUTION_RULES[rule], self.new.name, path, format_versions(versions), text, verdict)
 
     # ---- the message as a whole -----------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class _SpecComparison:
             return
         after = dict(list_tags(self.new))
         for (path, tag), before in list_tags(self.old):
-            now = self._current_path(path)
+            now = self._translate_path(path)
             struct = find_struct(self.new, now)
             if struct is None:
                 continue  # the struct was removed, which the layout comparison reports
@@ -278,7 +278,7 @@ class _SpecComparison:
                 self._add_change("tag-narrowed", path, "the tag is no longer valid in this version", version)
 
     def _report_added_tags(self, after: dict[tuple[Path, int], FieldSpec]) -> None:
-        before = {(self._current_path(path), tag) for (path, tag), _ in list_tags(self.old)}
+        before = {(self._translate_path(path), tag) for (path, tag), _ in list_tags(self.old)}
         for (path, tag), member in after.items():
             if (path, tag) not in before:
                 for version in self._common_versions():
@@ -291,10 +291,10 @@ class _SpecComparison:
         """Compare the properties that all versions of a field share: default, ignorable, mapKey."""
         after = dict(walk_fields(self.new))
         for path, old in walk_fields(self.old):
-            new = after.get(self._current_path(path))
+            new = after.get(self._translate_path(path))
             if new is None or old.versions.intersect(self.old.valid_versions).is_empty or self.new.is_removed:
                 continue
-            now = self._current_path(path)
+            now = self._translate_path(path)
             if _make_comparable_default(old) != _make_comparable_default(new) and _remove_struct_names(
                 old
             ) == _remove_struct_names(new):
@@ -315,7 +315,7 @@ class _SpecComparison:
         versions = list(self._common_versions())
         return is_carried(self.old, before, versions) and is_carried(self.new, after, versions)
 
-    def _current_path(self, path: Path) -> Path:
+    def _translate_path(self, path: Path) -> Path:
         """Return a path of the old spec with the new spec's names."""
         for length in range(1, len(path) + 1):
             if path[:length] in self.new_paths:

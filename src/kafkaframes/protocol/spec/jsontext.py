@@ -58,7 +58,7 @@ class JsonText:
         except ValueError as error:
             position = getattr(error, "pos", start)
             reason = getattr(error, "msg", str(error))
-            raise SpecError(f"invalid JSON: {reason}", file=file_line(file, self._find_line(position))) from None
+            raise SpecError(f"invalid JSON: {reason}", file=format_file_line(file, self._find_line(position))) from None
         self.trailing = self.text[end:].strip(_BLANK_CHARACTERS)
         self.trailing_line = self._find_line(len(self.text) - len(self.text[end:].lstrip(_BLANK_CHARACTERS)))
 
@@ -66,7 +66,7 @@ class JsonText:
         """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest existing parent."""
         steps = tuple(path)
         depth, line = -1, 1
-        for value_path, position in _value_positions(self.text):
+        for value_path, position in _find_value_positions(self.text):
             if len(value_path) > depth and value_path == steps[: len(value_path)]:
                 depth, line = len(value_path), self._find_line(position)
                 if depth == len(steps):
@@ -124,7 +124,7 @@ def _check_depth(text: str, file: str | None) -> None:
             depth -= 1
 
 
-def _value_positions(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
+def _find_value_positions(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
     """Yield (path, position) of every value of a valid document."""
     path: list[Any] = []  # one step per open container: an index in a list, the current key (or None) in an object
     expects_key = False
@@ -151,6 +151,6 @@ def _value_positions(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
             return
 
 
-def file_line(file: str | None, line: int) -> str:
+def format_file_line(file: str | None, line: int) -> str:
     """Return a file position for error messages: ``Foo.json:12``, or ``line 12`` without a file."""
     return f"{file}:{line}" if file else f"line {line}"

@@ -218,7 +218,7 @@ def rewrite_errors(
     for response in sorted(responses, key=lambda spec: (spec.api_key is None, spec.api_key or 0, spec.name)):
         own_name = f"{response.name.removesuffix('Response')}Request"  # a renamed API has one key and two names
         request = specs.get(own_name if own_name in specs else requests.get(response.api_key, ""))
-        reason = _reason_to_keep(request, response, left_out)
+        reason = _find_reason_to_keep(request, response, left_out)
         if reason is not None or request is None:
             unchanged_items.append(UnchangedItem(response.name, (), reason or "its request is missing"))
             continue
@@ -241,7 +241,7 @@ def rewrite_errors(
     return RewriteResult(out, tuple(apis), tuple(fields), tuple(unchanged_items))
 
 
-def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out: Mapping[int, str]) -> str | None:
+def _find_reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out: Mapping[int, str]) -> str | None:
     """Return the reason why the proposal does not change an API; None if it changes the API."""
     if response.is_removed or (request is not None and request.is_removed):
         return "removed: it has no valid version"

@@ -118,7 +118,7 @@ def _check_name_suffix(declaration: MessageDecl, _message: RuleContext) -> Itera
 
 
 def _reject_unused_common(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
-    used_names = {field.type.name for _, field in _all_fields(message)}
+    used_names = {field.type.name for _, field in _iterate_all_fields(message)}
     yield from (
         f"common struct {common.name} is not used"
         for common in declaration.common_structs
@@ -127,7 +127,7 @@ def _reject_unused_common(declaration: MessageDecl, message: RuleContext) -> Ite
 
 
 def _check_keys_outside_arrays(_one: MessageDecl, message: RuleContext) -> Iterator[Reason]:
-    in_arrays = {field.type.name for _, field in _all_fields(message) if field.type.is_array}
+    in_arrays = {field.type.name for _, field in _iterate_all_fields(message) if field.type.is_array}
     for name, struct in message.structs.items():
         if name not in in_arrays and any(field.map_key for field in struct.fields):
             yield f"struct {name} has a mapKey, but no array uses it", struct
@@ -158,7 +158,7 @@ def lint_document(
     """
     structs, _ = register_structs(declaration)
     message = RuleContext(declaration, structs)
-    for where, field in _all_fields(message):
+    for where, field in _iterate_all_fields(message):
         yield from apply_rules(FIELD_LINTS, field, message, where, field.path)
     for struct in (declaration.struct, *structs.values()):
         yield from apply_rules(STRUCT_LINTS, struct, message, struct.where, struct.path)
@@ -188,7 +188,7 @@ def _find_untagged_errors(
         yield RuleViolation("untagged-error", reason, where, error.path)
 
 
-def _all_fields(message: RuleContext) -> Iterator[tuple[tuple[str | int, ...], FieldDecl]]:
+def _iterate_all_fields(message: RuleContext) -> Iterator[tuple[tuple[str | int, ...], FieldDecl]]:
     for struct in (message.declaration.struct, *message.structs.values()):
         yield from ((field.where, field) for field in struct.fields)
 

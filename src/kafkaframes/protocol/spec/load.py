@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.declared import DeclarationError, FieldDecl, MessageDecl, StructDecl, declare_message
 from kafkaframes.protocol.spec.defaults import parse_default
-from kafkaframes.protocol.spec.jsontext import JsonText, file_line
+from kafkaframes.protocol.spec.jsontext import JsonText, format_file_line
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 from kafkaframes.protocol.spec.rules_fields import RuleViolation, register_structs
 from kafkaframes.protocol.spec.versions import Versions
@@ -53,7 +53,7 @@ def load_message(source: str | bytes, *, file: str | None = None, dialect: SpecD
     """
     document = JsonText(source, file=file)
     for problem in find_problems(document, dialect):
-        raise SpecError(problem.reason, path=problem.path, file=file_line(file, document.line_of(problem.where)))
+        raise SpecError(problem.reason, path=problem.path, file=format_file_line(file, document.line_of(problem.where)))
     return build_spec(read_declaration(document, dialect))
 
 

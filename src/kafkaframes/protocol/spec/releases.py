@@ -118,7 +118,7 @@ def find_release(name: str) -> Release:
     return _make_release(matches[0])
 
 
-def first_release_with(key: int, version: int) -> str | None:
+def find_first_release_with(key: int, version: int) -> str | None:
     """Return the oldest release in the table that serves a version of an API, or a later version.
 
     Args:
@@ -128,7 +128,7 @@ def first_release_with(key: int, version: int) -> str | None:
     Returns:
         The release, or None if no release in the table serves the version yet.
 
-    >>> first_release_with(3, 9), first_release_with(1, 12)  # Metadata, Fetch: their first flexible versions
+    >>> find_first_release_with(3, 9), find_first_release_with(1, 12)  # Metadata, Fetch: their first flexible versions
     ('2.4.1', '2.7.2')
     """
     for name in list_releases():

@@ -152,7 +152,7 @@ def _find_record_arrays(fields: tuple[FieldDecl, ...], parents: Versions, messag
 def _check_inline_in_common(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     """Reject an inline struct in a common struct: the generator does not register it, but looks it up."""
     for common in declaration.common_structs:
-        for field in _all_fields(common.fields):
+        for field in _iterate_all_fields(common.fields):
             if field.type.is_struct and field.type.name not in message.structs:
                 yield (
                     f"struct {field.type.name}, used in common struct {common.name}, must be a common struct, too",
@@ -160,11 +160,11 @@ def _check_inline_in_common(declaration: MessageDecl, message: RuleContext) -> I
                 )
 
 
-def _all_fields(fields: tuple[FieldDecl, ...]) -> Iterator[FieldDecl]:
+def _iterate_all_fields(fields: tuple[FieldDecl, ...]) -> Iterator[FieldDecl]:
     for field in fields:
         yield field
         if field.type.is_struct:
-            yield from _all_fields(field.fields)
+            yield from _iterate_all_fields(field.fields)
 
 
 def _check_struct_versions(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError, ErrorCode, RecordRefusal
-from kafkaframes.records.append.results import batch_error, record_errors
+from kafkaframes.records.append.results import make_batch_error, record_errors
 from kafkaframes.records.append.settings import AS_KAFKA, KEEP, REJECT, AppendSettings
 from kafkaframes.records.batch import is_message_crc_valid
 from kafkaframes.records.codecs import CODECS
@@ -116,12 +116,12 @@ def _read_inner_message(content: DecodedBatches, batch: int, number: int, positi
     return UnreadableMessage(number, int(content.batches.column("magic")[batch]), True, buf[position:end].tobytes())
 
 
-def damage_error(content: DecodedBatches, batch: int) -> AppendRefusedError | None:
+def make_damage_error(content: DecodedBatches, batch: int) -> AppendRefusedError | None:
     """Return the error with which Kafka rejects a damaged batch when it reads all of it; None if it is not damaged."""
     problem = content.problem(batch)
     if problem is None:
         return None
-    return batch_error(problem, batch=batch, exception=find_exception(content, batch, problem))
+    return make_batch_error(problem, batch=batch, exception=find_exception(content, batch, problem))
 
 
 def find_exception(content: DecodedBatches, batch: int, problem: BatchProblem) -> str | None:
@@ -167,7 +167,7 @@ def _must_be_contiguous(content: DecodedBatches, settings: AppendSettings) -> Fl
     return np.full(len(content.batches), settings.on_noncontiguous == REJECT)
 
 
-def _min_records(settings: AppendSettings) -> int:
+def _get_min_records(settings: AppendSettings) -> int:
     """Return the smallest record count of a batch: 1, or 0 with ``keep``, because compaction leaves empty batches."""
     return 0 if settings.on_noncontiguous == KEEP else 1
 
@@ -193,7 +193,7 @@ BATCH_CHECKS = (
     BatchCheck("its offset range is empty", lambda d, s: _is_client(d, s) & _is_v2(d) & (_offsets_in_range(d) <= 0)),
     BatchCheck(
         "its record count is not positive",
-        lambda d, s: _is_client(d, s) & _is_v2(d) & (d.batches.column("count") < _min_records(s)),
+        lambda d, s: _is_client(d, s) & _is_v2(d) & (d.batches.column("count") < _get_min_records(s)),
     ),
     BatchCheck(
         "its record count does not match its offset range",
@@ -257,7 +257,7 @@ def _check_records(
         _check_unreadable(message, batch, settings, wrong_type=bool(wrong_type[number]))
     problem, last = content.problem(batch), find_unreadable_message(content, batch)
     if problem is not None and last is None:
-        raise batch_error(problem, batch=batch, exception=find_exception(content, batch, problem))
+        raise make_batch_error(problem, batch=batch, exception=find_exception(content, batch, problem))
     errors = []
     for number in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
         if magic_fault[number]:

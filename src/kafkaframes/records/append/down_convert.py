@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError
-from kafkaframes.records.append.checks import damage_error
+from kafkaframes.records.append.checks import make_damage_error
 from kafkaframes.records.append.headers import reject_corrupt_end
 from kafkaframes.records.append.results import DownConvertedRecords
 from kafkaframes.records.build import build_batch
@@ -71,7 +71,7 @@ def _convert_batches(
         and int(content.batches.column("base_offset")[0]) < first_offset
     ):
         return b"", 0
-    error = damage_error(content, 0)
+    error = make_damage_error(content, 0)
     if error is not None:
         raise error
     index = content.index

@@ -26,7 +26,7 @@ from kafkaframes.records import native
 from kafkaframes.records._delivery import is_over_limit
 from kafkaframes.records.append import _kernels as kernels
 from kafkaframes.records.append import _kernels_context as slots
-from kafkaframes.records.append.results import DownConvertedRecords, Raw, ValidatedRecords, content_size_error
+from kafkaframes.records.append.results import DownConvertedRecords, Raw, ValidatedRecords, make_content_size_error
 from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.records.codecs import Codec, codec_of, compress, decompress
 from kafkaframes.records.fields import NO_TIMESTAMP
@@ -161,7 +161,7 @@ def _compress_records(
     """Compress rebuilt records and return the batch; return ``b""`` if it exceeds the batch limit."""
     from kafkaframes.records.append import _kernels_rebuild as kernels
 
-    codec = settings.target_codec(batch_codec(data))
+    codec = settings.target_codec(read_batch_codec(data))
     payload, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)
     size = kernels.wrap_compressed(data, payload, number, offset, context.words)
     if size == slots.OUT_TOO_SMALL:
@@ -190,17 +190,17 @@ def _decompress_content(data: bytearray, max_bytes: int) -> Raw | None:
     """Decompress a stream that the kernel cannot; return None if it is damaged."""
     budget = CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
-        raise content_size_error(budget.max_bytes)
+        raise make_content_size_error(budget.max_bytes)
     stream, magic = (
         memoryview(data)[_STREAM_AND_CODEC_POSITIONS[data[BYTES_TO_MAGIC - 1]][0] :],
         data[BYTES_TO_MAGIC - 1],
     )
-    work = partial(decompress, batch_codec(data), stream, magic=magic, limit_bytes=max_bytes)
+    work = partial(decompress, read_batch_codec(data), stream, magic=magic, limit_bytes=max_bytes)
     records, error = open_content("stream", len(stream), work)
     if budget is not None:
         budget.spent_bytes += len(records) if error is None else max_bytes
     if error is not None and is_over_limit(error):
-        raise content_size_error(max_bytes)
+        raise make_content_size_error(max_bytes)
     return records if error is None else None
 
 
@@ -224,10 +224,10 @@ class KernelContext:
     def load_settings(self, settings: AppendSettings, now_ms: int) -> None:
         """Put the settings and the time of an append into the context, if they have changed."""
         if settings is not self._settings:
-            self.words[slots.FIRST_SETTING_INDEX : slots.SETTINGS_END_INDEX] = context_values(settings, now_ms)
+            self.words[slots.FIRST_SETTING_INDEX : slots.SETTINGS_END_INDEX] = list_context_values(settings, now_ms)
         elif now_ms != self.now_ms:
             words = self.words
-            words[slots.MIN_VALID_MS], words[slots.MAX_VALID_MS] = timestamp_range(settings, now_ms)
+            words[slots.MIN_VALID_MS], words[slots.MAX_VALID_MS] = compute_timestamp_range(settings, now_ms)
             words[slots.NOW_MS] = now_ms
         self._settings, self.now_ms = settings, now_ms
 
@@ -266,12 +266,12 @@ class KernelContext:
         self.words[slots.OUT_AT], self.words[slots.OUT_SIZE] = memory.ctypes.data, size
 
 
-def context_values(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
+def list_context_values(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
     """Return the settings and the time as numbers, in the order in which the context array has them.
 
     For settings that only the general path implements, the batch limit is -1, so that the kernels reject every set.
     """
-    lowest, highest = timestamp_range(settings, now_ms)
+    lowest, highest = compute_timestamp_range(settings, now_ms)
     limit = slots.MAX_SAFE_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MAX_SAFE_MS)
     epoch = settings.leader_epoch
     if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > MAX_INT32:
@@ -291,7 +291,7 @@ def context_values(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
     )
 
 
-def timestamp_range(settings: AppendSettings, now_ms: int) -> tuple[int, int]:
+def compute_timestamp_range(settings: AppendSettings, now_ms: int) -> tuple[int, int]:
     """Return the smallest and the largest timestamp that the kernels accept."""
     if settings.append_time:
         return 0, slots.MAX_SAFE_MS
@@ -324,6 +324,6 @@ _STREAM_AND_CODEC_POSITIONS = (
 )
 
 
-def batch_codec(data: bytearray) -> Codec:
+def read_batch_codec(data: bytearray) -> Codec:
     """Return the codec of a whole batch or wrapper."""
     return Codec(data[_STREAM_AND_CODEC_POSITIONS[data[BYTES_TO_MAGIC - 1]][1]] & CODEC_MASK)

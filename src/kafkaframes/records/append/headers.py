@@ -90,14 +90,14 @@ class _FieldPositions(NamedTuple):
     crc_from: int
 
 
-def _field_positions(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _FieldPositions:
+def _find_field_positions(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _FieldPositions:
     """Return the positions of a header's fields; ``timestamp`` is the name of its timestamp field."""
     crc, crc_from = layout.position_of("crc"), layout.end_of("crc")
     attributes = layout.position_of("attributes")
     return _FieldPositions(attributes, attributes_format, layout.position_of(timestamp), crc, crc_from)
 
 
-_V1, _V2 = _field_positions(MESSAGE_V1, ">b", "timestamp"), _field_positions(BATCH_V2, ">h", "max_timestamp")
+_V1, _V2 = _find_field_positions(MESSAGE_V1, ">b", "timestamp"), _find_field_positions(BATCH_V2, ">h", "max_timestamp")
 _LEADER_EPOCH_POSITION = BATCH_V2.position_of("leader_epoch")
 
 

@@ -65,12 +65,12 @@ _EXCEPTION_BY_STATUS = {
 _SNAPPY_CHUNK_ERROR_PREFIX = "snappy: a chunk length of"
 
 
-def content_size_error(max_bytes: int) -> AppendRefusedError:
+def make_content_size_error(max_bytes: int) -> AppendRefusedError:
     """Return the error for records whose decompressed size exceeds ``max_bytes``."""
     return AppendRefusedError("RecordTooLargeException", over_limit_text(max_bytes))
 
 
-def batch_error(problem: BatchProblem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
+def make_batch_error(problem: BatchProblem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
     """Return the error for a damaged batch; ``exception`` overrides the exception that belongs to the problem."""
     exception = exception or _EXCEPTION_BY_STATUS.get(problem.status, "InvalidRecordException")
     if problem.detail.startswith(_SNAPPY_CHUNK_ERROR_PREFIX):

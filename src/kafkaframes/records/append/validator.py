@@ -34,7 +34,7 @@ import numpy as np
 
 from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.records._delivery import is_over_limit
-from kafkaframes.records.append.checks import check_batches, damage_error, mask_truncated_messages
+from kafkaframes.records.append.checks import check_batches, make_damage_error, mask_truncated_messages
 from kafkaframes.records.append.headers import (
     find_source_codec,
     scan_valid_batches,
@@ -42,7 +42,7 @@ from kafkaframes.records.append.headers import (
     set_max_timestamp,
     set_offsets,
 )
-from kafkaframes.records.append.results import ValidatedRecords, content_size_error
+from kafkaframes.records.append.results import ValidatedRecords, make_content_size_error
 from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
@@ -114,7 +114,7 @@ def _decode_batches(append: _PendingAppend, *, lenient: bool = False) -> Decoded
     """Decompress and index the batches; raise if their content is too large."""
     limit_bytes, budget = append.settings.max_content_bytes, CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
-        raise content_size_error(budget.max_bytes)
+        raise make_content_size_error(budget.max_bytes)
     work = partial(
         decode_batches, append.data, append.batches, limit_bytes=limit_bytes, total_bytes=limit_bytes, lenient=lenient
     )
@@ -123,7 +123,7 @@ def _decode_batches(append: _PendingAppend, *, lenient: bool = False) -> Decoded
     if budget is not None and not is_plain:
         budget.spent_bytes += len(content.sections.buf)
     if any(is_over_limit(problem.detail) for problem in content.sections.problems.values()):
-        raise content_size_error(limit_bytes)
+        raise make_content_size_error(limit_bytes)
     return content
 
 
@@ -296,7 +296,7 @@ def _require_single_batch(append: _PendingAppend, source: Codec) -> None:
 def _require_undamaged(content: DecodedBatches) -> None:
     """Raise Kafka's error for the first damaged batch."""
     for batch in range(len(content.batches)):
-        error = damage_error(content, batch)
+        error = make_damage_error(content, batch)
         if error is not None:
             raise error
 
@@ -315,7 +315,7 @@ def _rebuild_batches(append: _PendingAppend, content: DecodedBatches, target: Co
     """Rebuild the records with the log's codec and format, and assign new offsets."""
     settings, batches = append.settings, append.batches
     count = len(content.index.offsets)
-    fields = _producer_fields(append)
+    fields = _get_producer_fields(append)
     if not count:
         _check_producer(append)
         if settings.append_time and (settings.record_format >= 2 or target is not Codec.NONE):
@@ -348,7 +348,7 @@ def _count_uncompressed_bytes(batches: BatchHeaders, content: DecodedBatches) ->
     return int(np.where(is_plain_message, batches.column("size"), section_bytes).sum())
 
 
-def _producer_fields(append: _PendingAppend) -> BatchFields:
+def _get_producer_fields(append: _PendingAppend) -> BatchFields:
     """Return the producer fields for the rebuilt batches."""
     settings, batches = append.settings, append.batches
     kind = LOG_APPEND_TIME if settings.append_time and settings.record_format > 0 else CREATE_TIME
@@ -381,7 +381,7 @@ def _check_rows(append: _PendingAppend, content: DecodedBatches, stop: int | Non
 
 def _check_producer(append: _PendingAppend) -> None:
     """Reject producer fields that Kafka's batch builder rejects (``validateProducerState``)."""
-    fields = _producer_fields(append)
+    fields = _get_producer_fields(append)
     if append.settings.record_format < 2:
         return
     if fields.transactional and fields.producer_id == NO_PRODUCER_ID:

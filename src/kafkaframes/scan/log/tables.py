@@ -27,7 +27,7 @@ from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import decode
 from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.layout import CODECS, CONTROL, TRANSACTIONAL
-from kafkaframes.records.makers import codec_array
+from kafkaframes.records.makers import make_codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import (
     FILE,
@@ -37,8 +37,8 @@ from kafkaframes.records.scan import (
     Ints,
     ScanEnd,
     check_crcs,
+    get_timestamp_types,
     split_chunk,
-    timestamp_types,
 )
 from kafkaframes.scan.arrow import (
     ARROW_TYPES,
@@ -206,13 +206,15 @@ _GETTER_BY_COLUMN: dict[str, Callable[[CheckedChunk], pa.Array]] = {
     "position": lambda checked_chunk: pa.array(checked_chunk.column("position") + checked_chunk.base),
     "sizeBytes": _header_field_getter("size"),
     "magic": _header_field_getter("magic", np.int8),
-    "codec": lambda scanned: codec_array(scanned.column("attributes")).cast(pa.string()),
+    "codec": lambda scanned: make_codec_array(scanned.column("attributes")).cast(pa.string()),
     "baseOffset": _header_field_getter("base_offset"),
     "lastOffset": _header_field_getter("last_offset"),
     "recordCount": _count_records,
     "readableRecords": lambda scanned: _build_nullable_array(scanned.readable, pa.int32(), scanned),
     "maxTimestamp": CheckedChunk.max_timestamps,
-    "timestampType": lambda scanned: pa.array(timestamp_types(scanned.column("magic"), scanned.column("attributes"))),
+    "timestampType": lambda scanned: pa.array(
+        get_timestamp_types(scanned.column("magic"), scanned.column("attributes"))
+    ),
     "producerId": _header_field_getter("producer_id"),
     "producerEpoch": _header_field_getter("producer_epoch", np.int16),
     "baseSequence": _header_field_getter("base_sequence", np.int32),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import bool_array, flag_values
+from kafkaframes.records.arrays import bool_array, get_flag_values
 from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN
 from kafkaframes.scan.values.registry import VALUE_SCHEMA_ID_HEADER, BadValueError
 
@@ -180,7 +180,7 @@ def separate_rows(
     reasons: dict[int, str] = {}
     columns = {name: batch.column(name) for name in batch.schema.names}
     if needs_key:
-        keyless_rows = np.flatnonzero(flag_values(batch.column("key").is_null()))
+        keyless_rows = np.flatnonzero(get_flag_values(batch.column("key").is_null()))
         reasons |= dict.fromkeys(
             keyless_rows.tolist(), "the record has no key, which a table of the latest value by key requires"
         )
@@ -207,7 +207,7 @@ def decode_to_struct(values: pa.Array, decoder: ValueDecoder) -> tuple[pa.Struct
     """
     reasons: dict[int, str] = {}
     columns = _decode_columns(values, decoder, reasons)
-    is_missing = flag_values(values.is_null())
+    is_missing = get_flag_values(values.is_null())
     is_missing[list(reasons)] = True
     reasons = {row: reason[:_MAX_REASON_LENGTH] for row, reason in reasons.items()}
     return pa.StructArray.from_arrays(

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import string_array
+from kafkaframes.records.arrays import make_string_array
 from kafkaframes.scan.values.columns import MAX_NESTING_DEPTH, RESERVED_COLUMNS, Row, choose_column_names
 from kafkaframes.scan.values.json_schema import ARRAY, OBJECT, ColumnSchema, simplify
 from kafkaframes.scan.values.registry import BadValueError
@@ -381,7 +381,7 @@ def _merge_schemas(first: dict[str, Any], right: dict[str, Any]) -> dict[str, An
 
 
 VALUE_KEY: Final = "v"  # key of the object in which Arrow's JSON parser gets each value
-_OPENED, _CLOSED, _NULL, _NOTHING = string_array([f'{{"{VALUE_KEY}":', "}\n", "null", ""])
+_OPENED, _CLOSED, _NULL, _NOTHING = make_string_array([f'{{"{VALUE_KEY}":', "}\n", "null", ""])
 
 
 def parse_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_other: bool) -> list[pa.Array] | None:

@@ -96,7 +96,7 @@ def _translate_errors() -> Iterator[None]:
 
 def rename_to_options(error: KafkaframesError) -> None:
     """Replace names of settings in an error with names of Spark's options."""
-    rename_settings(error, {**map_options_by_setting(), **_client_settings()})
+    rename_settings(error, {**map_options_by_setting(), **_select_client_settings()})
 
 
 @cache
@@ -107,7 +107,7 @@ def map_options_by_setting() -> Mapping[str, str]:
     return {option.setting: option.name for option in (*TOPIC_OPTIONS.values(), *LOG_OPTIONS.values())}
 
 
-def _client_settings() -> Mapping[str, str]:
+def _select_client_settings() -> Mapping[str, str]:
     """Return the ``kafka.*`` options, by client setting."""
     from kafkaframes.client.settings import ConsumerSettings, ProducerSettings, list_setting_names
 

@@ -120,7 +120,7 @@ class BatchFilter:
         is_copied &= ~mask_mixed_formats(window) & ~self._mask_old_formats(window.batches.column("magic"))
         self._count_input(window, is_copied)
         empty_batches = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
-        chunks: Chunks = {batch: self._empty_batch(window, batch) for batch in empty_batches}
+        chunks: Chunks = {batch: self._build_empty_batch(window, batch) for batch in empty_batches}
         changed_batches = np.flatnonzero((counts > 0) & ~is_copied).tolist()
         chunks |= self._rewrite_batches(window, is_kept, [(batch, bool(horizons[batch])) for batch in changed_batches])
         kept_bytes = _order_chunks(window, is_copied, chunks)
@@ -224,7 +224,7 @@ class BatchFilter:
 
     # ----------------------------------------------------------------------------------------------- what is written
 
-    def _empty_batch(self, window: DecodedBatches, batch: int) -> bytes:
+    def _build_empty_batch(self, window: DecodedBatches, batch: int) -> bytes:
         """Return an empty batch with the header of a batch that retains no records."""
         header = make_batch_header(window, batch)
         if header.magic < 2:

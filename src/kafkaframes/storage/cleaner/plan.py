@@ -159,7 +159,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     return CleaningPlan(
         partition,
         dirty,
-        _segment_base(partition.segments, uncleanable),
+        _find_segment_base(partition.segments, uncleanable),
         reason,
         end,
         high_watermark,
@@ -198,7 +198,7 @@ def largest_timestamp(filesystem: FileSystem, segment: Segment) -> int:
     return largest if largest >= 0 else segment.log.mtime_ms or 0
 
 
-def _segment_base(segments: Sequence[Segment], offset: int) -> int:
+def _find_segment_base(segments: Sequence[Segment], offset: int) -> int:
     """Return the base offset of the segment that contains an offset."""
     below = [segment.base_offset for segment in segments if segment.base_offset <= offset]
     return below[-1] if below else offset

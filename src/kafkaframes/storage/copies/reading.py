@@ -306,7 +306,7 @@ class BatchHealer:
         expected_header = tuple(int(batches.column(name)[row]) for name in _HEADER_FIELDS)
         for alternate in self.alternates:
             try:
-                for position, *header in _headers_by_last_offset(alternate, tuple(self.options.items())).get(
+                for position, *header in _map_headers_by_last_offset(alternate, tuple(self.options.items())).get(
                     expected_header[0], ()
                 ):
                     if tuple(header) == expected_header[1:]:
@@ -349,7 +349,7 @@ def _read_headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...
     return headers
 
 
-def _headers_by_last_offset(
+def _map_headers_by_last_offset(
     alternate: AlternateRange, options: tuple[tuple[str, Any], ...]
 ) -> dict[int, list[tuple[int, ...]]]:
     """Return the position, checksum, size and magic of the batches in an ``AlternateRange``, by last offset."""

@@ -151,14 +151,14 @@ def reject_nested_destination(destination: Path, sources: Iterable[str]) -> None
         path = plain_path(source)
         matches = glob.glob(path, recursive=True) if has_wildcard(path) and not os.path.exists(path) else [path]
         for match in matches if "://" not in path else []:
-            if target.is_relative_to(_containing_directory(Path(os.path.realpath(match)))):
+            if target.is_relative_to(_find_containing_directory(Path(os.path.realpath(match)))):
                 raise OptionError(
                     f"{destination} is inside the source {match}; sources are never changed, so specify another "
                     "destination"
                 )
 
 
-def _containing_directory(source: Path) -> Path:
+def _find_containing_directory(source: Path) -> Path:
     """Return the directory that a source belongs to: a file's partition, or a partition's log directory."""
     if source.is_file() and DirectoryName.parse(source.parent.name) is not None:
         source = source.parent

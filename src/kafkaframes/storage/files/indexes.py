@@ -91,7 +91,7 @@ def write_offset_index(index: OffsetIndex) -> bytes:
     if len(index) and (index.positions.min() < 0 or index.positions.max() > MAX_INT32):
         raise LogDirError("a position does not fit into the 31 bits of an index")
     entries = np.empty(len(index), OFFSET_ENTRY)
-    entries["relative_offset"] = _relative_offsets(index.offsets, index.base_offset)
+    entries["relative_offset"] = _compute_relative_offsets(index.offsets, index.base_offset)
     entries["position"] = index.positions
     return entries.tobytes()
 
@@ -164,7 +164,7 @@ def write_time_index(index: TimeIndex) -> bytes:
     """
     entries = np.empty(len(index), TIME_ENTRY)
     entries["timestamp"] = index.timestamps
-    entries["relative_offset"] = _relative_offsets(index.offsets, index.base_offset)
+    entries["relative_offset"] = _compute_relative_offsets(index.offsets, index.base_offset)
     return entries.tobytes()
 
 
@@ -215,7 +215,7 @@ def _check_increasing(values: Int64s, description: str, width: int, *, file: str
         raise LogDirError(reason, position=entry_number * width, file=file)
 
 
-def _relative_offsets(offsets: Int64s, base_offset: int) -> npt.NDArray[np.int32]:
+def _compute_relative_offsets(offsets: Int64s, base_offset: int) -> npt.NDArray[np.int32]:
     """Return the offsets as an index stores them: int32, relative to the segment's base offset."""
     relative = offsets - base_offset
     if len(relative) and (relative.min() < 0 or relative.max() > MAX_INT32):

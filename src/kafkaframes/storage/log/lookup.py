@@ -67,7 +67,7 @@ def find_offset_for_timestamp(
         LogDirError: a segment cannot be read.
     """
     for segment in partition.segments:
-        if _effective_timestamp(filesystem, partition, segment, use_indexes) >= timestamp_ms:
+        if _find_effective_timestamp(filesystem, partition, segment, use_indexes) >= timestamp_ms:
             with open_segment(filesystem, segment, use_indexes=use_indexes) as reader:
                 return find_timestamp(reader, timestamp_ms, min_offset=partition.log_start_offset)
     return None
@@ -123,7 +123,7 @@ def _read_closing_entry(filesystem: FileSystem, partition: Partition, segment: S
     return entry if segment.base_offset <= entry.offset < next_base_offset and entry.timestamp >= 0 else None
 
 
-def _effective_timestamp(filesystem: FileSystem, partition: Partition, segment: Segment, use_indexes: bool) -> int:
+def _find_effective_timestamp(filesystem: FileSystem, partition: Partition, segment: Segment, use_indexes: bool) -> int:
     """Return the largest timestamp, or the file's modification time if no record has a timestamp (LogSegment)."""
     largest = largest_timestamp(filesystem, partition, segment, use_indexes=use_indexes)
     return segment.log.mtime_ms if largest < 0 and segment.log.mtime_ms is not None else largest

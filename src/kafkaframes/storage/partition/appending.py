@@ -150,7 +150,7 @@ def append_as_follower(state: LogState, records: Raw, *, now_ms: int, leader_epo
         StorageError: the disk failed, and the log directory is offline.
     """
     data, headers = _check_batches(records, log_end_offset=state.log_end_offset, leader_epoch=leader_epoch)
-    first = _first_or_last_offset(headers[0]) if headers else NO_OFFSET
+    first = _get_first_or_last_offset(headers[0]) if headers else NO_OFFSET
     return _append_batches(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 
 
@@ -158,7 +158,7 @@ def append_with_offsets(state: LogState, records: Raw, *, now_ms: int) -> LogApp
     """Append a mirror's batches with their offsets. Only headers and CRCs are checked."""
     data, headers = _check_mirrored_batches(records, log_end_offset=state.log_end_offset, settings=state.settings)
     data, headers = _raise_leader_epochs(data, headers, state.epochs.latest)
-    first = _first_or_last_offset(headers[0]) if headers else NO_OFFSET
+    first = _get_first_or_last_offset(headers[0]) if headers else NO_OFFSET
     return _append_batches(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 
 
@@ -269,14 +269,14 @@ def _check_offsets(
     last = NO_OFFSET
     for header in headers:
         if not last < header.base_offset <= header.last_offset < MAX_INT64:
-            raise AppendRefusedError(disorder_error, _offset_rejection_reason(header, last))
+            raise AppendRefusedError(disorder_error, _describe_offset_rejection(header, last))
         last = header.last_offset
-    if headers and _first_or_last_offset(headers[0]) < log_end_offset:
-        reason = f"offset {_first_or_last_offset(headers[0])} is below the log end offset {log_end_offset}"
+    if headers and _get_first_or_last_offset(headers[0]) < log_end_offset:
+        reason = f"offset {_get_first_or_last_offset(headers[0])} is below the log end offset {log_end_offset}"
         raise AppendRefusedError(below_end_error, reason)
 
 
-def _offset_rejection_reason(header: BatchHeader, last: int) -> str:
+def _describe_offset_rejection(header: BatchHeader, last: int) -> str:
     """Return why a batch's offsets are invalid after a batch that ends at ``last``."""
     offsets = f"offsets {header.base_offset} to {header.last_offset}"
     if header.base_offset < 0:
@@ -286,7 +286,7 @@ def _offset_rejection_reason(header: BatchHeader, last: int) -> str:
     return f"{offsets} follow offset {last}; offsets must increase"
 
 
-def _first_or_last_offset(header: BatchHeader) -> int:
+def _get_first_or_last_offset(header: BatchHeader) -> int:
     """Return a batch's first offset; in formats 0 and 1 its last offset, the only one in the header."""
     return header.base_offset if header.magic >= 2 else header.last_offset
 

@@ -75,7 +75,7 @@ def flush(state: LogState, *, now_ms: int) -> None:
         segment.flush()
     state.epochs.flush()
     state.snapshots.flush()
-    files, directories = _new_files(state)
+    files, directories = _list_new_files(state)
     for path in files:
         state.disk.flush_file(path)
     if segments[-1].base_offset >= state.recovery_point:
@@ -85,7 +85,7 @@ def flush(state: LogState, *, now_ms: int) -> None:
     finish_flush(state, state.log_end_offset, now_ms=now_ms)
 
 
-def _new_files(state: LogState) -> tuple[list[str], list[str]]:
+def _list_new_files(state: LogState) -> tuple[list[str], list[str]]:
     """Return the additional files and directories that the first flush of a new log must flush."""
     if state.is_linked:
         return [], []
@@ -176,7 +176,7 @@ def begin_flush(state: LogState) -> PendingFlush:
     Raises:
         StorageError: the disk fails.
     """
-    files, directories = _new_files(state)
+    files, directories = _list_new_files(state)
     if state.segments.active.base_offset != state.linked_base:
         directories = directories or [state.directory]
     flush = PendingFlush(state.log_end_offset, state.disk, [], directories)
@@ -224,5 +224,5 @@ def begin_close(state: LogState) -> UnflushedPaths:
     files += state.snapshots.unflushed_files
     state.epochs.write()
     files += [] if state.epochs.is_flushed else [state.epochs.path]
-    new_files, directories = _new_files(state)
+    new_files, directories = _list_new_files(state)
     return UnflushedPaths([*files, *new_files], directories or ([state.directory] if files else []))

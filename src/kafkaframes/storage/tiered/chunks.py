@@ -196,11 +196,11 @@ class ChunkReader:
             self._cache_chunks(self._pending.popleft()[1].result(), oldest=chunk)
             self._start_read_ahead(chunk)
         if chunk not in self._chunks:
-            self._cache_chunks(self._fetch_chunks(chunk, self._last_chunk_of_request(chunk, last)), oldest=chunk)
+            self._cache_chunks(self._fetch_chunks(chunk, self._find_last_chunk_of_request(chunk, last)), oldest=chunk)
         self._chunks.move_to_end(chunk)
         return self._chunks[chunk]
 
-    def _last_chunk_of_request(self, chunk: int, last: int) -> int:
+    def _find_last_chunk_of_request(self, chunk: int, last: int) -> int:
         """Return the last chunk, at most ``last``, that is fetched in one request with ``chunk``."""
         start = self._index.get_object_range(chunk)[0]
         last_chunk = min(last, chunk + max(MAX_FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
@@ -217,7 +217,7 @@ class ChunkReader:
             following += 1
         while following <= self._ahead_to and len(self._pending) < READ_AHEAD_BLOCKS:
             chunk_count = max(READ_AHEAD_BYTES // self._index.original_chunk_size, 1)
-            last = self._last_chunk_of_request(following, min(self._ahead_to, following + chunk_count - 1))
+            last = self._find_last_chunk_of_request(following, min(self._ahead_to, following + chunk_count - 1))
             self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="kafkaframes chunks")
             self._pending.append((range(following, last + 1), self._pool.submit(self._fetch_chunks, following, last)))
             following = last + 1

@@ -118,15 +118,15 @@ def _remove_padding(message: bytes) -> bytes | None:
     if len(message) < 2 * _OAEP_HASH_BYTES + 2 or message[0] != 0:
         return None
     masked_seed, masked_data = message[1 : 1 + _OAEP_HASH_BYTES], message[1 + _OAEP_HASH_BYTES :]
-    seed = _xor(masked_seed, _mgf1_mask(masked_data, _OAEP_HASH_BYTES))
-    block = _xor(masked_data, _mgf1_mask(seed, len(masked_data)))
+    seed = _xor(masked_seed, _compute_mgf1_mask(masked_data, _OAEP_HASH_BYTES))
+    block = _xor(masked_data, _compute_mgf1_mask(seed, len(masked_data)))
     rest = block[_OAEP_HASH_BYTES:].lstrip(b"\0")
     if block[:_OAEP_HASH_BYTES] != _OAEP_HASH_FUNCTION(b"").digest() or rest[:1] != b"\1":
         return None
     return rest[1:]
 
 
-def _mgf1_mask(seed: bytes, length: int) -> bytes:
+def _compute_mgf1_mask(seed: bytes, length: int) -> bytes:
     """Return the MGF1 mask of a seed (RFC 8017, B.2.1)."""
     counters = range(-(-length // _OAEP_HASH_BYTES))
     return b"".join(_OAEP_HASH_FUNCTION(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.records.arrays import flag_values, int64_values
+from kafkaframes.records.arrays import get_flag_values, int64_values
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.partitioner import NO_PARTITION, assign_by_key
@@ -142,7 +142,7 @@ class Router:
             return [self._settings.topic], np.zeros(rows.num_rows, np.int64)
         column = rows.column("topic")
         if column.null_count:
-            row = _find_first_set_index(flag_values(column.is_null()))
+            row = _find_first_set_index(get_flag_values(column.is_null()))
             raise _make_row_error(
                 row, "the row has no topic; set the option topic, or add a column topic without nulls"
             )
@@ -164,7 +164,7 @@ class Router:
         if "partition" in rows.schema.names:
             column = rows.column("partition")
             partition_numbers = int64_values(column.cast(pa.int64()), null_value=NO_PARTITION).copy()
-            self._check_partitions(partition_numbers, flag_values(column.is_valid()), topics, topic_of, counts)
+            self._check_partitions(partition_numbers, get_flag_values(column.is_valid()), topics, topic_of, counts)
             partitions = partition_numbers
         keys = to_byte_strings("key", rows.column("key")) if "key" in rows.schema.names else None
         if keys is not None:

@@ -67,9 +67,9 @@ def import_catalog(spec_files: Iterable[PublishedSpec]) -> dict[str, str]:
             _add_entry(entries, file, spec, newest)
     out = {f"{name}.json": to_text(entry.spec) for name, entry in entries.items()}
     out["index.json"] = _make_index(newest, entries)
-    out[ledgers.TAGS_FILE] = ledgers.ledger_text(ledgers.make_tags_ledger(reversed(releases)))
+    out[ledgers.TAGS_FILE] = ledgers.format_ledger(ledgers.make_tags_ledger(reversed(releases)))
     specs = {name: entry.spec for name, entry in entries.items()}
-    out[ledgers.NAMES_FILE] = ledgers.ledger_text(ledgers.make_names_ledger(reversed(releases), specs))
+    out[ledgers.NAMES_FILE] = ledgers.format_ledger(ledgers.make_names_ledger(reversed(releases), specs))
     return dict(sorted(out.items()))
 
 

@@ -29,7 +29,7 @@ TAGS_FILE: Final = "tags.json"
 NAMES_FILE: Final = "names.json"
 
 
-def ledger_text(histories: TagsLedger | NamesLedger) -> str:
+def format_ledger(histories: TagsLedger | NamesLedger) -> str:
     """Return the text of a ledger's file, with one line per message."""
     lines = [f"  {json.dumps(name)}: {json.dumps(history)}" for name, history in sorted(histories.items())]
     return "{\n" + ",\n".join(lines) + "\n}\n"

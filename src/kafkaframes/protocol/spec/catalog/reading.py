@@ -147,18 +147,18 @@ def load_spec(name: str) -> MessageSpec:
 
 
 @cache
-def _names_by_half() -> dict[tuple[int, str], str]:
+def _list_halves() -> dict[tuple[int, str], str]:
     """Return the name of each request and response, by API key and type; a renamed API has its current name."""
     names: dict[tuple[int, str], str] = {}
     for name, row in _read_index()["messages"].items():
         if row["type"] in RPC_TYPES and "apiKey" in row:
             half = (row["apiKey"], row["type"])
-            if half not in names or _age(names[half]) < _age(name):
+            if half not in names or _make_age_key(names[half]) < _make_age_key(name):
                 names[half] = name
     return names
 
 
-def _age(name: str) -> tuple[bool, tuple[int, ...]]:
+def _make_age_key(name: str) -> tuple[bool, tuple[int, ...]]:
     """Return a sort key: removed messages first, then by the last release that contains the message."""
     entry = find_entry(name)
     return not entry.current_versions.is_empty, tuple(int(part) for part in entry.last_release.split("."))
@@ -167,12 +167,12 @@ def _age(name: str) -> tuple[bool, tuple[int, ...]]:
 @cache
 def list_apis() -> tuple[Api, ...]:
     """Return the APIs, ordered by key; a renamed API has its current name."""
-    return tuple(_make_api(key) for key in sorted({key for key, _ in _names_by_half()}))
+    return tuple(_make_api(key) for key in sorted({key for key, _ in _list_halves()}))
 
 
 @cache
 def _make_api(key: int) -> Api:
-    names = _names_by_half()
+    names = _list_halves()
     request, response = find_entry(names[key, "request"]), find_entry(names[key, "response"])
     outline = request.outline
     headers = {v: (outline.header_version(v), response.outline.header_version(v)) for v in outline.valid_versions}
@@ -191,7 +191,7 @@ def _make_api(key: int) -> Api:
 
 @cache
 def _keys_by_name() -> dict[str, int]:
-    return {name.removesuffix("Request"): key for (key, type_), name in _names_by_half().items() if type_ == "request"}
+    return {name.removesuffix("Request"): key for (key, type_), name in _list_halves().items() if type_ == "request"}
 
 
 @cache  # cached because each response needs it
@@ -202,7 +202,7 @@ def find_api(key_or_name: int | str) -> Api:
         SpecError: the API does not exist.
     """
     key = _keys_by_name().get(key_or_name) if isinstance(key_or_name, str) else key_or_name
-    if key is None or (key, "request") not in _names_by_half():
+    if key is None or (key, "request") not in _list_halves():
         hint = did_you_mean(str(key_or_name), [api.name for api in list_apis()])
         raise SpecError(f"unknown API {key_or_name!r}{hint}")
     return _make_api(key)
