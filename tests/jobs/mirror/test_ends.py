@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from kafkaframes.broker import Broker
-from kafkaframes.client import AsyncAdmin
+from kafkaframes.broker import Broker, Security
+from kafkaframes.client import AclBinding, Admin, AsyncAdmin
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.ends import MirroredTopic, open_cluster, prepare_target_topic
-from kafkaframes.jobs.mirror.settings import MirrorReport
+from kafkaframes.jobs.mirror.job import mirror_clusters
+from kafkaframes.jobs.mirror.settings import MirrorReport, MirrorSettings
 
 
 async def prepare_topic(configs):
@@ -56,3 +57,27 @@ def test_a_failed_write_to_a_target_directory_names_the_free_space(tmp_path):
         LogDirError, match=r"a write failed, and the disk has [\d,]+ free bytes?; run the command again"
     ):
         asyncio.run(fail())
+
+
+def test_settings_that_the_user_may_not_read_are_reported():
+    """redpanda-data/documentation#1709: without DESCRIBE_CONFIGS, the copy of a compacted topic is not compacted."""
+    client = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "m",
+        "sasl.password": "m",
+    }
+    security = Security(users={"admin": "a", "m": "m"}, needs_sasl=True, authorizer=True)
+    lines: list[str] = []
+    with Broker(security=security, config={"super.users": "User:admin"}) as a, Broker() as b:
+        a.append("orders", [{"value": b"v"}])
+        admin_user = client | {"sasl.username": "admin", "sasl.password": "a"}
+        with Admin(a.bootstrap_servers, **admin_user) as admin:
+            admin.create_acls([AclBinding("topic", "orders", "User:m", "read")])
+        settings = MirrorSettings(source_properties=client, timeout_s=60)
+        asyncio.run(mirror_clusters(a.bootstrap_servers, b.bootstrap_servers, settings, print_message=lines.append))
+        assert b.topics["orders"].end_offsets == (1,)
+    assert lines == [
+        "orders: its settings are not copied, because they cannot be read: topic orders: "
+        "TOPIC_AUTHORIZATION_FAILED (29): not authorized for the topic"
+    ]

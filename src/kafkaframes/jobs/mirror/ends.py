@@ -16,7 +16,7 @@ from typing import Any, Final
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncAdmin, CommittedOffset, NewTopic, TopicPartition
 from kafkaframes.client.metadata import list_partitions_with_leader
-from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
+from kafkaframes.errors import AuthorizationError, BrokerError, ErrorCode, LogDirError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.settings import GAPS_SETTING, MirrorReport, is_directory
 from kafkaframes.jobs.restore.source import read_metadata
@@ -158,12 +158,18 @@ _UNLIMITED_RETENTION: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class MirroredTopic:
-    """A topic to copy. ``configs`` are the settings of the topic itself."""
+    """A topic to copy.
+
+    Attributes:
+        configs: settings of the topic itself.
+        configs_problem: why the settings cannot be read; empty if they were read.
+    """
 
     name: str
     topic_id: str
     partitions: tuple[int, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
+    configs_problem: str = ""
 
 
 async def select_topics(
@@ -186,15 +192,25 @@ async def select_topics(
     for topic in sorted(topics, key=lambda topic: topic.name):
         if is_selected(topic.name, names):
             partitions = tuple(list_partitions_with_leader(topic))
-            configs = {**source_configs.get(topic.name, {}), **await read_own_configs(admin, topic.name)}
-            topics_read.append(MirroredTopic(topic.name, str(topic.topic_id), partitions, configs))
+            try:
+                own_configs, problem = await read_own_configs(admin, topic.name), ""
+            except AuthorizationError as error:
+                own_configs, problem = {}, f"its settings are not copied, because they cannot be read: {error}"
+            configs = {**source_configs.get(topic.name, {}), **own_configs}
+            topics_read.append(MirroredTopic(topic.name, str(topic.topic_id), partitions, configs, problem))
     return topics_read
 
 
 async def read_own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
-    """Return the settings of a topic itself; empty for brokers before 0.11, which do not report them."""
+    """Return the settings of a topic itself; empty for brokers before 0.11, which do not report them.
+
+    Raises:
+        AuthorizationError: the principal may not read them (DESCRIBE_CONFIGS).
+    """
     try:
         entries = await admin.describe_configs("topic", topic)
+    except AuthorizationError:
+        raise
     except BrokerError:
         return {}
     return {

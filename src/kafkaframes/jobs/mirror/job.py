@@ -289,6 +289,8 @@ class _MirrorRun:
         holds_gaps = is_directory(self.source) and not settings.keep_retention
         target_topics = {} if target_admin is None else (await target_admin.describe_cluster()).topics
         for topic in selected_topics:
+            if topic.configs_problem:
+                self.say(f"{topic.name}: {topic.configs_problem}")
             if target_admin is None or settings.dry_run:
                 if topic.name not in target_topics:
                     self.report.created.append(topic.name)
