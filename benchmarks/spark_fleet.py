@@ -117,7 +117,7 @@ def measure_streams(form: str, servers: str, count: int) -> dict[str, float]:
         sys.path.insert(0, str(ROOT_FOLDER))
         from tests.interop import connector
 
-        config["spark.jars"] = ",".join(map(str, connector.jars()))
+        config["spark.jars"] = ",".join(map(str, connector.find_jars()))
     spark = kafkaframes.spark.session("fleet", master="local[2]", memory="1g", config=config)
     spark.dataSource.register(BareSource)
     spark.range(1).collect()

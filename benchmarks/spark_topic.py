@@ -293,7 +293,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     try:
-        jars = connector.jars()
+        jars = connector.find_jars()
     except LookupError as error:
         print(f"skipped: {error}")
         return

@@ -264,7 +264,7 @@ def cluster():
     state.access = AclAuthorizer(super_users=[ADMIN])
     admin = Asker(state, Session(number=1, principal=ADMIN, peer="127.0.0.1:1"))
     cluster = AccessCluster(DirectSession(admin), {})
-    cluster.make()
+    cluster.create_resources()
     state.configure_topic(state.topics["secret"], {"kafkaframes.on.noncontiguous": "keep"})
     assert admin.produce(build_records({"value": [b"x"]}, base_offset=FIRST_OFFSET), topic="secret").error_code == 0
     yield cluster

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.interop.random_differential.__main__ import OURS
+from tests.interop.random_differential.__main__ import EMBEDDED_PROPERTIES
 from tests.interop.random_differential.recorded import replay
 
 from kafkaframes.broker import Broker
@@ -18,7 +18,7 @@ MIN_REQUESTS = 800
 
 
 def test_recorded_requests_are_answered_as_by_kafka():
-    with Broker(config=OURS, broker_release="4.3") as broker:
+    with Broker(config=EMBEDDED_PROPERTIES, broker_release="4.3") as broker:
         findings = list(replay(RECORDED_FILE, ("127.0.0.1", broker.port)))
     assert [str(finding) for _, finding in findings if finding is not None] == []
     assert sum(size for size, _ in findings) >= MIN_REQUESTS

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.broker.direct import DirectBroker
-from tests.interop.coordinator_script import Player
-from tests.interop.streams_script import SETTINGS, Streams, owned_tasks
+from tests.interop.coordinator_script import ScriptPlayer
+from tests.interop.streams_script import SETTINGS, StreamsPlayer, owned_tasks
 
 from kafkaframes.broker import Broker
 from kafkaframes.errors import ErrorCode
@@ -21,8 +21,8 @@ def broker(tmp_path):
         yield broker
 
 
-def asking(broker: Broker) -> Streams:
-    return Streams(Player("127.0.0.1", broker.port))
+def asking(broker: Broker) -> StreamsPlayer:
+    return StreamsPlayer(ScriptPlayer("127.0.0.1", broker.port))
 
 
 def tasks_of(answer: Any) -> dict[str, list[int]]:
@@ -40,7 +40,7 @@ def test_internal_topics_are_created_and_a_crash_loses_nothing(broker):
         "g-rep": 2,
         "in": 2,
     }
-    ready = streams.beat("ready", "g", "m", heartbeat.member_epoch)
+    ready = streams.send_heartbeat("ready", "g", "m", heartbeat.member_epoch)
     assert tasks_of(ready) == {"0": [0, 1], "1": [0, 1]}
     (member,) = broker.groups["g"].members
     read = [TopicPartition(name, index) for name in ("g-rep", "in") for index in range(2)]
@@ -49,7 +49,7 @@ def test_internal_topics_are_created_and_a_crash_loses_nothing(broker):
     broker.kill()
     broker.start()
     streams = asking(broker)
-    again = streams.beat("after", "g", "m", ready.member_epoch, **owned_tasks({"0": [0, 1], "1": [0, 1]}))
+    again = streams.send_heartbeat("after", "g", "m", ready.member_epoch, **owned_tasks({"0": [0, 1], "1": [0, 1]}))
     assert (again.error_code, again.member_epoch, again.active_tasks) == (0, ready.member_epoch, None)
     streams.player.close()
 

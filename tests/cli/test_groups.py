@@ -4,8 +4,8 @@ import json
 
 import pytest
 from tests.cli.calling import ask
-from tests.interop.coordinator_script import Player
-from tests.interop.streams_script import SETTINGS, Streams
+from tests.interop.coordinator_script import ScriptPlayer
+from tests.interop.streams_script import SETTINGS, StreamsPlayer
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, ShareConsumer
@@ -47,9 +47,9 @@ def streams_broker():
     """A broker with a streams group of one member, and with a committed offset for a partition of its source topic."""
     with Broker(config=SETTINGS) as broker:
         broker.create_topic("in", 2)
-        streams_broker = Streams(Player("127.0.0.1", broker.port))
+        streams_broker = StreamsPlayer(ScriptPlayer("127.0.0.1", broker.port))
         heartbeat = streams_broker.join("join", "counts")
-        streams_broker.beat("ready", "counts", "m", heartbeat.member_epoch)
+        streams_broker.send_heartbeat("ready", "counts", "m", heartbeat.member_epoch)
         yield broker
         streams_broker.player.close()
 

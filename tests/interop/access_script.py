@@ -1,9 +1,9 @@
-"""Every API at every version, by clients with every permission, sent to two brokers: the differences.
+"""Compare two brokers: each API at each version is requested by clients with each permission.
 
-A client is a SASL user with its own ACLs: one permission alone, all permissions but one, some names, some addresses. A
-super user first creates all users, ACLs, topics and groups. Then each user sends each request to both brokers. Requests
-change as little as possible (``validate_only``, unknown members and transactions), so that one user's requests do not
-affect the responses to the next.
+A client is a SASL user with its own ACLs, such as a single permission, all permissions except one, some names or some
+addresses. A super user first creates all users, ACLs, topics and groups. Then each user sends each request to both
+brokers. Requests change as little as possible (``validate_only``, unknown members and transactions), so that one user's
+requests do not affect the responses to the next.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from tests.interop.broker_script import NOW, Difference, FrameClient, Step, as_json, differences, ranges
+from tests.interop.broker_script import NOW, FrameClient, RequestStep, ResponseDifference, as_json, differences, ranges
 
 from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, OPERATIONS, OPERATIONS_BY_RESOURCE_TYPE
 from kafkaframes.broker.security.acls import ALL, ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES
@@ -22,7 +22,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
 
 TOPICS = ("open", "secret")
-RIGHTS_ERRORS = frozenset((29, 30, 31, 53))
+AUTHORIZATION_ERRORS = frozenset((29, 30, 31, 53))
 _READY_SECONDS = 120
 _ALREADY_EXISTS = 36
 _MIN_BEATS, _MAX_BEATS = 10, 300
@@ -32,8 +32,8 @@ _PASSWORD = "pw"
 # ------------------------------------------------------------------------------------------------ users
 
 
-class Rule(NamedTuple):
-    """An ACL of a user, for all names unless it specifies one."""
+class UserAcl(NamedTuple):
+    """An ACL of a user, for all resource names unless it specifies one."""
 
     resource: str
     operation: str = "ALL"
@@ -43,37 +43,37 @@ class Rule(NamedTuple):
     host: str = "*"
 
 
-EVERYTHING = tuple(Rule(resource) for resource in OPERATIONS_BY_RESOURCE_TYPE)
-_OTHERS = tuple(Rule(resource) for resource in OPERATIONS_BY_RESOURCE_TYPE if resource != "TOPIC")
+ALL_ACLS = tuple(UserAcl(resource) for resource in OPERATIONS_BY_RESOURCE_TYPE)
+_ALL_EXCEPT_TOPICS = tuple(UserAcl(resource) for resource in OPERATIONS_BY_RESOURCE_TYPE if resource != "TOPIC")
 PAIRS = tuple(
     (resource, operation) for resource, operations in OPERATIONS_BY_RESOURCE_TYPE.items() for operation in operations
 )
-USERS: dict[str, tuple[Rule, ...]] = {
+USERS: dict[str, tuple[UserAcl, ...]] = {
     "nobody": (),
-    "all": EVERYTHING,
-    **{f"only-{one}-{resource}": (Rule(resource, one),) for resource, one in PAIRS},
-    **{f"all-but-{one}-{resource}": (*EVERYTHING, Rule(resource, one, DENY)) for resource, one in PAIRS},
-    "literal": (*_OTHERS, Rule("TOPIC", name="open")),
-    "prefixed": (*_OTHERS, Rule("TOPIC", name="op", pattern=PREFIXED)),
-    "deny-literal": (*EVERYTHING, Rule("TOPIC", permission=DENY, name="secret")),
-    "deny-prefixed": (*EVERYTHING, Rule("TOPIC", permission=DENY, name="se", pattern=PREFIXED)),
-    "makes-no-topics": (*EVERYTHING, Rule("TOPIC", "CREATE", DENY), Rule("CLUSTER", "CREATE", DENY)),
-    "read-one": (*_OTHERS, Rule("TOPIC", "READ", name="open")),
-    "write-one": (Rule("TOPIC", "WRITE", name="open"),),
-    "write-none": (Rule("TOPIC", "WRITE", name="open"), Rule("TOPIC", "WRITE", DENY, "op", PREFIXED)),
-    "group-and-topic": (Rule("GROUP", "READ"), Rule("TOPIC", "READ", name="open")),
-    "elsewhere": tuple(rule._replace(host="10.9.9.9") for rule in EVERYTHING),
-    "here": tuple(rule._replace(host="127.0.0.1") for rule in EVERYTHING),
+    "all": ALL_ACLS,
+    **{f"only-{one}-{resource}": (UserAcl(resource, one),) for resource, one in PAIRS},
+    **{f"all-but-{one}-{resource}": (*ALL_ACLS, UserAcl(resource, one, DENY)) for resource, one in PAIRS},
+    "literal": (*_ALL_EXCEPT_TOPICS, UserAcl("TOPIC", name="open")),
+    "prefixed": (*_ALL_EXCEPT_TOPICS, UserAcl("TOPIC", name="op", pattern=PREFIXED)),
+    "deny-literal": (*ALL_ACLS, UserAcl("TOPIC", permission=DENY, name="secret")),
+    "deny-prefixed": (*ALL_ACLS, UserAcl("TOPIC", permission=DENY, name="se", pattern=PREFIXED)),
+    "makes-no-topics": (*ALL_ACLS, UserAcl("TOPIC", "CREATE", DENY), UserAcl("CLUSTER", "CREATE", DENY)),
+    "read-one": (*_ALL_EXCEPT_TOPICS, UserAcl("TOPIC", "READ", name="open")),
+    "write-one": (UserAcl("TOPIC", "WRITE", name="open"),),
+    "write-none": (UserAcl("TOPIC", "WRITE", name="open"), UserAcl("TOPIC", "WRITE", DENY, "op", PREFIXED)),
+    "group-and-topic": (UserAcl("GROUP", "READ"), UserAcl("TOPIC", "READ", name="open")),
+    "elsewhere": tuple(rule._replace(host="10.9.9.9") for rule in ALL_ACLS),
+    "here": tuple(rule._replace(host="127.0.0.1") for rule in ALL_ACLS),
     "denied-here": (
-        *EVERYTHING,
-        Rule("TOPIC", "READ", DENY, host="127.0.0.1"),
-        Rule("GROUP", "READ", DENY, host="::1"),
+        *ALL_ACLS,
+        UserAcl("TOPIC", "READ", DENY, host="127.0.0.1"),
+        UserAcl("GROUP", "READ", DENY, host="::1"),
     ),
 }
 
 
 @dataclass
-class User(FrameClient):
+class SaslUser(FrameClient):
     """An authenticated client."""
 
     name: str = ""
@@ -95,10 +95,10 @@ def passwords() -> dict[str, str]:
 
 
 def rules(unknown_operations: Collection[str] = ()) -> Iterator[Any]:
-    """Yield the rows of CreateAcls, without operations that a release does not know."""
+    """Yield rows for CreateAcls, without operations that a release does not support."""
     creation_type = message("CreateAclsRequest").AclCreation
-    for user, own in USERS.items():
-        for rule in own:
+    for user, user_acls in USERS.items():
+        for rule in user_acls:
             if rule.operation in unknown_operations:
                 continue
             yield creation_type(
@@ -117,15 +117,15 @@ def rules(unknown_operations: Collection[str] = ()) -> Iterator[Any]:
 
 @dataclass
 class AccessCluster:
-    """One broker: its super user, its users, and the names of its ids."""
+    """One broker, with clients of its super user and its users, and the names of its ids."""
 
     admin: FrameClient
-    users: dict[str, User]
+    users: dict[str, SaslUser]
     members: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plain_port: int, sasl_port: int) -> AccessCluster:
-        return cls(FrameClient(plain_port), {name: User(sasl_port, name=name) for name in USERS})
+        return cls(FrameClient(plain_port), {name: SaslUser(sasl_port, name=name) for name in USERS})
 
     def close(self) -> None:
         for client in (self.admin, *self.users.values()):
@@ -134,8 +134,8 @@ class AccessCluster:
     def id(self, topic: str) -> UUID:
         return self.admin.topic_ids[topic]
 
-    def do(self, api: str, version: int, *, ok: tuple[int, ...] = (0,), **fields: Any) -> Any:
-        """Send a request of the super user until its error passes: a fresh Kafka creates internal topics first."""
+    def request_as_super_user(self, api: str, version: int, *, ok: tuple[int, ...] = (0,), **fields: Any) -> Any:
+        """Send a request of the super user, and retry while Kafka is still creating internal topics."""
         deadline = time.monotonic() + _READY_SECONDS
         while True:
             answer = self.admin.ask(api, version, message(f"{api}Request")(**fields))
@@ -145,17 +145,17 @@ class AccessCluster:
             assert time.monotonic() < deadline, f"{api}: {answer}"
             time.sleep(0.2)
 
-    def make(self, unknown_operations: Collection[str] = ()) -> None:
+    def create_resources(self, unknown_operations: Collection[str] = ()) -> None:
         """Create topics, ACLs and groups."""
         creatable = message("CreateTopicsRequest").CreatableTopic
         keep = [message("CreateTopicsRequest").CreatableTopicConfig(name="retention.ms", value="-1")]
         rows = [creatable(name=name, num_partitions=2, replication_factor=1, configs=keep) for name in TOPICS]
-        self.do("CreateTopics", 5, topics=rows, timeout_ms=30_000)
-        answer = self.do("CreateAcls", 2, creations=list(rules(unknown_operations)))
+        self.request_as_super_user("CreateTopics", 5, topics=rows, timeout_ms=30_000)
+        answer = self.request_as_super_user("CreateAcls", 2, creations=list(rules(unknown_operations)))
         assert not (errors := {(row.error_code, row.error_message) for row in answer.results if row.error_code}), errors
         self.admin.find_topics(12)
         for kind, key in ((0, "g"), (1, "tx")):
-            self.do("FindCoordinator", 3, key=key, key_type=kind)
+            self.request_as_super_user("FindCoordinator", 3, key=key, key_type=kind)
         self._commit()
         self._join()
         self._begin()
@@ -169,7 +169,12 @@ class AccessCluster:
             for name in TOPICS
         ]
         fields = {"generation_id_or_member_epoch": -1, "topics": rows}
-        while self.do("OffsetCommit", 8, group_id="g-plain", **fields).topics[0].partitions[0].error_code:
+        while (
+            self.request_as_super_user("OffsetCommit", 8, group_id="g-plain", **fields)
+            .topics[0]
+            .partitions[0]
+            .error_code
+        ):
             time.sleep(0.2)
 
     def _join(self) -> None:
@@ -177,25 +182,29 @@ class AccessCluster:
         served_apis = ranges(self.admin)
         if "ConsumerGroupHeartbeat" in served_apis:
             newest = served_apis["ConsumerGroupHeartbeat"][1]
-            self.do("ConsumerGroupHeartbeat", newest, group_id="g-new", member_id=str(uuid4()), member_epoch=0, **beat)
+            self.request_as_super_user(
+                "ConsumerGroupHeartbeat", newest, group_id="g-new", member_id=str(uuid4()), member_epoch=0, **beat
+            )
         if "StreamsGroupHeartbeat" in served_apis:
             for group, log in (("g-streams", ""), ("g-streams-log", "tmp-log")):
-                fields = joining_streams(TOPICS, log)
-                self.do("StreamsGroupHeartbeat", 0, group_id=group, member_id="m", member_epoch=0, **fields)
+                fields = streams_join_fields(TOPICS, log)
+                self.request_as_super_user(
+                    "StreamsGroupHeartbeat", 0, group_id=group, member_id="m", member_epoch=0, **fields
+                )
         if "ShareGroupHeartbeat" not in served_apis:
             return
         for group in ("g-share", "g-share-left"):
             member = str(uuid4())
             self._wait_for_assignment(group, member)
-        self.do("ShareGroupHeartbeat", 1, group_id=group, member_id=member, member_epoch=-1)
+        self.request_as_super_user("ShareGroupHeartbeat", 1, group_id=group, member_id=member, member_epoch=-1)
 
     def _wait_for_assignment(self, group: str, member: str) -> None:
-        """Send heartbeats of a share group until its member has partitions, which Kafka initialises first."""
+        """Send heartbeats of a share group until its member has partitions, which Kafka must initialise first."""
         epoch, fields = 0, {"subscribed_topic_names": list(TOPICS)}
         deadline = time.monotonic() + _READY_SECONDS
         while True:
             heartbeat_fields = {"group_id": group, "member_id": member, "member_epoch": epoch}
-            answer = self.do("ShareGroupHeartbeat", 1, **heartbeat_fields, **fields)
+            answer = self.request_as_super_user("ShareGroupHeartbeat", 1, **heartbeat_fields, **fields)
             if answer.assignment is not None and len(answer.assignment.topic_partitions) == len(TOPICS):
                 return
             assert time.monotonic() < deadline, answer
@@ -203,9 +212,11 @@ class AccessCluster:
             time.sleep(0.2)
 
     def _begin(self) -> None:
-        producer_answer = self.do("InitProducerId", 4, transactional_id="tx-open", transaction_timeout_ms=800_000)
+        producer_answer = self.request_as_super_user(
+            "InitProducerId", 4, transactional_id="tx-open", transaction_timeout_ms=800_000
+        )
         topic = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic
-        self.do(
+        self.request_as_super_user(
             "AddPartitionsToTxn",
             3,
             v3_and_below_transactional_id="tx-open",
@@ -225,13 +236,13 @@ class AccessCluster:
 
 # ------------------------------------------------------------------------------------------------ requests
 
-Make = Callable[[AccessCluster, int, str], Any]  # unique among the requests, by version and name
+Make = Callable[[AccessCluster, int, str], Any]  # a label must be unique among the requests of an API and version
 ANY = ("open", "secret", "none")
 
 
 class AccessCase(NamedTuple):
-    """A request. ``label`` distinguishes it from other requests of the API. ``only_rights``: only authorization
-    errors are compared.
+    """A request. ``label``: distinguishes the request from other requests of the API. ``only_rights``: compare only
+    authorization errors.
     """
 
     make: Make
@@ -241,7 +252,7 @@ class AccessCase(NamedTuple):
 
 
 def case(label: str = "", *, first: int = 0, only_rights: bool = False, **fields: Any) -> AccessCase:
-    """Return a request with these fields, without those that a version lacks."""
+    """Return a case with these fields; fields that a version lacks are dropped."""
     return AccessCase(lambda cluster, version, fresh: fields, label, first, only_rights)
 
 
@@ -304,7 +315,7 @@ def fetch(replica: int) -> Make:
 def metadata(cluster: AccessCluster, version: int, fresh: str) -> Any:
     row = message("MetadataRequest").MetadataRequestTopic
     ask = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-    names = ANY if version >= 4 else TOPICS  # older requests create missing topics
+    names = ANY if version >= 4 else TOPICS  # older versions always create missing topics
     return {"topics": [row(name=name) for name in names], "allow_auto_topic_creation": False} | ask
 
 
@@ -420,11 +431,11 @@ def alter_case(api: str, kind: int, name: str) -> AccessCase:
     key, value = _SETTING[kind]
     row = types.AlterableConfig(name=key, value=value)
     one = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[row])
-    # Another test compares errors of settings; of these requests, only the rights are compared.
+    # Another test compares config errors; for these requests, only the permissions are compared.
     return case(f"{kind} {name}", resources=[one], validate_only=True, only_rights=kind in (4, 8))
 
 
-def beat(api: str, *, pattern: str | None = None) -> Make:
+def heartbeat_case(api: str, *, pattern: str | None = None) -> Make:
     def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         fields = {"group_id": f"tmp-{fresh}", "member_id": str(uuid4()), "member_epoch": 0}
         if api == "ConsumerGroupHeartbeat":
@@ -436,7 +447,7 @@ def beat(api: str, *, pattern: str | None = None) -> Make:
     return make
 
 
-def joining_streams(sources: tuple[str, ...], log: str = "") -> dict[str, Any]:
+def streams_join_fields(sources: tuple[str, ...], log: str = "") -> dict[str, Any]:
     """Return the fields of a joining StreamsGroupHeartbeat, whose topology has source topics and a changelog."""
     types = message("StreamsGroupHeartbeatRequest")
     logs = [types.TopicInfo(name=log)] if log else []
@@ -446,10 +457,10 @@ def joining_streams(sources: tuple[str, ...], log: str = "") -> dict[str, Any]:
     return nothing | {"rebalance_timeout_ms": 600_000, "process_id": "p", "topology": topology}
 
 
-def streams_beat(sources: tuple[str, ...], *, has_log: bool = False) -> Make:
+def streams_heartbeat_case(sources: tuple[str, ...], *, has_log: bool = False) -> Make:
     def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         log = f"tmp-{fresh}-log" if has_log else ""
-        return {"group_id": f"tmp-{fresh}", "member_id": "m", "member_epoch": 0} | joining_streams(sources, log)
+        return {"group_id": f"tmp-{fresh}", "member_id": "m", "member_epoch": 0} | streams_join_fields(sources, log)
 
     return make
 
@@ -726,8 +737,8 @@ CASES: Mapping[str, tuple[AccessCase, ...]] = {
     "DescribeTransactions": (case(transactional_ids=["tx-open", "none"], only_rights=True),),
     "ListTransactions": (case(state_filters=["Ongoing"]),),
     "ConsumerGroupHeartbeat": (
-        AccessCase(beat("ConsumerGroupHeartbeat")),
-        AccessCase(beat("ConsumerGroupHeartbeat", pattern="[o-s].*"), "pattern", first=1, only_rights=True),
+        AccessCase(heartbeat_case("ConsumerGroupHeartbeat")),
+        AccessCase(heartbeat_case("ConsumerGroupHeartbeat", pattern="[o-s].*"), "pattern", first=1, only_rights=True),
     ),
     "ConsumerGroupDescribe": (case(group_ids=["g-new", "none"], **_OPERATIONS),),
     "ListConfigResources": (case(resource_types=[4], first=1), case("old", only_rights=True)),
@@ -740,13 +751,13 @@ CASES: Mapping[str, tuple[AccessCase, ...]] = {
         ),
     ),
     "StreamsGroupHeartbeat": (
-        AccessCase(streams_beat(TOPICS)),
-        AccessCase(streams_beat(("open",)), "one"),
-        AccessCase(streams_beat(ANY), "unknown"),
-        AccessCase(streams_beat(("open",), has_log=True), "creates"),
+        AccessCase(streams_heartbeat_case(TOPICS)),
+        AccessCase(streams_heartbeat_case(("open",)), "one"),
+        AccessCase(streams_heartbeat_case(ANY), "unknown"),
+        AccessCase(streams_heartbeat_case(("open",), has_log=True), "creates"),
     ),
     "StreamsGroupDescribe": (case(group_ids=["g-streams", "g-streams-log", "none"], **_OPERATIONS),),
-    "ShareGroupHeartbeat": (AccessCase(beat("ShareGroupHeartbeat"), only_rights=True),),
+    "ShareGroupHeartbeat": (AccessCase(heartbeat_case("ShareGroupHeartbeat"), only_rights=True),),
     "ShareGroupDescribe": (case(group_ids=["g-share", "none"], only_rights=True, **_OPERATIONS),),
     "ShareFetch": (AccessCase(share_fetch("ShareFetch"), only_rights=True),),
     "ShareAcknowledge": (AccessCase(share_fetch("ShareAcknowledge"), only_rights=True),),
@@ -762,17 +773,19 @@ CASES: Mapping[str, tuple[AccessCase, ...]] = {
 # ------------------------------------------------------------------------------------------------ comparing
 
 
-_OF_A_RELEASE = ("configs",)  # for CreateTopics, whose configs have their own error for missing permissions
+_RELEASE_SPECIFIC = ("configs",)  # fields of CreateTopics, whose configs have their own error for missing permissions
 
 
 def plain(value: Any, cluster: AccessCluster) -> Any:
-    """Return a response's JSON with names for topic ids, without Kafka's internal topics and earlier creations."""
+    """Return a response's JSON with names instead of topic ids, without Kafka's internal topics and topics of
+    earlier requests.
+    """
     names = {str(id_): name for name, id_ in cluster.admin.topic_ids.items()}
     if isinstance(value, list):
         return sorted((plain(one, cluster) for one in value if not _is_made(one)), key=_order)
     if not isinstance(value, dict):
         return value
-    rest = {key: plain(one, cluster) for key, one in value.items() if key not in ("topicId", *_OF_A_RELEASE)}
+    rest = {key: plain(one, cluster) for key, one in value.items() if key not in ("topicId", *_RELEASE_SPECIFIC)}
     return rest | ({"topicOf": names.get(_uuid(value["topicId"]), "")} if "topicId" in value else {})
 
 
@@ -797,12 +810,12 @@ def _is_made(row: Any) -> bool:
     return any(name.startswith(("__", "tmp-")) for name in row_names if isinstance(name, str))
 
 
-def rights_errors(value: Any) -> list[Any]:
+def authorization_errors(value: Any) -> list[Any]:
     """Return the authorization errors of a response, in order."""
     if isinstance(value, dict):
-        own = [value["errorCode"]] if value.get("errorCode") in RIGHTS_ERRORS else []
-        return own + [code for key in sorted(value) for code in rights_errors(value[key])]
-    return [code for one in value for code in rights_errors(one)] if isinstance(value, list) else []
+        own_error = [value["errorCode"]] if value.get("errorCode") in AUTHORIZATION_ERRORS else []
+        return own_error + [code for key in sorted(value) for code in authorization_errors(value[key])]
+    return [code for one in value for code in authorization_errors(one)] if isinstance(value, list) else []
 
 
 def fields_at(api: str, version: int, fields: Mapping[str, Any]) -> Any:
@@ -816,10 +829,10 @@ def fields_at(api: str, version: int, fields: Mapping[str, Any]) -> Any:
 
 def play(
     ours: AccessCluster, theirs: AccessCluster, apis: Collection[str] = tuple(CASES)
-) -> tuple[list[Difference], int]:
-    """Send every request of every user to both brokers. Return the differences, and the number of requests."""
+) -> tuple[list[ResponseDifference], int]:
+    """Send every request of every user to both brokers. Return the differences and the number of requests."""
     own, other = ranges(ours.admin), ranges(theirs.admin)
-    differences: list[Difference] = []
+    differences: list[ResponseDifference] = []
     count = 0
     for api, cases in ((api, CASES[api]) for api in apis if api in own and api in other):
         low, high = max(own[api][0], other[api][0]), min(own[api][1], other[api][1])
@@ -833,7 +846,7 @@ def play(
 
 def compare_answers(
     ours: AccessCluster, theirs: AccessCluster, user: str, api: str, version: int, one: AccessCase, fresh: str
-) -> list[Difference]:
+) -> list[ResponseDifference]:
     """Send one request to both brokers."""
     answers = []
     for cluster in (ours, theirs):
@@ -841,15 +854,15 @@ def compare_answers(
             restore(cluster)
         body = fields_at(api, version, one.make(cluster, version, fresh))
         answer = plain(as_json(cluster.users[user].ask(api, version, body), version), cluster)
-        answers.append(rights_errors(answer) if one.only_rights else answer)
-    return list(differences(Step(api, version, None, f"{one.label} {user}"), *answers))
+        answers.append(authorization_errors(answer) if one.only_rights else answer)
+    return list(differences(RequestStep(api, version, None, f"{one.label} {user}"), *answers))
 
 
 def restore(cluster: AccessCluster) -> None:
-    """Create the topic that the test deletes, if it is missing."""
+    """Recreate the topic that a request deletes, if it is missing."""
     types = message("CreateTopicsRequest")
     row = types.CreatableTopic(name="victim", num_partitions=1, replication_factor=1)
-    (topic_row,) = cluster.do("CreateTopics", 7, topics=[row], timeout_ms=30_000).topics
+    (topic_row,) = cluster.request_as_super_user("CreateTopics", 7, topics=[row], timeout_ms=30_000).topics
     assert topic_row.error_code in (0, _ALREADY_EXISTS), topic_row
     if topic_row.error_code == 0:
         cluster.admin.topic_ids["victim"] = topic_row.topic_id
@@ -869,11 +882,11 @@ PATTERN_USERS = (
 )
 
 
-def by_pattern(cluster: AccessCluster, user: str, expected_topics: set[str] | None = None) -> set[str]:
+def assigned_by_pattern(cluster: AccessCluster, user: str, expected_topics: set[str] | None = None) -> set[str]:
     """Return the topics that a subscription by regular expression assigns to a user.
 
     Args:
-        expected_topics: the other broker's assignment, which is waited for: patterns are resolved after the response.
+        expected_topics: the other broker's assignment; wait for it, because patterns are resolved after the response.
     """
     fields = {"group_id": f"tmp-pattern-{user}", "member_id": str(uuid4()), "member_epoch": 0}
     types = message("ConsumerGroupHeartbeatRequest")

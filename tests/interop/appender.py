@@ -1,4 +1,4 @@
-"""``python -m tests.interop.appender DATA LIFE``: append to our logs without end, until this process is killed.
+"""``python -m tests.interop.appender DATA LIFE`` appends to the logs of a directory until this process is killed.
 
 Each completed append is printed as "TOPIC PARTITION OFFSET" with its last offset, separated by tabs. LIFE numbers the
 starts: each has its own producers.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.interop.test_partition_log import TOPICS, manager_of, now_ms
+from tests.interop.test_partition_log import TOPICS, now_ms, open_manager
 from tests.storage.partition.builders import build_batch, build_marker, idempotent, transactional
 
 from kafkaframes.storage.files.names import TopicPartition
@@ -19,7 +19,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def main(path: str, life: int) -> None:
-    manager = manager_of(Path(path))
+    manager = open_manager(Path(path))
     for topic, (topic_id, count) in TOPICS.items():
         for number in range(count):
             if TopicPartition(topic, number) not in manager.logs:
@@ -37,12 +37,12 @@ def main(path: str, life: int) -> None:
         if turn % 3 == 2:
             append(payments, build_marker(producer + 1, commit=turn % 2 > 0), clock, origin="COORDINATOR")
         if turn % 20 == 19:
-            manager.tick(clock + turn * 10_000)  # flushes, and writes the checkpoints
+            manager.tick(clock + turn * 10_000)  # flushes the logs and writes the checkpoints
         turn += 1
 
 
 def append(log: PartitionLog, records: bytes, clock: int, *, origin: str = "CLIENT") -> None:
-    """Append in the log's current epoch: the next broker's epoch is higher."""
+    """Append in the log's current leader epoch, which each broker start increases."""
     info = log.append_as_leader(records, leader_epoch=max(log.epochs.latest, 0), now_ms=clock, origin=origin)
     log.update_high_watermark(log.log_end_offset)
     if origin == "CLIENT":

@@ -1,4 +1,4 @@
-"""Avro's Java library, from PySpark's jars, as a judge of schema resolution.
+"""Compare Avro schema resolution with Avro's Java library from PySpark's jars.
 
 Run python -m tests.interop.avro_java to write the recorded verdicts of ``tests/data/avro`` again.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from tests.scan.values.avro_pairs import PairMaker, SchemaPair
 
 SOURCE = Path(__file__).parent / "java" / "avro" / "ResolveAvro.java"
-RECORDED = Path(__file__).parents[1] / "data" / "avro" / "verdicts.jsonl.gz"
+RECORDED_VERDICTS = Path(__file__).parents[1] / "data" / "avro" / "verdicts.jsonl.gz"
 RECORDED_SEED, RECORDED_PAIRS = 38, 400
 
 
@@ -55,16 +55,16 @@ def resolve(pairs: Sequence[SchemaPair], *, timeout: float = 500) -> list[list[d
     return [json.loads(line) for line in process.stdout.splitlines()]
 
 
-def record() -> None:
-    """Write the recorded verdicts."""
+def record_verdicts() -> None:
+    """Write Java's verdicts to the file of recorded verdicts."""
     pairs = PairMaker(RECORDED_SEED).pairs(RECORDED_PAIRS)
     lines = [
         json.dumps([pair.writer, pair.reader, [value.hex() for value in pair.values], verdicts], sort_keys=True)
         for pair, verdicts in zip(pairs, resolve(pairs), strict=True)
     ]
-    RECORDED.parent.mkdir(exist_ok=True)
-    RECORDED.write_bytes(gzip.compress("\n".join(lines).encode(), 9, mtime=0))
+    RECORDED_VERDICTS.parent.mkdir(exist_ok=True)
+    RECORDED_VERDICTS.write_bytes(gzip.compress("\n".join(lines).encode(), 9, mtime=0))
 
 
 if __name__ == "__main__":
-    record()
+    record_verdicts()

@@ -1,8 +1,9 @@
-"""The same scripted requests to two brokers: all differences between their responses, except the allowed ones.
+"""Send the same scripted requests to two brokers, and return the differences between their responses that are not
+allowed.
 
 A script is a list of steps: an API, a version, a body. The script itself creates its topics. Responses are compared as
-Kafka's JSON, after values that no two clusters share (ids, ports, hosts, session epochs, texts) are made equal.
-``ALLOWED`` lists accepted differences, each with its reason.
+Kafka's JSON, after values that differ between any two clusters (ids, ports, hosts, session epochs, texts) are made
+equal. ``ALLOWED`` lists accepted differences, each with its reason.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.interop.random_differential.compare import with_records
+from tests.interop.random_differential.compare import decode_records
 
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message
@@ -22,8 +23,8 @@ from kafkaframes.protocol.spec.catalog import find_api as catalog_api
 from kafkaframes.records.build import build_records
 
 NOW = 1_700_000_000_000
-# Values that two clusters never share, and texts.
-UNEQUAL = re.compile(
+# Fields whose values differ between any two clusters, and texts.
+CLUSTER_SPECIFIC_FIELDS = re.compile(
     r"(Host|Port|ClusterId|TopicId|ErrorMessage|BatchIndexErrorMessage|SessionId|LogDir|TotalBytes|UsableBytes"
     r"|ControllerId|NodeId|LeaderId|BrokerId|ThrottleTimeMs|LogAppendTimeMs|ReplicaNodes|IsrNodes|ProducerId"
     r"|CurrentLeader|NodeEndpoints|Rack|MemberId|UsableBytes|EligibleLeaderReplicas|LastKnownElr|PartitionSize|Leader"
@@ -32,7 +33,7 @@ UNEQUAL = re.compile(
 
 
 @dataclass
-class Step:
+class RequestStep:
     """One request. ``late`` builds the body from earlier responses."""
 
     name: str
@@ -42,10 +43,10 @@ class Step:
 
 
 @dataclass
-class Difference:
-    """One field in which the responses differ."""
+class ResponseDifference:
+    """A field in which two responses differ."""
 
-    step: Step
+    step: RequestStep
     path: str
     ours: Any
     theirs: Any
@@ -87,7 +88,7 @@ class FrameClient:
         self.peer = None
 
     def find_topics(self, version: int) -> None:
-        """Fetch the ids of the topics."""
+        """Fetch and store the ids of the topics."""
         answer = self.ask("Metadata", min(version, 12), message("MetadataRequest")(topics=None))
         self.topic_ids = {topic.name: topic.topic_id for topic in answer.topics}
 
@@ -99,29 +100,29 @@ def ranges(client: FrameClient) -> dict[str, tuple[int, int]]:
     for row in answer.api_keys:
         try:
             version_ranges[catalog_api(row.api_key).name] = (row.min_version, row.max_version)
-        except Exception:  # an API that the catalog does not know
+        except Exception:  # an API that is not in the catalog
             continue
     return version_ranges
 
 
-# API, path and label of accepted differences -> reason.
+# The reasons of accepted differences, by API, path and label.
 ALLOWED: dict[tuple[str, str, str], str] = {
-    ("CreateTopics", r"configs\.length", ""): "a release has some settings more or less than the others",
+    ("CreateTopics", r"configs\.length", ""): "releases have different settings",
     (
         "FindCoordinator",
         r"(?i)errorCode",
         "",
-    ): "a fresh Kafka makes internal topics first, and answers 15 until then",
+    ): "a new Kafka cluster creates internal topics first, and answers 15 until then",
     ("Fetch", r"records\.length", r"0, 1048576|1, 1048576|20, 65536"): (
-        "down-conversion of a log with zstd in it: Kafka gives the first batch and stops (LazyDownConversionRecords "
-        "converts by chunks); here all batches before the zstd one are given"
+        "down-conversion of a log with a zstd batch: Kafka returns one batch and stops (LazyDownConversionRecords "
+        "converts by chunks); here all batches before the zstd batch are returned"
     ),
-    ("AlterConfigs", "errorCode", "none"): "a wrong setting of an unknown topic: Kafka looks at the setting first",
+    ("AlterConfigs", "errorCode", "none"): "an invalid setting of an unknown topic: Kafka validates the setting first",
     ("ElectLeaders", "length", ""): "Kafka's own internal topics are among the topics",
 }
 
 
-def is_allowed(difference: Difference) -> bool:
+def is_allowed(difference: ResponseDifference) -> bool:
     """Return whether a difference is accepted."""
     return any(
         difference.step.name == name and re.search(path, difference.path) and re.search(label, difference.step.label)
@@ -135,22 +136,22 @@ def is_allowed(difference: Difference) -> bool:
 def as_json(body: Any, version: int) -> Any:
     if isinstance(body, str):
         return body
-    return with_records(body.to_json(version, records="base64"))
+    return decode_records(body.to_json(version, records="base64"))
 
 
-def differences(step: Step, ours: Any, theirs: Any, path: str = "$") -> Iterator[Difference]:
+def differences(step: RequestStep, ours: Any, theirs: Any, path: str = "$") -> Iterator[ResponseDifference]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted({*ours, *theirs}):
-            if not UNEQUAL.search(key[:1].upper() + key[1:]):
+            if not CLUSTER_SPECIFIC_FIELDS.search(key[:1].upper() + key[1:]):
                 yield from differences(step, ours.get(key), theirs.get(key), f"{path}.{key}")
     elif isinstance(ours, list) and isinstance(theirs, list):
         if len(ours) != len(theirs):
-            yield Difference(step, f"{path}.length", len(ours), len(theirs))
+            yield ResponseDifference(step, f"{path}.length", len(ours), len(theirs))
             return
         for place, (one, other) in enumerate(zip(sort_rows(ours), sort_rows(theirs), strict=True)):
             yield from differences(step, one, other, f"{path}[{place}]")
     elif ours != theirs:
-        yield Difference(step, path, ours, theirs)
+        yield ResponseDifference(step, path, ours, theirs)
 
 
 def sort_rows(rows: list[Any]) -> list[Any]:
@@ -164,9 +165,9 @@ def sort_rows(rows: list[Any]) -> list[Any]:
     return sorted(rows, key=key)
 
 
-def play(steps: list[Step], ours: FrameClient, theirs: FrameClient) -> tuple[list[Difference], int]:
-    """Send each step to both brokers. Return the differences, and the number of steps."""
-    all_differences: list[Difference] = []
+def play(steps: list[RequestStep], ours: FrameClient, theirs: FrameClient) -> tuple[list[ResponseDifference], int]:
+    """Send each step to both brokers. Return the differences and the number of steps."""
+    all_differences: list[ResponseDifference] = []
     for step in steps:
         answers = []
         for client in (ours, theirs):
@@ -188,7 +189,7 @@ def requests(name: str) -> Any:
     return message(f"{name}Request")
 
 
-def topics_steps(served_ranges: Mapping[str, tuple[int, int]]) -> Iterator[Step]:
+def topics_steps(served_ranges: Mapping[str, tuple[int, int]]) -> Iterator[RequestStep]:
     types = requests("CreateTopics")
     for version in versions(served_ranges, "CreateTopics"):
         for label, topic in (
@@ -218,18 +219,20 @@ def topics_steps(served_ranges: Mapping[str, tuple[int, int]]) -> Iterator[Step]
                 },
             ),
         ):
-            yield Step("CreateTopics", version, types(topics=[types.CreatableTopic(**topic)], timeout_ms=10_000), label)
+            yield RequestStep(
+                "CreateTopics", version, types(topics=[types.CreatableTopic(**topic)], timeout_ms=10_000), label
+            )
     types = requests("CreatePartitions")
     for version in versions(served_ranges, "CreatePartitions"):
         for count in (3 + version, 2, -1, 0):
             row = types.CreatePartitionsTopic(name="made-4", count=count, assignments=None)
-            yield Step("CreatePartitions", version, types(topics=[row], timeout_ms=10_000), f"to {count}")
+            yield RequestStep("CreatePartitions", version, types(topics=[row], timeout_ms=10_000), f"to {count}")
         row = types.CreatePartitionsTopic(name="none", count=3, assignments=None)
-        yield Step("CreatePartitions", version, types(topics=[row], timeout_ms=10_000), "unknown")
+        yield RequestStep("CreatePartitions", version, types(topics=[row], timeout_ms=10_000), "unknown")
 
 
 def batches() -> list[tuple[str, int, bytes]]:
-    """Return record sets, valid and invalid ones: name, format, bytes."""
+    """Return valid and invalid record sets as (name, format, bytes)."""
     record_sets = []
     columns = {"value": [b"a", b"bb", b"ccc"], "key": [b"k"] * 3, "timestamp": [NOW, NOW + 5, NOW + 3]}
     for magic in (0, 1, 2):
@@ -257,14 +260,14 @@ def batches() -> list[tuple[str, int, bytes]]:
     return record_sets
 
 
-def produce_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def produce_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[RequestStep]:
     types = requests("Produce")
     for version in versions(served_ranges, "Produce"):
         for topic in topics:
             for label, magic, records in batches():
                 if magic == 2 and version < 3 and "format" not in label:
                     continue
-                yield Step("Produce", version, _produce(types, version, topic, 0, records), f"{topic} {label}")
+                yield RequestStep("Produce", version, _produce(types, version, topic, 0, records), f"{topic} {label}")
         for label, topic, partition, acks in (
             ("unknown topic", "none", 0, 1),
             ("unknown partition", topics[0], 99, 1),
@@ -272,7 +275,7 @@ def produce_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[st
         ):
             records = build_records({"value": [b"x"], "key": [b"k"]}, record_format=2 if version > 2 else version // 2)
             body = _produce(types, version, topic, partition, records, acks=acks)
-            yield Step("Produce", version, body, label)
+            yield RequestStep("Produce", version, body, label)
 
 
 def _produce(types: Any, version: int, topic: str, partition: int, records: bytes, *, acks: int = -1) -> Any:
@@ -286,7 +289,7 @@ def _produce(types: Any, version: int, topic: str, partition: int, records: byte
     return make
 
 
-def fetch_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def fetch_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[RequestStep]:
     types = requests("Fetch")
     for version in versions(served_ranges, "Fetch"):
         for topic in topics:
@@ -300,20 +303,24 @@ def fetch_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str,
                 (10_000_000, 100, 0),
                 (-1, 100, 0),
             ):
-                yield Step(
+                yield RequestStep(
                     "Fetch",
                     version,
                     _fetch(types, version, topic, offset, size, isolation=isolation),
                     f"{topic} at {offset}, {size} bytes",
                 )
-        yield Step("Fetch", version, _fetch(types, version, "none", 0, 100), "unknown topic")
-        yield Step("Fetch", version, _fetch(types, version, topics[0], 0, 100, partition=99), "unknown partition")
+        yield RequestStep("Fetch", version, _fetch(types, version, "none", 0, 100), "unknown topic")
+        yield RequestStep(
+            "Fetch", version, _fetch(types, version, topics[0], 0, 100, partition=99), "unknown partition"
+        )
         if version >= 9:
             for epoch in (0, 5):
-                yield Step("Fetch", version, _fetch(types, version, topics[0], 0, 100, epoch=epoch), f"epoch {epoch}")
+                yield RequestStep(
+                    "Fetch", version, _fetch(types, version, topics[0], 0, 100, epoch=epoch), f"epoch {epoch}"
+                )
         if version >= 7:
             body = _fetch(types, version, topics[0], 0, 100, session=(77, 3))
-            yield Step("Fetch", version, body, "unknown session")
+            yield RequestStep("Fetch", version, body, "unknown session")
 
 
 def _fetch(
@@ -346,7 +353,7 @@ def _fetch(
     return make
 
 
-def offsets_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def offsets_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[RequestStep]:
     types = requests("ListOffsets")
     for version in versions(served_ranges, "ListOffsets"):
         for topic, partition in (*((topic, 0) for topic in topics), ("none", 0), (topics[0], 99)):
@@ -357,16 +364,16 @@ def offsets_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[st
                         row.max_num_offsets = 10
                     fields = {"isolation_level": isolation} if version >= 2 else {}
                     body = types(topics=[types.ListOffsetsTopic(name=topic, partitions=[row])], **fields)
-                    yield Step("ListOffsets", version, body, f"{topic} {timestamp} isolation {isolation}")
+                    yield RequestStep("ListOffsets", version, body, f"{topic} {timestamp} isolation {isolation}")
     types = requests("OffsetForLeaderEpoch")
     for version in versions(served_ranges, "OffsetForLeaderEpoch"):
         for topic, partition, epoch in ((topics[0], 0, 0), (topics[0], 0, 1), (topics[0], 0, -1), ("none", 0, 0)):
             row = types.OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
             body = types(topics=[types.OffsetForLeaderTopic(topic=topic, partitions=[row])])
-            yield Step("OffsetForLeaderEpoch", version, body, f"{topic} epoch {epoch}")
+            yield RequestStep("OffsetForLeaderEpoch", version, body, f"{topic} epoch {epoch}")
 
 
-def metadata_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def metadata_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[RequestStep]:
     types = requests("Metadata")
     for version in versions(served_ranges, "Metadata"):
         for names in (topics, ("none",), ("a/b",)):
@@ -374,37 +381,37 @@ def metadata_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[s
             fields = {"allow_auto_topic_creation": False} if version >= 4 else {}
             if version < 4 and names[0] not in topics:
                 continue
-            yield Step("Metadata", version, types(topics=rows, **fields), f"{names}")
+            yield RequestStep("Metadata", version, types(topics=rows, **fields), f"{names}")
     for name in ("DescribeCluster", "DescribeTopicPartitions"):
         types = requests(name)
         for version in versions(served_ranges, name):
             fields = {"topics": [types.TopicRequest(name=topics[0])]} if name == "DescribeTopicPartitions" else {}
-            yield Step(name, version, types(**fields))
+            yield RequestStep(name, version, types(**fields))
     types = requests("DescribeProducers")
     for version in versions(served_ranges, "DescribeProducers"):
         row = types.TopicRequest(name="none", partition_indexes=[0])
-        yield Step("DescribeProducers", version, types(topics=[row]), "unknown")
+        yield RequestStep("DescribeProducers", version, types(topics=[row]), "unknown")
     types = requests("FindCoordinator")
     for version in versions(served_ranges, "FindCoordinator"):
         for kind in (0, 1) if version else (0,):
             fields = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
             fields |= {"key_type": kind} if version else {}
-            yield Step("FindCoordinator", version, types(**fields), f"kind {kind}")
+            yield RequestStep("FindCoordinator", version, types(**fields), f"kind {kind}")
 
 
-def admin_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def admin_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[RequestStep]:
     types = requests("DeleteRecords")
     for version in versions(served_ranges, "DeleteRecords"):
         for topic, offset in ((topics[0], 2 + version), (topics[0], 10**7), (topics[0], -2), ("none", 0)):
             row = types.DeleteRecordsPartition(partition_index=0, offset=offset)
             body = types(topics=[types.DeleteRecordsTopic(name=topic, partitions=[row])], timeout_ms=5000)
-            yield Step("DeleteRecords", version, body, f"{topic} to {offset}")
+            yield RequestStep("DeleteRecords", version, body, f"{topic} to {offset}")
 
 
-def config_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def config_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[RequestStep]:
     types = requests("IncrementalAlterConfigs")
     for version in versions(served_ranges, "IncrementalAlterConfigs"):
-        for kind, name, key, how, value in (
+        for kind, name, key, operation, value in (
             (2, topics[0], "retention.ms", 0, "1000000000"),
             (2, topics[0], "retention.ms", 1, None),
             (2, topics[0], "cleanup.policy", 2, "compact"),
@@ -415,24 +422,24 @@ def config_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str
             (2, "none", "retention.ms", 0, "1"),
             (99, "x", "retention.ms", 0, "1"),
         ):
-            row = types.AlterableConfig(name=key, config_operation=how, value=value)
+            row = types.AlterableConfig(name=key, config_operation=operation, value=value)
             body = types(resources=[types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[row])])
-            yield Step("IncrementalAlterConfigs", version, body, f"{kind} {name} {key} {how} {value}")
+            yield RequestStep("IncrementalAlterConfigs", version, body, f"{kind} {name} {key} {operation} {value}")
     types = requests("AlterConfigs")
     for version in versions(served_ranges, "AlterConfigs"):
         for name, key, value in ((topics[0], "segment.bytes", "2000000"), (topics[0], "x", "1"), ("none", "x", "1")):
             row = types.AlterableConfig(name=key, value=value)
             body = types(resources=[types.AlterConfigsResource(resource_type=2, resource_name=name, configs=[row])])
-            yield Step("AlterConfigs", version, body, f"{name} {key}")
+            yield RequestStep("AlterConfigs", version, body, f"{name} {key}")
     types = requests("DescribeConfigs")
     keys = ["retention.ms", "segment.bytes", "cleanup.policy", "max.message.bytes", "compression.type"]
     for version in versions(served_ranges, "DescribeConfigs"):
         for kind, name in ((2, topics[0]), (2, "none"), (99, "x")):
             row = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-            yield Step("DescribeConfigs", version, types(resources=[row]), f"{kind} {name}")
+            yield RequestStep("DescribeConfigs", version, types(resources=[row]), f"{kind} {name}")
 
 
-def last_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def last_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[RequestStep]:
     for name, fields in (
         ("ElectLeaders", {"topic_partitions": None, "timeout_ms": 1000}),
         ("ListPartitionReassignments", {"topics": None}),
@@ -448,12 +455,12 @@ def last_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, 
             given_fields = dict(fields)
             if name == "ListConfigResources" and version == 0:
                 given_fields = {}
-            yield Step(name, version, types(**given_fields))
+            yield RequestStep(name, version, types(**given_fields))
     types = requests("DeleteTopics")
     for version in versions(served_ranges, "DeleteTopics"):
         for name in (f"made-{version}", "none"):
             fields = {"topics": [types.DeleteTopicState(name=name)]} if version >= 6 else {"topic_names": [name]}
-            yield Step("DeleteTopics", version, types(timeout_ms=10_000, **fields), name)
+            yield RequestStep("DeleteTopics", version, types(timeout_ms=10_000, **fields), name)
 
 
 _FIRST_OF_KAFKA_4 = 4
@@ -465,8 +472,11 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 
 
-def script(ours: FrameClient, theirs: FrameClient) -> tuple[list[Difference], int]:
-    """Play everything that both brokers serve. Return the differences, and the number of requests to each."""
+def play_script(ours: FrameClient, theirs: FrameClient) -> tuple[list[ResponseDifference], int]:
+    """Send requests of all APIs and versions that both brokers serve.
+
+    Return the differences and the number of requests per broker.
+    """
     own, other = ranges(ours), ranges(theirs)
     served_ranges = {
         name: (max(own[name][0], other[name][0]), min(own[name][1], other[name][1])) for name in own if name in other

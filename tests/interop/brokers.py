@@ -1,4 +1,6 @@
-"""Real brokers on a directory of ours: start, read everything, append, stop cleanly; and the expected results."""
+"""Run Apache Kafka's brokers on a directory of this package: start, read, append and stop cleanly, with the expected
+results.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.transactions import read_transactions
 
 VERSIONS = ("3.9.1", "4.3.1")
-SLOWNESS = ("EventPerformanceMonitor", "timed out before sending")  # in log lines that call it an error
+# texts in error lines of the log that only a slow machine causes
+SLOWNESS_TEXTS = ("EventPerformanceMonitor", "timed out before sending")
 Record = tuple[Any, ...]
 
 
@@ -37,8 +40,8 @@ def real_kafka(oracle: Path) -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Kafka:
-    """Creates nodes of one version: ``with kafka(path) as node`` starts one on ``path/data`` and stops it cleanly."""
+class KafkaFactory:
+    """Creates nodes of a Kafka version: ``with kafka(path) as node`` runs one on ``path/data`` and stops it cleanly."""
 
     module: ModuleType
     version: str
@@ -48,14 +51,14 @@ class Kafka:
         return self.module.RealKafka(self.version, path, properties, heap=heap, start_timeout=300, stop_timeout=300)
 
 
-def kafka_or_skip(oracle: Path, version: str) -> Kafka:
-    """Return a function that starts brokers of a version. Skip the test if its jars cannot be fetched."""
+def kafka_or_skip(oracle: Path, version: str) -> KafkaFactory:
+    """Return the factory of nodes of a version. The test is skipped if Kafka's jars cannot be fetched."""
     module = real_kafka(oracle)
     try:
         module.fetch(version)
     except module.KafkaFailed as failure:
         pytest.skip(f"Kafka {version} cannot be fetched: {failure}")
-    return Kafka(module, version)
+    return KafkaFactory(module, version)
 
 
 def add_sasl_listener(node: Any, port: int, passwords: Mapping[str, str]) -> None:
@@ -110,7 +113,7 @@ def parse(text: str) -> ClientResults:
 def read_expected_records(
     path: str | Path, *, isolation: str = "read_uncommitted"
 ) -> dict[tuple[str, int], list[Record]]:
-    """Return the records that a consumer gets from each partition of a log directory, by our own reader."""
+    """Return the records that a consumer gets from each partition of a log directory, read with this package."""
     (directory,) = discover(str(path))
     records_by_partition = {}
     for partition in directory.partitions:
@@ -163,13 +166,13 @@ def read(
     return parse(java("ReadCluster", node.bootstrap, isolation, str(append_count)))
 
 
-def users(by_partition: Mapping[Any, Any]) -> dict[Any, Any]:
+def user_topics(by_partition: Mapping[Any, Any]) -> dict[Any, Any]:
     """Remove Kafka's internal topics."""
     return {key: value for key, value in by_partition.items() if not key[0].startswith("__")}
 
 
-def run(*arguments: str | Path | int) -> str:
-    """Run one of our commands, and return its output."""
+def run_command(*arguments: str | Path | int) -> str:
+    """Run a kafkaframes command, and return its output."""
     process = subprocess.run(
         [sys.executable, "-m", "kafkaframes", *map(str, arguments)], capture_output=True, text=True, check=False
     )
@@ -177,18 +180,18 @@ def run(*arguments: str | Path | int) -> str:
     return process.stdout
 
 
-def check_in_order(data: Path) -> None:
-    """Check that the directory after the broker's clean shutdown is sound, and that no directory of ours was a
-    stray. Transactions that are open in the source stay open.
+def check_directory(data: Path) -> None:
+    """Check that the directory is valid after the broker's clean shutdown, and that Kafka treated none of its
+    partitions as stray. Transactions that are open in the source are still open.
     """
     assert (data / ".kafka_cleanshutdown").exists()
     assert not [path for path in data.iterdir() if path.name.endswith(("-stray", "-delete"))]
     findings = verify(discover(str(data))).findings
     assert [str(each) for each in findings if each.severity > Severity.NOTE and each.check != "open-transaction"] == []
-    run("info", data)
+    run_command("info", data)
 
 
 def errors_in(log_text: str) -> list[str]:
     """Return the errors in a broker's log, except those that only a busy machine causes."""
     lines = [line for line in log_text.splitlines() if " ERROR " in line]
-    return [line for line in lines if not any(words in line for words in SLOWNESS)]
+    return [line for line in lines if not any(words in line for words in SLOWNESS_TEXTS)]

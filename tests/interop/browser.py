@@ -1,7 +1,7 @@
 """A headless Chromium, controlled over its debugging pipe: open pages, measure, take screenshots and print.
 
-It speaks the Chrome DevTools Protocol: JSON, each message ended by a zero byte (``--remote-debugging-pipe``). It needs
-no library. https://chromedevtools.github.io/devtools-protocol/
+It uses the Chrome DevTools Protocol: JSON messages that end with a zero byte (``--remote-debugging-pipe``). It does not
+require a library. https://chromedevtools.github.io/devtools-protocol/
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-TALL = 16_000  # height limit of a full-page screenshot, in pixels
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MAX_PICTURE_HEIGHT = 16_000  # height limit of a full-page screenshot, in pixels
 
 
 def find_chromium() -> str | None:
     """Return the path of a Chromium, from ``KAFKAFRAMES_CHROMIUM`` or the PATH."""
-    return os.environ.get("KAFKAFRAMES_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    return os.environ.get("KAFKAFRAMES_CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
 
 
 class Browser:
@@ -92,14 +92,20 @@ class Browser:
             raise RuntimeError(json.dumps(result["exceptionDetails"])[:2000])
         return result["result"].get("value")
 
-    def picture(self, to: Path, *, height: int | None = None) -> None:
+    def take_picture(self, to: Path, *, height: int | None = None) -> None:
         """Write a PNG of the whole page, or of its first ``height`` pixels."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        area = {"x": 0, "y": 0, "width": size["width"], "height": min(height or TALL, size["height"]), "scale": 1}
+        area = {
+            "x": 0,
+            "y": 0,
+            "width": size["width"],
+            "height": min(height or MAX_PICTURE_HEIGHT, size["height"]),
+            "scale": 1,
+        }
         picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=area)
         to.write_bytes(base64.b64decode(picture["data"]))
 
-    def print(self, to: Path) -> None:
+    def print_pdf(self, to: Path) -> None:
         """Write a PDF of the page as printed on A4."""
         page = self.call(
             "Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69, preferCSSPageSize=True
@@ -116,7 +122,7 @@ class Browser:
 
 @contextmanager
 def open_browser(chromium: str) -> Iterator[Browser]:
-    """Start a Chromium with a profile of its own, which is removed afterwards."""
+    """Start a Chromium with a temporary profile."""
     to_it, write = os.pipe()
     read, from_it = os.pipe()
     with tempfile.TemporaryDirectory(prefix="kafkaframes-chromium-", ignore_cleanup_errors=True) as profile:
@@ -130,7 +136,7 @@ def open_browser(chromium: str) -> Iterator[Browser]:
             "about:blank",
         ]
 
-        def connect() -> None:  # it reads commands from descriptor 3 and writes to 4
+        def connect() -> None:  # Chromium reads commands from descriptor 3 and writes to 4
             ends = fcntl.fcntl(to_it, fcntl.F_DUPFD, 10), fcntl.fcntl(from_it, fcntl.F_DUPFD, 10)
             os.dup2(ends[0], 3)
             os.dup2(ends[1], 4)

@@ -1,6 +1,4 @@
-"""A script for ``test_spark_connector.py``: a count by key continues with the other source on one checkpoint, and
-back.
-"""
+"""A script for ``test_spark_connector.py``: a streaming count by key alternates between sources on one checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ def produce(servers: str, first: int, end: int) -> None:
 
 
 def run(spark: Any, form: str, servers: str, checkpoint: Path) -> None:
-    """Count to the end of the topic, and print the counts of the last micro-batch."""
+    """Run the stream to the end of the topic, and print the counts of the last micro-batch."""
     stream = spark.readStream.format(form).option("kafka.bootstrap.servers", servers)
     frame = stream.option("subscribe", "in").option("startingOffsets", "earliest").load()
     counts = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
@@ -37,7 +35,7 @@ def run(spark: Any, form: str, servers: str, checkpoint: Path) -> None:
 
 
 def main() -> None:
-    """``checkpoint_script.py SERVERS JARS FOLDER``."""
+    """Run ``checkpoint_script.py SERVERS JARS FOLDER``."""
     servers, jars, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     config = {"spark.jars": jars, "spark.sql.shuffle.partitions": "2"}
     spark = kafkaframes.spark.session("checkpoints", master="local[2]", memory="1g", config=config)
@@ -49,12 +47,12 @@ def main() -> None:
         produce(servers, {50: 0, 70: 50, 80: 70}[end], end)
         for form, checkpoint in zip(turns.split(), (theirs, ours), strict=True):
             run(spark, form, servers, checkpoint)
-    # our source's files for its first micro-batch, with the entry that Spark's connector requires
+    # ``kafka-topic``'s files for its first micro-batch, with the entry that Spark's connector requires
     first = folder / "first"
     run_first(spark, servers, first)
     convert_checkpoint(first, folder / "converted", target="kafka", begins={0: {"in": {"0": 0, "1": 0}}})
     run(spark, "kafka", servers, folder / "converted")
-    # our source's state of topics that brokers did not list
+    # ``kafka-topic``'s state of topics that brokers did not list
     absent = folder / "absent"
     shutil.copytree(ours, absent)
     newest = max(

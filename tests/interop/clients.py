@@ -1,4 +1,4 @@
-"""kafka-python's part of the tests, in a process of its own: the sockets that it leaks end with that process."""
+"""Operations with kafka-python in a separate process, so that its leaked sockets are closed when the process ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Bootstrap = Sequence[str]
 
 
 def create(bootstrap: Bootstrap, topics: dict[str, list[int]]) -> None:
-    """Create topics with one partition, each on the given nodes, the leader first."""
+    """Create topics with one partition on the given nodes, of which the first is the leader."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     admin.create_topics(
         [
@@ -24,7 +24,7 @@ def create(bootstrap: Bootstrap, topics: dict[str, list[int]]) -> None:
 
 
 def send(bootstrap: Bootstrap, topic: str, text: str, count: int) -> None:
-    """Send records one batch each, and wait for the leader of each."""
+    """Send records in batches of one, and wait for the leader's acknowledgement of each."""
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, acks=1, retries=20, linger_ms=0)
     for number in range(count):
         producer.send(topic, f"{text}-{number}".encode() + b"." * 80, partition=0).get(timeout=60)
@@ -32,7 +32,7 @@ def send(bootstrap: Bootstrap, topic: str, text: str, count: int) -> None:
 
 
 def read(bootstrap: Bootstrap, topic: str) -> list[tuple[int, int, bytes]]:
-    """Read a topic to its end, as a consumer sees it: offset, timestamp, value."""
+    """Read a topic to its end with a consumer; return (offset, timestamp, value) of each record."""
     partition = kafka.TopicPartition(topic, 0)
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
     consumer.assign([partition])
@@ -48,7 +48,7 @@ def read(bootstrap: Bootstrap, topic: str) -> list[tuple[int, int, bytes]]:
 
 
 def wait_for_leader(bootstrap: Bootstrap, topic: str, leader: int) -> bool:
-    """Wait until a node leads a topic; return whether it does."""
+    """Wait until a node leads a topic; return False after a timeout."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     deadline = time.monotonic() + 120
     leader_now = None
@@ -59,7 +59,7 @@ def wait_for_leader(bootstrap: Bootstrap, topic: str, leader: int) -> bool:
         except (
             kafka.errors.KafkaError,
             IndexError,
-        ):  # it asked the stopped broker, or one that knows no topic yet
+        ):  # the client asked the stopped broker, or one that does not know the topic yet
             leader_now = None
         time.sleep(0.5)
     admin.close()

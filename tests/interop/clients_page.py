@@ -1,6 +1,6 @@
-"""The table of docs/clients.md: a row for each client or framework, with the trials of its last run.
+"""Write the table of docs/clients.md: a row for each client or framework, with the trials of its last run.
 
-``python -m tests.interop`` writes it. Rows of clients outside the run stay unchanged, with their date.
+``python -m tests.interop`` writes it. Rows of clients that are not part of the run stay unchanged, with their date.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 from tests.interop import summary
 
 PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
-FILE = "KAFKAFRAMES_INTEROP_CLIENTS"  # names the file to which pytest writes the rows
+# environment variable with the path of the file to which pytest writes the rows
+ROWS_FILE_VARIABLE = "KAFKAFRAMES_INTEROP_CLIENTS"
 PROPERTY = "client"
 BEGIN, END = "<!-- clients: written by python -m tests.interop -->", "<!-- end of clients -->"
 HEADER = ("client or framework", "version", "what was tried", "result", "date")
@@ -22,7 +23,7 @@ HEADER = ("client or framework", "version", "what was tried", "result", "date")
 
 @dataclass
 class ClientTrials:
-    """A test's trials of a client, for the page. It is created before any step can fail."""
+    """The trials of a client in a test, for the page. The object is created before any step can fail."""
 
     note: dict[str, str] = field(default_factory=dict)
 
@@ -50,7 +51,7 @@ def _cells(trials: dict[str, tuple[str, Any]]) -> tuple[str, str]:
         seen_text = dict(report.user_properties)[PROPERTY]["seen"]
         trial_texts.append(f"{name} ({seen_text})" if seen_text else name)
         if category == "skipped":
-            missing.append(summary.reason_of(report).partition(":")[0])
+            missing.append(summary.skip_reason(report).partition(":")[0])
         elif category != "passed":
             failed_trials.append(name)
     if failed_trials:
@@ -59,7 +60,7 @@ def _cells(trials: dict[str, tuple[str, Any]]) -> tuple[str, str]:
 
 
 def merge_rows(page: str, rows: Iterable[tuple[str, ...]]) -> str:
-    """Put rows into the page's table. They replace those of the same client and version."""
+    """Return the page with rows merged into its table. New rows replace those of the same client and version."""
     before, rest = page.split(BEGIN)
     table, after = rest.split(END)
     lines = [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in table.strip().splitlines()[2:]]

@@ -1,7 +1,8 @@
-"""Apache Kafka's own classes and brokers as judges: found, built once with Maven, or skipped with a reason.
+"""Fixtures with Apache Kafka's own classes and brokers, to which results are compared. They are built once with Maven.
 
-The judges are a Maven project (``RecordsTruth`` and others) in the folder ``KAFKAFRAMES_ORACLE``, or one next to this
-checkout. It is built in a copy under ``~/.cache/kafkaframes/oracle``, so the folder itself may be read-only.
+The Java classes (``RecordsTruth`` and others) are a Maven project in the folder ``KAFKAFRAMES_ORACLE``, or in one next
+to this checkout. The project is built in a copy under ``~/.cache/kafkaframes/oracle``, so the folder itself may be
+read-only.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def run_java(*arguments: str | Path, timeout: float = 600) -> str:
 
 @pytest.fixture(scope="session")
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, as ``make docs`` builds it, or the one in ``KAFKAFRAMES_SITE``."""
+    """The documentation site, built as by ``make docs``, or the one in ``KAFKAFRAMES_SITE``."""
     if site_dir := os.environ.get("KAFKAFRAMES_SITE"):
         return Path(site_dir)
     mkdocs = shutil.which("mkdocs", path=str(Path(sys.executable).parent)) or shutil.which("mkdocs")
@@ -47,7 +48,7 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def oracle() -> Path:
-    """The folder ``target`` of the built judges: the jar, and its libraries in ``lib``."""
+    """The folder ``target`` of the built Maven project, with the jar, and its libraries in ``lib``."""
     source = Path(os.environ.get("KAFKAFRAMES_ORACLE", ROOT.parent / "shared" / "tools" / "oracle"))
     target = CACHE / "oracle" / "target"
     if shutil.which("java") is None:
@@ -55,9 +56,9 @@ def oracle() -> Path:
     if (target / JAR).exists():
         return target
     if not (source / "pom.xml").exists():
-        pytest.skip(f"the folder of judges does not exist: {source} (set KAFKAFRAMES_ORACLE)")
+        pytest.skip(f"the folder of the Java project does not exist: {source} (set KAFKAFRAMES_ORACLE)")
     if shutil.which("mvn") is None:
-        pytest.skip("no Maven on the PATH to build the judges with")
+        pytest.skip("Maven is not on the PATH, and the Java project cannot be built")
     shutil.copytree(source, CACHE / "oracle", dirs_exist_ok=True, copy_function=_copy_writable)
     for folder, _, _ in os.walk(CACHE / "oracle"):
         os.chmod(folder, 0o755)
@@ -65,7 +66,7 @@ def oracle() -> Path:
         ["mvn", "-q", "-B", "package"], cwd=CACHE / "oracle", capture_output=True, text=True, timeout=900, check=False
     )
     if process.returncode:
-        pytest.skip(f"Maven could not build the judges: {process.stdout[-500:]}")
+        pytest.skip(f"Maven could not build the Java project: {process.stdout[-500:]}")
     return target
 
 
@@ -76,7 +77,7 @@ def _copy_writable(source: str, target: str) -> str:
 
 @pytest.fixture(scope="session")
 def java_command(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
-    """The command that runs one of ``tests/interop/java``'s classes against the judges' libraries."""
+    """The command that runs a class of ``tests/interop/java`` with the project's libraries."""
     classes = tmp_path_factory.mktemp("classes")
     sources = sorted((Path(__file__).parent / "java").glob("*.java"))
     classpath = f"{classes}:{oracle / 'lib'}/*"
@@ -90,7 +91,7 @@ def java_command(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 @pytest.fixture(scope="session")
 def java(java_command: Callable[..., list[str]]) -> Callable[..., str]:
-    """Run such a class and return what it prints: ``java("Name", *arguments)``."""
+    """A function that runs a class and returns its output: ``java("Name", *arguments)``."""
 
     def run(name: str, *arguments: str | Path, timeout: float = 600) -> str:
         _, *words = java_command(name, *arguments)
@@ -100,43 +101,43 @@ def java(java_command: Callable[..., list[str]]) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="module", params=brokers.VERSIONS)
-def kafka(request: pytest.FixtureRequest, oracle: Path) -> brokers.Kafka:
-    """Start brokers of a version on a directory: ``with kafka(path) as node``. Skips the test if its jars cannot be
-    fetched.
+def kafka(request: pytest.FixtureRequest, oracle: Path) -> brokers.KafkaFactory:
+    """The factory of nodes of a Kafka version: ``with kafka(path) as node`` runs one on a directory. The test is
+    skipped if the jars cannot be fetched.
     """
     return brokers.kafka_or_skip(oracle, request.param)
 
 
 @pytest.fixture
 def client_trials(request: pytest.FixtureRequest) -> clients_page.ClientTrials:
-    """Record the trials of a client, for docs/clients.md."""
+    """The trials of a client, recorded for docs/clients.md."""
     client_trials = clients_page.ClientTrials()
     request.node.user_properties.append((clients_page.PROPERTY, client_trials.note))
     return client_trials
 
 
-_SENTENCES: dict[str, str] = {}
+_CLAIMS_BY_FILE: dict[str, str] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Record each file's claim: the first sentence of its module."""
+    """Store each file's claim, which is the first sentence of its module docstring."""
     for item in items:
         sentence = getattr(getattr(item, "module", None), "__doc__", None) or ""
-        _SENTENCES[item.nodeid.partition("::")[0]] = sentence.strip().partition("\n")[0]
+        _CLAIMS_BY_FILE[item.nodeid.partition("::")[0]] = sentence.strip().partition("\n")[0]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the judges and their results."""
+    """Print the claims, and the results of the comparisons."""
     categories = ("passed", "failed", "error", "skipped")
     reports = [
         (category, one)
         for category in categories
         for one in terminalreporter.stats.get(category, ())
-        if one.nodeid.partition("::")[0] in _SENTENCES
+        if one.nodeid.partition("::")[0] in _CLAIMS_BY_FILE
     ]
     terminalreporter.section("what was claimed, and what its judges say")
-    for line in summary.lines(summary.claims_of(reports, _SENTENCES)):
+    for line in summary.summary_lines(summary.group_claims(reports, _CLAIMS_BY_FILE)):
         terminalreporter.write_line(line)
-    if clients_page.FILE in os.environ:
+    if clients_page.ROWS_FILE_VARIABLE in os.environ:
         rows = clients_page.rows_of(reports, f"{datetime.now(UTC):%Y-%m-%d}")
-        Path(os.environ[clients_page.FILE]).write_text(json.dumps(rows))
+        Path(os.environ[clients_page.ROWS_FILE_VARIABLE]).write_text(json.dumps(rows))

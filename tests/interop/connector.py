@@ -1,7 +1,7 @@
-"""Spark's own Kafka connector for comparison: its jars by their coordinates, downloaded once by Maven.
+"""The jars of Spark's own Kafka connector for comparisons, downloaded once by Maven.
 
-4.2.0 is the newest published version; it runs on Spark 4.2 and 4.3. Its token provider was published as 4.0.0 only,
-which is why ``spark.jars.packages`` alone cannot fetch it.
+The newest published version of the connector is 4.2.0, which runs on Spark 4.2 and 4.3. The connector's token provider
+was published only as 4.0.0, so ``spark.jars.packages`` alone cannot fetch the connector.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ COORDINATES = (
 REPOSITORY = Path.home() / ".m2" / "repository"
 
 
-def jars() -> list[Path]:
-    """Return the jars; missing ones are downloaded.
+def find_jars() -> list[Path]:
+    """Return the jars; missing jars are downloaded.
 
     Raises:
         LookupError: Maven is missing, or a jar cannot be fetched.
@@ -34,7 +34,7 @@ def _jar(coordinate: str) -> Path:
     if path.exists():
         return path
     if shutil.which("mvn") is None:
-        raise LookupError("no Maven on the PATH to fetch Spark's connector with")
+        raise LookupError("Maven is not on the PATH, and Spark's connector cannot be fetched")
     command = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={coordinate}", "-Dtransitive=false"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if not path.exists():

@@ -1,8 +1,8 @@
-"""A script for a broker's coordinators: groups, offsets, transactions, each API at each version, valid and invalid.
+"""A script for a broker's coordinators: valid and invalid requests of groups, offsets and transactions at each version.
 
-``broker_script`` plays independent requests. Here each step needs earlier responses: member ids, generations, producer
-ids and epochs. A scenario runs against one broker and yields a list of (label, response), with names for ids that no
-two brokers share. The test compares two such lists.
+``broker_script`` plays independent requests. Here each step depends on earlier responses: member ids, generations,
+producer ids and epochs. A scenario runs against one broker and yields a list of (label, response), with names instead
+of ids that differ between brokers. The test compares two such lists.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SECONDS = 15.0
 _UNKNOWN_TOPIC = "gone"
 
 
-class Player:
-    """One broker, its raw requests, and its responses with names for its ids."""
+class ScriptPlayer:
+    """One broker, to which raw requests are sent; its responses are recorded with names instead of its ids."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port
@@ -41,7 +41,7 @@ class Player:
             self._peer = None
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
-        """Return the response's body, or CLOSED."""
+        """Send a request; return the response's body, or CLOSED."""
         if self._peer is None:
             self._peer = socket.create_connection(self._address, _SECONDS), ClientConnection(client_id="test")
         peer, connection = self._peer
@@ -55,7 +55,7 @@ class Player:
             connection.receive_data(data)
         return frame.body
 
-    def note(self, label: str, answer: Any) -> Any:
+    def record_answer(self, label: str, answer: Any) -> Any:
         """Record a response."""
         text = json.dumps(plain(answer), sort_keys=True)
         for value, name in sorted(self.names.items(), key=lambda pair: -len(pair[0])):
@@ -65,12 +65,12 @@ class Player:
         self.answers.append((label if times == 1 else f"{label} ({times})", text))
         return answer
 
-    def go(self, label: str, api: str, version: int, **fields: Any) -> Any:
+    def request(self, label: str, api: str, version: int, **fields: Any) -> Any:
         """Send a request, and record the response."""
-        return self.note(f"{api} v{version} {label}", self.ask(api, version, **fields))
+        return self.record_answer(f"{api} v{version} {label}", self.ask(api, version, **fields))
 
     def wait_until(self, is_there: Callable[[Any], bool], api: str, version: int, **fields: Any) -> Any:
-        """Repeat a request until a broker that has just started is ready."""
+        """Repeat a request until the response meets a condition, because a broker may have just started."""
         end = time.monotonic() + 60
         while not is_there(answer := self.ask(api, version, **fields)):
             assert time.monotonic() < end, answer
@@ -91,7 +91,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def prepare(player: Player) -> None:
+def prepare(player: ScriptPlayer) -> None:
     """Create the topic, and wait until both coordinators are available."""
 
     def is_right(answer: Any) -> bool:
@@ -124,71 +124,73 @@ def join_fields(**changes: Any) -> dict[str, Any]:
     return fields | changes
 
 
-def bad_joins(player: Player) -> None:
+def play_invalid_joins(player: ScriptPlayer) -> None:
     for version in range(10):
-        player.go("unknown member", "JoinGroup", version, **join_fields(member_id="x"))
-        player.go("no group id", "JoinGroup", version, **join_fields(group_id=""))
-        player.go("session", "JoinGroup", version, **join_fields(session_timeout_ms=1, group_id=f"s{version}"))
-        player.go("no protocols", "JoinGroup", version, **join_fields(protocols=[], group_id=f"p{version}"))
-        player.go("no type", "JoinGroup", version, **join_fields(protocol_type="", group_id=f"t{version}"))
+        player.request("unknown member", "JoinGroup", version, **join_fields(member_id="x"))
+        player.request("no group id", "JoinGroup", version, **join_fields(group_id=""))
+        player.request("session", "JoinGroup", version, **join_fields(session_timeout_ms=1, group_id=f"s{version}"))
+        player.request("no protocols", "JoinGroup", version, **join_fields(protocols=[], group_id=f"p{version}"))
+        player.request("no type", "JoinGroup", version, **join_fields(protocol_type="", group_id=f"t{version}"))
 
 
-def life_of_a_group(player: Player, version: int) -> None:
+def play_group_life(player: ScriptPlayer, version: int) -> None:
     group = f"group-{version}"
     member_id = join_group(player, version, group)
     sync_group(player, min(version, 5), group, member_id)
     heartbeats(player, min(version, 4), group, member_id)
-    player.go("stable", "DescribeGroups", min(version, 5), groups=[group])
+    player.request("stable", "DescribeGroups", min(version, 5), groups=[group])
     other = message("JoinGroupRequest").JoinGroupRequestProtocol(name="other", metadata=b"")
-    player.go("incompatible", "JoinGroup", version, **join_fields(group_id=group, protocols=[other]))
-    player.go("other type", "JoinGroup", version, **join_fields(group_id=group, protocol_type="connect"))
+    player.request("incompatible", "JoinGroup", version, **join_fields(group_id=group, protocols=[other]))
+    player.request("other type", "JoinGroup", version, **join_fields(group_id=group, protocol_type="connect"))
     commits(player, min(max(version, 2), 8), group, member_id)
     fetches(player, min(max(version, 1), 9), group, member_id)
     deletes(player, min(version, 2), group, f"simple-{min(max(version, 2), 8)}-{group}")
     leaves(player, min(version, 5), group, member_id)
-    player.go("empty", "DescribeGroups", min(version, 5), groups=[group])
-    player.go("empty", "Heartbeat", min(version, 4), group_id=group, generation_id=2, member_id=member_id)
-    player.go("empty", "JoinGroup", version, **join_fields(group_id=group, member_id=member_id))
-    player.go("now", "DeleteGroups", min(version, 2), groups_names=[group])
+    player.request("empty", "DescribeGroups", min(version, 5), groups=[group])
+    player.request("empty", "Heartbeat", min(version, 4), group_id=group, generation_id=2, member_id=member_id)
+    player.request("empty", "JoinGroup", version, **join_fields(group_id=group, member_id=member_id))
+    player.request("now", "DeleteGroups", min(version, 2), groups_names=[group])
 
 
-def join_group(player: Player, version: int, group: str) -> str:
+def join_group(player: ScriptPlayer, version: int, group: str) -> str:
     answer = player.ask("JoinGroup", version, **join_fields(group_id=group))
     player.names[answer.member_id] = f"MEMBER-{group}"
-    player.note(f"JoinGroup v{version} {group}", answer)
+    player.record_answer(f"JoinGroup v{version} {group}", answer)
     if answer.error_code:
-        answer = player.go("with id", "JoinGroup", version, **join_fields(group_id=group, member_id=answer.member_id))
+        answer = player.request(
+            "with id", "JoinGroup", version, **join_fields(group_id=group, member_id=answer.member_id)
+        )
     member_id: str = answer.member_id
     player.names[member_id] = f"MEMBER-{group}"
-    player.go("completing", "DescribeGroups", min(version, 5), groups=[group])
-    player.go("again", "JoinGroup", version, **join_fields(group_id=group, member_id=member_id))
+    player.request("completing", "DescribeGroups", min(version, 5), groups=[group])
+    player.request("again", "JoinGroup", version, **join_fields(group_id=group, member_id=member_id))
     fields = {"generation_id_or_member_epoch": 1, "member_id": member_id}
-    player.go("completing", "OffsetCommit", 8, group_id=group, topics=commit_topics(), **fields)
+    player.request("completing", "OffsetCommit", 8, group_id=group, topics=commit_topics(), **fields)
     return member_id
 
 
-def sync_group(player: Player, version: int, group: str, member_id: str) -> None:
+def sync_group(player: ScriptPlayer, version: int, group: str, member_id: str) -> None:
     names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     fields = {"group_id": group, "generation_id": 1, "member_id": member_id, **names}
     wrong = [{"generation_id": 9}, {"member_id": "x"}, {"group_id": "none"}, {"group_id": ""}]
     wrong += [{"protocol_type": "connect"}, {"protocol_name": "x"}, {"protocol_name": None}] if version >= 5 else []
     for changes in wrong:
-        player.go(f"{group} {changes}", "SyncGroup", version, **fields | changes)
+        player.request(f"{group} {changes}", "SyncGroup", version, **fields | changes)
     assignment_type = message("SyncGroupRequest").SyncGroupRequestAssignment
     assignments = [
         assignment_type(member_id=member_id, assignment=b"mine"),
         assignment_type(member_id="stranger", assignment=b""),
     ]
-    player.go(group, "SyncGroup", version, assignments=assignments, **fields)
-    player.go(f"{group} again", "SyncGroup", version, **fields)
+    player.request(group, "SyncGroup", version, assignments=assignments, **fields)
+    player.request(f"{group} again", "SyncGroup", version, **fields)
 
 
-def heartbeats(player: Player, version: int, group: str, member_id: str) -> None:
+def heartbeats(player: ScriptPlayer, version: int, group: str, member_id: str) -> None:
     fields = {"group_id": group, "generation_id": 1, "member_id": member_id}
     wrong: list[dict[str, Any]] = [{"generation_id": 3}, {"member_id": "x"}, {"group_id": "none"}, {"group_id": ""}]
     wrong += [{"group_instance_id": "i"}] if version >= 3 else []
     for changes in ({}, *wrong):
-        player.go(f"{group} {changes}", "Heartbeat", version, **fields | changes)
+        player.request(f"{group} {changes}", "Heartbeat", version, **fields | changes)
 
 
 def commit_topics(*, metadata: str = "m", indexes: tuple[int, ...] = (0, 1), name: str = "orders") -> list[Any]:
@@ -202,8 +204,13 @@ def commit_topics(*, metadata: str = "m", indexes: tuple[int, ...] = (0, 1), nam
     return [request_type.OffsetCommitRequestTopic(name=name, partitions=rows)]
 
 
-def commits(player: Player, version: int, group: str, member_id: str) -> None:
-    mine = {"group_id": group, "generation_id_or_member_epoch": 1, "member_id": member_id, "topics": commit_topics()}
+def commits(player: ScriptPlayer, version: int, group: str, member_id: str) -> None:
+    commit_fields = {
+        "group_id": group,
+        "generation_id_or_member_epoch": 1,
+        "member_id": member_id,
+        "topics": commit_topics(),
+    }
     simple = f"simple-{version}-{group}"
     nobody = {"generation_id_or_member_epoch": -1, "member_id": ""}
     for label, changes in {
@@ -218,10 +225,10 @@ def commits(player: Player, version: int, group: str, member_id: str) -> None:
         "no partition": {"group_id": simple, **nobody, "topics": commit_topics(indexes=(0, 7))},
         "no topic": {"group_id": simple, **nobody, "topics": commit_topics(name=_UNKNOWN_TOPIC)},
     }.items():
-        player.go(f"{group} {label}", "OffsetCommit", version, **mine | changes)
+        player.request(f"{group} {label}", "OffsetCommit", version, **commit_fields | changes)
 
 
-def fetches(player: Player, version: int, group: str, member_id: str) -> None:
+def fetches(player: ScriptPlayer, version: int, group: str, member_id: str) -> None:
     request_type = message("OffsetFetchRequest")
     requested_partitions = (("orders", [0, 1, 5]), (_UNKNOWN_TOPIC, [0]))
     for name in (group, "none"):
@@ -230,34 +237,47 @@ def fetches(player: Player, version: int, group: str, member_id: str) -> None:
                 request_type.OffsetFetchRequestTopic(name=topic, partition_indexes=some)
                 for topic, some in requested_partitions
             ]
-            player.go(name, "OffsetFetch", version, group_id=name, topics=topics)
+            player.request(name, "OffsetFetch", version, group_id=name, topics=topics)
             if version >= 2:
-                player.go(f"{name} all", "OffsetFetch", version, group_id=name, topics=None)
+                player.request(f"{name} all", "OffsetFetch", version, group_id=name, topics=None)
             continue
         topics = [
             request_type.OffsetFetchRequestTopics(name=topic, partition_indexes=some)
             for topic, some in requested_partitions
         ]
-        for who, epoch in ((None, -1), ("x", 1), (member_id, 1), (None, 3)) if version >= 9 else ((None, -1),):
-            fields = {"member_id": who, "member_epoch": epoch} if version >= 9 else {}
+        for fetch_member_id, epoch in (
+            ((None, -1), ("x", 1), (member_id, 1), (None, 3)) if version >= 9 else ((None, -1),)
+        ):
+            fields = {"member_id": fetch_member_id, "member_epoch": epoch} if version >= 9 else {}
             group_row = request_type.OffsetFetchRequestGroup(group_id=name, topics=topics, **fields)
-            player.go(f"{name} {player.names.get(who or '', who)} {epoch}", "OffsetFetch", version, groups=[group_row])
+            player.request(
+                f"{name} {player.names.get(fetch_member_id or '', fetch_member_id)} {epoch}",
+                "OffsetFetch",
+                version,
+                groups=[group_row],
+            )
 
 
-def deletes(player: Player, version: int, group: str, simple: str) -> None:
+def deletes(player: ScriptPlayer, version: int, group: str, simple: str) -> None:
     request_type = message("OffsetDeleteRequest")
     rows = [request_type.OffsetDeleteRequestPartition(partition_index=one) for one in (0, 1, 9)]
     topics = [request_type.OffsetDeleteRequestTopic(name="orders", partitions=rows)]
     for name in (group, "none", "", simple):
-        player.go(name, "OffsetDelete", 0, group_id=name, topics=topics)
+        player.request(name, "OffsetDelete", 0, group_id=name, topics=topics)
     for name in (group, "none"):
-        player.go(name, "DeleteGroups", version, groups_names=[name])
+        player.request(name, "DeleteGroups", version, groups_names=[name])
 
 
-def leaves(player: Player, version: int, group: str, member_id: str) -> None:
+def leaves(player: ScriptPlayer, version: int, group: str, member_id: str) -> None:
     if version < 3:
-        for name, who in ((group, "x"), ("none", "x"), ("", "x"), (group, member_id)):
-            player.go(f"{name} {player.names.get(who, who)}", "LeaveGroup", version, group_id=name, member_id=who)
+        for name, leaving_member_id in ((group, "x"), ("none", "x"), ("", "x"), (group, member_id)):
+            player.request(
+                f"{name} {player.names.get(leaving_member_id, leaving_member_id)}",
+                "LeaveGroup",
+                version,
+                group_id=name,
+                member_id=leaving_member_id,
+            )
         return
     identity_type = message("LeaveGroupRequest").MemberIdentity
     many = [
@@ -266,35 +286,35 @@ def leaves(player: Player, version: int, group: str, member_id: str) -> None:
         identity_type(member_id=member_id),
     ]
     for name, members in (("none", many[:1]), ("", many[:1]), (group, []), (group, many)):
-        player.go(f"{name} {len(members)}", "LeaveGroup", version, group_id=name, members=members)
+        player.request(f"{name} {len(members)}", "LeaveGroup", version, group_id=name, members=members)
 
 
-def static_members(player: Player) -> None:
+def play_static_members(player: ScriptPlayer) -> None:
     first = player.ask("JoinGroup", 9, **join_fields(group_id="static", group_instance_id="i"))
     player.names[first.member_id] = "STATIC-1"
-    player.note("static", first)
+    player.record_answer("static", first)
     assignment = message("SyncGroupRequest").SyncGroupRequestAssignment(member_id=first.member_id, assignment=b"x")
     old = {"group_id": "static", "member_id": first.member_id, "group_instance_id": "i"}
-    player.go("static", "SyncGroup", 4, generation_id=1, assignments=[assignment], **old)
+    player.request("static", "SyncGroup", 4, generation_id=1, assignments=[assignment], **old)
     for number, version in ((2, 9), (3, 5)):
-        back = player.ask("JoinGroup", version, **join_fields(group_id="static", group_instance_id="i"))
-        player.names[back.member_id] = f"STATIC-{number}"
-        player.note(f"static back v{version}", back)
-    player.go("static old", "Heartbeat", 4, generation_id=1, **old)
-    player.go("static old", "SyncGroup", 4, generation_id=1, **old)
-    player.go("static old", "JoinGroup", 9, **join_fields(**old))
-    player.go("static unknown", "JoinGroup", 9, **join_fields(**old | {"group_instance_id": "j"}))
-    player.go("", "ListGroups", 4, states_filter=["Stable"])
-    player.go("", "ListGroups", 5, types_filter=["classic"], states_filter=["STABLE"])
+        rejoin_answer = player.ask("JoinGroup", version, **join_fields(group_id="static", group_instance_id="i"))
+        player.names[rejoin_answer.member_id] = f"STATIC-{number}"
+        player.record_answer(f"static back v{version}", rejoin_answer)
+    player.request("static old", "Heartbeat", 4, generation_id=1, **old)
+    player.request("static old", "SyncGroup", 4, generation_id=1, **old)
+    player.request("static old", "JoinGroup", 9, **join_fields(**old))
+    player.request("static unknown", "JoinGroup", 9, **join_fields(**old | {"group_instance_id": "j"}))
+    player.request("", "ListGroups", 4, states_filter=["Stable"])
+    player.request("", "ListGroups", 5, types_filter=["classic"], states_filter=["STABLE"])
 
 
 # ------------------------------------------------------------------------------------------------------ transactions
 
 
-class Transactions:
-    """One transactional id; epochs are relative to the first."""
+class TransactionSteps:
+    """Requests of a transactional id; recorded epochs are relative to the first epoch."""
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self, player: ScriptPlayer) -> None:
         self.player = player
         first = player.wait_until(lambda answer: answer.error_code == 0, "InitProducerId", 4, **self._init())
         self.producer_id, self.base = first.producer_id, first.producer_epoch
@@ -305,9 +325,9 @@ class Transactions:
 
     def _note_answer(self, label: str, answer: Any) -> Any:
         if answer == CLOSED:
-            return self.player.note(label, answer)
+            return self.player.record_answer(label, answer)
         epoch = answer.producer_epoch - self.base if answer.producer_epoch >= 0 else -1
-        self.player.note(label, [answer.error_code, answer.producer_id == self.producer_id, epoch])
+        self.player.record_answer(label, [answer.error_code, answer.producer_id == self.producer_id, epoch])
         self.settle()
         return answer
 
@@ -315,7 +335,7 @@ class Transactions:
         return self._note_answer(f"init {label}", self.player.ask("InitProducerId", version, **self._init(**changes)))
 
     def settle(self) -> Any:
-        """Wait until the markers are written. Return the coordinator's description."""
+        """Wait until the transaction markers are written. Return the coordinator's description."""
         end = time.monotonic() + _SECONDS
         while True:
             (one,) = self.player.ask("DescribeTransactions", 0, transactional_ids=["tx"]).transaction_states
@@ -326,7 +346,7 @@ class Transactions:
     def state(self, label: str) -> int:
         one = self.settle()
         topics = [(topic.topic, topic.partitions) for topic in one.topics]
-        self.player.note(f"state {label}", [one.transaction_state, one.producer_epoch - self.base, topics])
+        self.player.record_answer(f"state {label}", [one.transaction_state, one.producer_epoch - self.base, topics])
         epoch: int = one.producer_epoch
         return epoch
 
@@ -339,7 +359,7 @@ class Transactions:
             "v3_and_below_producer_epoch": epoch,
             "v3_and_below_topics": [topic_type(name=name, partitions=indexes)],
         }
-        self.player.go(label, "AddPartitionsToTxn", version, **fields | changes)
+        self.player.request(label, "AddPartitionsToTxn", version, **fields | changes)
 
     def end(self, label: str, version: int, epoch: int, **changes: Any) -> Any:
         fields = {"transactional_id": "tx", "producer_id": self.producer_id, "producer_epoch": epoch, "committed": True}
@@ -353,7 +373,7 @@ WRONG_PRODUCERS = (
 )
 
 
-def wrong_transactions(one: Transactions) -> None:
+def play_invalid_transactions(one: TransactionSteps) -> None:
     for version in range(4):
         one.add("no partition", version, one.base, indexes=[0, 9])
         one.add("no topic", version, one.base, name=_UNKNOWN_TOPIC)
@@ -374,7 +394,7 @@ def wrong_transactions(one: Transactions) -> None:
     one.init("id alone", 4, producer_id=one.producer_id)
 
 
-def ends_of_transactions(one: Transactions) -> None:
+def play_transaction_ends(one: TransactionSteps) -> None:
     for commit in (True, False):
         one.add("begin", 3, one.base, indexes=[0, 1])
         one.state("open")
@@ -388,14 +408,14 @@ def ends_of_transactions(one: Transactions) -> None:
     one.add("old", 3, one.base)
     one.end("old", 3, one.base)
     now = one.init("after").producer_epoch
-    mine = {"producer_id": one.producer_id}
-    one.init("bump", producer_epoch=now, **mine)
-    one.init("bump again", producer_epoch=now, **mine)
-    one.init("bump stale", producer_epoch=now - 1, **mine)
+    producer_fields = {"producer_id": one.producer_id}
+    one.init("bump", producer_epoch=now, **producer_fields)
+    one.init("bump again", producer_epoch=now, **producer_fields)
+    one.init("bump stale", producer_epoch=now - 1, **producer_fields)
     one.init("bump of another", producer_epoch=0, producer_id=99_999)
 
 
-def ends_of_version_2(one: Transactions) -> None:
+def play_ends_of_version_2(one: TransactionSteps) -> None:
     epoch = one.state("before version 2")
     one.end("nothing", 5, epoch)
     answer = one.end("nothing, abort", 5, epoch, committed=False)
@@ -413,29 +433,34 @@ def ends_of_version_2(one: Transactions) -> None:
     one.state("after version 2")
 
 
-def offsets_of_transactions(one: Transactions) -> None:
+def play_transaction_offsets(one: TransactionSteps) -> None:
     player, epoch = one.player, one.state("before offsets")
-    who = {"transactional_id": "tx", "group_id": "tg", "producer_id": one.producer_id, "producer_epoch": epoch}
+    producer_fields = {
+        "transactional_id": "tx",
+        "group_id": "tg",
+        "producer_id": one.producer_id,
+        "producer_epoch": epoch,
+    }
     request_type = message("TxnOffsetCommitRequest")
     rows = [request_type.TxnOffsetCommitRequestPartition(partition_index=i, committed_offset=4) for i in (0, 8)]
     topics = [request_type.TxnOffsetCommitRequestTopic(name="orders", partitions=rows)]
     for version in range(5):
-        player.go("not added", "TxnOffsetCommit", version, topics=topics, **who)
+        player.request("not added", "TxnOffsetCommit", version, topics=topics, **producer_fields)
     for version in range(4):
         for label, field, value in (*WRONG_PRODUCERS, ("epoch", "producer_epoch", epoch + 5)):
-            player.go(label, "AddOffsetsToTxn", version, **who | {field: value})
-    player.go("", "AddOffsetsToTxn", 3, **who)
-    player.go("", "TxnOffsetCommit", 3, topics=topics, **who)
+            player.request(label, "AddOffsetsToTxn", version, **producer_fields | {field: value})
+    player.request("", "AddOffsetsToTxn", 3, **producer_fields)
+    player.request("", "TxnOffsetCommit", 3, topics=topics, **producer_fields)
     stranger = {"member_id": "x", "generation_id_or_member_epoch": 1}
-    player.go("stranger", "TxnOffsetCommit", 3, topics=topics, **who | stranger)
+    player.request("stranger", "TxnOffsetCommit", 3, topics=topics, **producer_fields | stranger)
     topic_row = message("OffsetFetchRequest").OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
     for stable in (True, False):
-        player.go(f"stable {stable}", "OffsetFetch", 7, group_id="tg", topics=[topic_row], require_stable=stable)
+        player.request(f"stable {stable}", "OffsetFetch", 7, group_id="tg", topics=[topic_row], require_stable=stable)
     one.end("offsets", 3, epoch)
     time.sleep(0.5)
-    player.go("ended", "OffsetFetch", 7, group_id="tg", topics=[topic_row], require_stable=True)
-    player.go("odd", "ListTransactions", 1, state_filters=["Odd"])
-    player.go("none", "DescribeTransactions", 0, transactional_ids=["none", ""])
+    player.request("ended", "OffsetFetch", 7, group_id="tg", topics=[topic_row], require_stable=True)
+    player.request("odd", "ListTransactions", 1, state_filters=["Odd"])
+    player.request("none", "DescribeTransactions", 0, transactional_ids=["none", ""])
 
 
 # ------------------------------------------------------------------------------------------------------ consumer groups
@@ -443,7 +468,7 @@ def offsets_of_transactions(one: Transactions) -> None:
 _QUIET = {"rebalance_timeout_ms": -1, "subscribed_topic_names": None, "topic_partitions": None}
 
 
-def beat(player: Player, label: str, **changes: Any) -> Any:
+def send_heartbeat(player: ScriptPlayer, label: str, **changes: Any) -> Any:
     fields = {
         "group_id": "cg",
         "member_id": "m1",
@@ -458,10 +483,10 @@ def beat(player: Player, label: str, **changes: Any) -> Any:
     if answer != CLOSED and answer.assignment is not None:
         for row in answer.assignment.topic_partitions:
             row.partitions.sort()
-    return player.note(f"beat {label}", answer)
+    return player.record_answer(f"beat {label}", answer)
 
 
-def bad_beats(player: Player) -> None:
+def play_invalid_heartbeats(player: ScriptPlayer) -> None:
     owned_partitions = [
         message("ConsumerGroupHeartbeatRequest").TopicPartitions(topic_id=player.topic_id, partitions=[0])
     ]
@@ -479,50 +504,62 @@ def bad_beats(player: Player) -> None:
         {"server_assignor": "best"},
         {"group_id": ""},
     ):
-        beat(player, " ".join(changes), **changes)
+        send_heartbeat(player, " ".join(changes), **changes)
 
 
-def consumer_groups(player: Player) -> None:
-    bad_beats(player)
-    joined_now = beat(player, "join")
+def play_consumer_groups(player: ScriptPlayer) -> None:
+    play_invalid_heartbeats(player)
+    joined_now = send_heartbeat(player, "join")
     if joined_now == CLOSED:
         return
     epoch = joined_now.member_epoch
-    beat(player, "quiet", member_epoch=epoch)
-    beat(player, "ahead", member_epoch=epoch + 5)
-    beat(player, "join again")
-    beat(player, "stranger", member_id="zz", member_epoch=1)
-    player.go("consumer group", "DescribeGroups", 6, groups=["cg"])
-    player.go("consumer group", "Heartbeat", 4, group_id="cg", generation_id=1, member_id="m1")
+    send_heartbeat(player, "quiet", member_epoch=epoch)
+    send_heartbeat(player, "ahead", member_epoch=epoch + 5)
+    send_heartbeat(player, "join again")
+    send_heartbeat(player, "stranger", member_id="zz", member_epoch=1)
+    player.request("consumer group", "DescribeGroups", 6, groups=["cg"])
+    player.request("consumer group", "Heartbeat", 4, group_id="cg", generation_id=1, member_id="m1")
     other = join_fields(group_id="cg", protocol_type="connect")
-    player.go("consumer group", "JoinGroup", 9, **other)
-    for version, who, at in ((9, "m1", 0), (8, "m1", epoch), (9, "zz", epoch), (9, "", -1), (9, "m1", epoch)):
-        fields = {"member_id": who, "generation_id_or_member_epoch": at, "topics": commit_topics()}
-        player.go(f"cg {who} {at - epoch}", "OffsetCommit", version, group_id="cg", **fields)
-    player.go("cg", "DeleteGroups", 2, groups_names=["cg"])
-    beat(player, "leave", member_epoch=-1)
-    beat(player, "leave again", member_epoch=-1)
+    player.request("consumer group", "JoinGroup", 9, **other)
+    for version, requested_member_id, member_epoch in (
+        (9, "m1", 0),
+        (8, "m1", epoch),
+        (9, "zz", epoch),
+        (9, "", -1),
+        (9, "m1", epoch),
+    ):
+        fields = {
+            "member_id": requested_member_id,
+            "generation_id_or_member_epoch": member_epoch,
+            "topics": commit_topics(),
+        }
+        player.request(
+            f"cg {requested_member_id} {member_epoch - epoch}", "OffsetCommit", version, group_id="cg", **fields
+        )
+    player.request("cg", "DeleteGroups", 2, groups_names=["cg"])
+    send_heartbeat(player, "leave", member_epoch=-1)
+    send_heartbeat(player, "leave again", member_epoch=-1)
     static = {"group_id": "scg", "instance_id": "i"}
-    beat(player, "static", **static)
-    beat(player, "static taken", member_id="m9", **static)
-    beat(player, "static away", member_epoch=-2, **static)
-    beat(player, "static back", member_id="m9", **static)
-    beat(player, "static old", member_epoch=epoch, **static)
-    beat(player, "static unknown", member_id="m9", member_epoch=epoch, **static | {"instance_id": "j"})
+    send_heartbeat(player, "static", **static)
+    send_heartbeat(player, "static taken", member_id="m9", **static)
+    send_heartbeat(player, "static away", member_epoch=-2, **static)
+    send_heartbeat(player, "static back", member_id="m9", **static)
+    send_heartbeat(player, "static old", member_epoch=epoch, **static)
+    send_heartbeat(player, "static unknown", member_id="m9", member_epoch=epoch, **static | {"instance_id": "j"})
 
 
 def play(host: str, port: int) -> list[tuple[str, str]]:
-    """Play everything against one broker. Return its responses, step by step."""
-    player = Player(host, port)
+    """Play all scenarios against one broker. Return the broker's response for each step."""
+    player = ScriptPlayer(host, port)
     prepare(player)
-    bad_joins(player)
+    play_invalid_joins(player)
     for version in range(10):
-        life_of_a_group(player, version)
-    static_members(player)
-    one = Transactions(player)
-    for part in (wrong_transactions, ends_of_transactions, ends_of_version_2, offsets_of_transactions):
+        play_group_life(player, version)
+    play_static_members(player)
+    one = TransactionSteps(player)
+    for part in (play_invalid_transactions, play_transaction_ends, play_ends_of_version_2, play_transaction_offsets):
         part(one)
-    consumer_groups(player)
+    play_consumer_groups(player)
     player.close()
     return player.answers
 

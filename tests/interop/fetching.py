@@ -1,4 +1,4 @@
-"""Clients and frameworks from their package registries, fetched once into ``~/.cache/kafkaframes/clients``."""
+"""Download clients and frameworks from their package registries once, into ``~/.cache/kafkaframes/clients``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from tests.interop.conftest import CACHE
 
 Commands = Sequence[Sequence[str | Path]]
-POM = (
+POM_TEMPLATE = (
     '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>local</groupId>'
     "<artifactId>clients</artifactId><version>1</version><packaging>pom</packaging><dependencies>{dependencies}"
     "</dependencies></project>"
 )
-MAX_SECONDS = 900  # some bring native code that is compiled
+MAX_SECONDS = 900  # some clients compile native code
 PYTHON_VERSIONS = {
     "confluent-kafka": "2.12.2",
     "kafka-python": "3.0.12",
@@ -31,13 +31,13 @@ PYTHON_VERSIONS = {
 }
 
 
-_failed_downloads: dict[str, str] = {}  # the reason, so that this run does not try again
+_failed_downloads: dict[str, str] = {}  # store the reason, so that this run does not try again
 
 
 def fetch_client(name: str, tool: str, make: Callable[[Path], Commands]) -> Path:
-    """Return a client's directory, created by commands the first time; skip if they cannot run."""
+    """Return a client's directory, which commands create the first time; skip the test if they fail."""
     if shutil.which(tool) is None:
-        pytest.skip(f"no {tool} on the PATH")
+        pytest.skip(f"{tool} is not on the PATH")
     folder = CACHE / "clients" / name
     if name in _failed_downloads:
         pytest.skip(_failed_downloads[name])
@@ -52,8 +52,11 @@ def fetch_client(name: str, tool: str, make: Callable[[Path], Commands]) -> Path
     return folder
 
 
-def python_with_clients() -> Path:
-    """Return the interpreter of an environment with the other Python clients. Skip the test if it cannot be created."""
+def prepare_python() -> Path:
+    """Return the interpreter of a virtual environment with the other Python clients.
+
+    The test is skipped if the environment cannot be created.
+    """
 
     def make(folder: Path) -> Commands:
         pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -64,7 +67,7 @@ def python_with_clients() -> Path:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    """Return a description of the failure, if any."""
+    """Run a command; return a description of its failure, or an empty string."""
     try:
         process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=MAX_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -72,12 +75,12 @@ def _run(command: list[str], folder: Path) -> str:
     return (process.stdout + process.stderr)[-300:] or f"exit status {process.returncode}" if process.returncode else ""
 
 
-def by_maven(name: str, *coordinates: str) -> Path:
+def fetch_by_maven(name: str, *coordinates: str) -> Path:
     """Return a folder of jars (``group:artifact:version[:classifier]``) with their dependencies. Maven fetches them."""
 
     def make(folder: Path) -> Commands:
         dependencies = "".join(map(_dependency, coordinates))
-        (folder / "pom.xml").write_text(POM.format(dependencies=dependencies))
+        (folder / "pom.xml").write_text(POM_TEMPLATE.format(dependencies=dependencies))
         return [["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]]
 
     return fetch_client(name, "mvn", make) / "lib"
@@ -90,7 +93,7 @@ def _dependency(coordinate: str) -> str:
 
 
 def compile_java(source: Path, libraries: Path, to: Path) -> list[str | Path]:
-    """Compile a Java program. Return the command that runs it."""
+    """Compile a Java program. Return the command that runs the program."""
     to.mkdir(exist_ok=True)
     if not list(to.glob("*.class")):
         subprocess.run(["javac", "-nowarn", "-cp", f"{libraries}/*", "-d", to, source], check=True, timeout=300)

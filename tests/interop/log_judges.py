@@ -1,4 +1,4 @@
-"""Kafka's own log classes, of three releases, applied to directories, and the comparison of their results."""
+"""Apply the log classes of three Kafka releases to log directories, and compare the resulting files."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from kafkaframes.records.codecs import Codec, decompress
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
 
 JAVA = Path(__file__).parent / "java" / "logs"
-FOLDERS = {"2.8.2": "v28", "3.9.1": "v39", "4.3.1": "v43"}
+SOURCE_FOLDERS = {"2.8.2": "v28", "3.9.1": "v39", "4.3.1": "v43"}
 _LAYOUTS = (MESSAGE_V0, MESSAGE_V1, BATCH_V2)
 
 
 @dataclass(frozen=True)
-class Judge:
+class KafkaLogJudge:
     """One release's classes."""
 
     version: str
     classpath: str
     logging: tuple[str, ...] = ()
 
-    def ask(self, questions: Sequence[dict[str, Any]], work: Path) -> list[list[int] | str]:
-        """Return a result for each question: numbers, or the text of an exception."""
+    def answer_questions(self, questions: Sequence[dict[str, Any]], work: Path) -> list[list[int] | str]:
+        """Return the result of each question: numbers, or the text of an exception."""
         work.mkdir(parents=True, exist_ok=True)
         questions_file, answers_file, account = work / "asked", work / "answered", work / "account"
         questions_file.write_text(
@@ -51,14 +51,14 @@ def _answer(line: str) -> list[int] | str:
     return line.partition("failed ")[2] if "failed" in words else [int(word) for word in words[1:]]
 
 
-def judge(kafka: ModuleType, version: str, classes: Path) -> Judge:
-    """Compile the program that queries one release of Kafka."""
+def compile_judge(kafka: ModuleType, version: str, classes: Path) -> KafkaLogJudge:
+    """Compile the Java program that answers questions with the classes of a Kafka release."""
     classes.mkdir(parents=True, exist_ok=True)
     classpath = kafka.classpath(version)
-    sources = [*JAVA.glob("*.java"), *(JAVA / FOLDERS[version]).glob("*.java")]
+    sources = [*JAVA.glob("*.java"), *(JAVA / SOURCE_FOLDERS[version]).glob("*.java")]
     subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", classes, *sources], check=True, timeout=300)
     logging = kafka._logging_options(version, classes / "logging", level="OFF")
-    return Judge(version, f"{classes}:{classpath}", tuple(logging))
+    return KafkaLogJudge(version, f"{classes}:{classpath}", tuple(logging))
 
 
 def copy(source: Path, target: Path) -> Path:
@@ -71,21 +71,23 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def byte_differences(expected_dir: Path, actual_dir: Path) -> Iterator[str]:
-    """Compare two directories by every name and byte."""
+    """Compare all file names and bytes of two directories."""
     one, other = files_of(expected_dir), files_of(actual_dir)
     for name in sorted(one.keys() | other.keys()):
         if name not in other:
-            yield f"{name}: Kafka has a file of {len(one[name])} bytes"
+            yield f"{name}: only Kafka has the file, with {len(one[name])} bytes"
         elif name not in one:
-            yield f"{name}: Kafka has no such file, ours is of {len(other[name])} bytes"
+            yield f"{name}: only this package has the file, with {len(other[name])} bytes"
         elif one[name] != other[name]:
             yield f"{name}: {len(one[name])} bytes, ours {len(other[name])}: {first_difference(one[name], other[name])}"
 
 
 def first_difference(one: bytes, other: bytes) -> str:
-    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    start = max(at - 8, 0)
-    return f"from byte {at}: {one[start : at + 24].hex()} and {other[start : at + 24].hex()}"
+    position = next(
+        (position for position, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    start = max(position - 8, 0)
+    return f"from byte {position}: {one[start : position + 24].hex()} and {other[start : position + 24].hex()}"
 
 
 def cleaned_differences(expected_dir: Path, actual_dir: Path) -> Iterator[str]:
@@ -93,7 +95,7 @@ def cleaned_differences(expected_dir: Path, actual_dir: Path) -> Iterator[str]:
     one, other = files_of(expected_dir), files_of(actual_dir)
     names = [{name for name in files if not name.endswith((".deleted", "-checkpoint"))} for files in (one, other)]
     for name in sorted(names[0] ^ names[1]):
-        yield f"{name}: only {'Kafka' if name in names[0] else 'ours'} has it"
+        yield f"{name}: the file exists only in {'Kafka' if name in names[0] else 'ours'}"
     for name in sorted(names[0] & names[1]):
         if name.endswith(".log"):
             yield from (f"{name}: {text}" for text in _batch_differences(one[name], other[name]))
@@ -102,7 +104,7 @@ def cleaned_differences(expected_dir: Path, actual_dir: Path) -> Iterator[str]:
 
 
 def _batch_differences(expected_file: bytes, actual_file: bytes) -> Iterator[str]:
-    one, other = list(batches_of(expected_file)), list(batches_of(actual_file))
+    one, other = list(split_batches(expected_file)), list(split_batches(actual_file))
     if len(one) != len(other):
         yield f"{len(one)} batches, ours {len(other)}: {[_short(b) for b in one]} and {[_short(b) for b in other]}"
         return
@@ -117,17 +119,17 @@ def _short(raw: bytes) -> str:
     return f"v{raw[16]}@{int.from_bytes(raw[:8], 'big')}+{delta}/{codec}"
 
 
-def batches_of(raw: bytes) -> Iterable[bytes]:
-    """Split a file into whole batches."""
-    at = 0
-    while at + 12 <= len(raw):
-        end = at + 12 + int.from_bytes(raw[at + 8 : at + 12], "big", signed=True)
-        yield raw[at:end]
-        at = end
+def split_batches(raw: bytes) -> Iterable[bytes]:
+    """Split the content of a file into complete batches."""
+    position = 0
+    while position + 12 <= len(raw):
+        end = position + 12 + int.from_bytes(raw[position + 8 : position + 12], "big", signed=True)
+        yield raw[position:end]
+        position = end
 
 
 def open_batch(raw: bytes) -> bytes:
-    """Return a batch with its decompressed records, without the fields that depend on compression."""
+    """Return a batch with its records decompressed, without the fields that depend on compression."""
     magic = raw[16]
     layout = _LAYOUTS[magic]
     codec = Codec(raw[layout.end_of("attributes") - 1] & CODEC_MASK)
@@ -143,7 +145,7 @@ def open_batch(raw: bytes) -> bytes:
 
 
 def copy_times(source: Path, target: Path) -> None:
-    """Give segments the file times of their originals."""
+    """Set the file times of copied segments to those of their originals."""
     for path in source.glob("*.log"):
         if (target / path.name).exists():
             stat = path.stat()

@@ -1,4 +1,4 @@
-"""Random damage to a partition's directory: by a crash, a broken disk or an operator."""
+"""Damage a partition's directory at random, as a crash, a broken disk or an operator could."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 
-from tests.interop.log_judges import batches_of
+from tests.interop.log_judges import split_batches
 
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
 from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs
@@ -17,7 +17,7 @@ from kafkaframes.storage.files.indexes import write_offset_index, write_time_ind
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.rebuild import rebuild_indexes
 
-KINDS = ("log", "index", "timeindex", "txnindex")
+FILE_KINDS = ("log", "index", "timeindex", "txnindex")
 
 
 def bases(directory: Path) -> list[int]:
@@ -28,42 +28,42 @@ def file_of(directory: Path, base: int, kind: str) -> Path:
     return directory / f"{base:020}.{kind}"
 
 
-def flip(choose: random.Random, path: Path, start: int = 0, end: int | None = None) -> None:
+def flip_random_bit(choose: random.Random, path: Path, start: int = 0, end: int | None = None) -> None:
     raw = bytearray(path.read_bytes())
     if start < len(raw):
         raw[choose.randrange(start, min(end or len(raw), len(raw)))] ^= 1 << choose.randrange(8)
         path.write_bytes(bytes(raw))
 
 
-def torn(choose: random.Random, directory: Path) -> None:
+def tear_last_file(choose: random.Random, directory: Path) -> None:
     path = file_of(directory, choose.choice(bases(directory)[-2:]), "log")
     raw = path.read_bytes()
     path.write_bytes(raw[: max(len(raw) - choose.choice((1, 5, 17, 60, 200, len(raw))), 0)])
 
 
-def zero_tail(choose: random.Random, directory: Path) -> None:
+def append_zeros(choose: random.Random, directory: Path) -> None:
     with file_of(directory, choose.choice(bases(directory)[-2:]), "log").open("ab") as file:
         file.write(bytes(choose.choice((1, 7, 16, 17, 100, 4096))))
 
 
-def garbage_tail(choose: random.Random, directory: Path) -> None:
+def append_garbage(choose: random.Random, directory: Path) -> None:
     with file_of(directory, bases(directory)[-1], "log").open("ab") as file:
         file.write(choose.randbytes(choose.choice((3, 17, 100))))
 
 
 def flip_bit(choose: random.Random, directory: Path) -> None:
-    """Flip a bit that a CRC covers. In format 2, the CRC does not cover base offset and leader epoch."""
+    """Flip a bit that is covered by a CRC. In format 2, the CRC does not cover base offset and leader epoch."""
     path = file_of(directory, choose.choice(bases(directory)), "log")
-    batches = list(takewhile(lambda batch: len(batch) >= MESSAGE_V0.size, batches_of(path.read_bytes())))
+    batches = list(takewhile(lambda batch: len(batch) >= MESSAGE_V0.size, split_batches(path.read_bytes())))
     if batches:
         number = choose.randrange(len(batches))
         start = sum(map(len, batches[:number]))
         magic = batches[number][16]
         end = start + len(batches[number])
-        flip(choose, path, start + (BATCH_V2.position_of("crc") if magic == 2 else 12), end)
+        flip_random_bit(choose, path, start + (BATCH_V2.position_of("crc") if magic == 2 else 12), end)
 
 
-def lose(kind: str) -> Callable[[random.Random, Path], None]:
+def lose_files(kind: str) -> Callable[[random.Random, Path], None]:
     def go(choose: random.Random, directory: Path) -> None:
         for path in sorted(directory.glob(f"*.{kind}")):
             if choose.random() < 0.5:
@@ -72,7 +72,7 @@ def lose(kind: str) -> Callable[[random.Random, Path], None]:
     return go
 
 
-def spoil(kind: str) -> Callable[[random.Random, Path], None]:
+def spoil_files(kind: str) -> Callable[[random.Random, Path], None]:
     def go(choose: random.Random, directory: Path) -> None:
         paths = sorted(directory.glob(f"*.{kind}"))
         if not paths:
@@ -80,7 +80,7 @@ def spoil(kind: str) -> Callable[[random.Random, Path], None]:
         path, how = choose.choice(paths), choose.randrange(4)
         raw = path.read_bytes()
         if how == 0:
-            flip(choose, path)
+            flip_random_bit(choose, path)
         else:
             cut_bytes, more = (
                 raw[: choose.randrange(len(raw) + 1)],
@@ -91,10 +91,10 @@ def spoil(kind: str) -> Callable[[random.Random, Path], None]:
     return go
 
 
-def orphans(choose: random.Random, directory: Path) -> None:
+def leave_orphans(choose: random.Random, directory: Path) -> None:
     base = choose.choice(bases(directory)) + choose.choice((1, 3, 1000))
     if not file_of(directory, base, "log").exists():
-        for kind in (*KINDS[1:], "snapshot"):
+        for kind in (*FILE_KINDS[1:], "snapshot"):
             path = file_of(directory, base, kind)
             if choose.random() < 0.6 and not path.exists():
                 path.write_bytes(choose.randbytes(choose.choice((0, 24))))
@@ -102,27 +102,30 @@ def orphans(choose: random.Random, directory: Path) -> None:
 
 def delete_file(choose: random.Random, directory: Path) -> None:
     base = choose.choice(bases(directory)) + choose.choice((0, 1))
-    for kind in (*KINDS, "snapshot"):
+    for kind in (*FILE_KINDS, "snapshot"):
         if choose.random() < 0.6:
             Path(f"{file_of(directory, base, kind)}.deleted").write_bytes(bytes(20))
 
 
 def leave_cleaned_copy(choose: random.Random, directory: Path) -> None:
     base = choose.choice(bases(directory))
-    for kind in KINDS[:3]:
+    for kind in FILE_KINDS[:3]:
         path = file_of(directory, base, kind)
         if path.exists():
             shutil.copy(path, f"{path}.cleaned")
 
 
-def swap(choose: random.Random, directory: Path) -> None:
-    """Stop the cleaner while it replaces one to three old segments with a new one. It replaces one group at a time."""
+def stop_during_swap(choose: random.Random, directory: Path) -> None:
+    """Leave the files of a cleaner that was stopped while it replaced one to three old segments by a new one.
+
+    The cleaner replaces one group of segments at a time.
+    """
     if any(directory.glob("*.swap")):
         return
     base_offsets = bases(directory)
     first = choose.randrange(len(base_offsets))
     group = base_offsets[first : first + choose.choice((1, 2, 3))]
-    batches = [batch for base in group for batch in batches_of(file_of(directory, base, "log").read_bytes())]
+    batches = [batch for base in group for batch in split_batches(file_of(directory, base, "log").read_bytes())]
     with tempfile.TemporaryDirectory() as scratch:
         new = file_of(Path(scratch), group[0], "log")
         new.write_bytes(b"".join(batch for batch in batches if choose.random() < 0.7))
@@ -137,7 +140,7 @@ def swap(choose: random.Random, directory: Path) -> None:
     if aborted_index.exists() and choose.random() < 0.5:
         shutil.copy(aborted_index, f"{aborted_index}.swap")
     stage = choose.randrange(3)
-    for path in (file_of(directory, base, kind) for base in group for kind in KINDS):
+    for path in (file_of(directory, base, kind) for base in group for kind in FILE_KINDS):
         if path.exists() and stage == 1 and choose.random() < 0.5:
             path.rename(f"{path}.deleted")
         elif path.exists() and stage == 2:
@@ -146,18 +149,20 @@ def swap(choose: random.Random, directory: Path) -> None:
         Path(f"{file_of(directory, base_offsets[-1], 'log')}.cleaned").write_bytes(b"")
 
 
-def swap_half_renamed(choose: random.Random, directory: Path) -> None:
-    """Stop the cleaner after the new log file is renamed, and before all of its indexes are."""
+def stop_during_renames(choose: random.Random, directory: Path) -> None:
+    """Leave the files of a cleaner that was stopped after it renamed the new log file, but before all of its
+    indexes.
+    """
     if any(directory.glob("*.swap")):
         return
     base = choose.choice(bases(directory))
-    for kind in KINDS[1:]:
+    for kind in FILE_KINDS[1:]:
         path = file_of(directory, base, kind)
         if path.exists() and choose.random() < 0.6:
             path.rename(f"{path}.swap")
 
 
-def other_epochs(choose: random.Random, directory: Path) -> None:
+def change_epochs(choose: random.Random, directory: Path) -> None:
     path, first = directory / "leader-epoch-checkpoint", bases(directory)[0]
     how = choose.randrange(4)
     if how == 0:
@@ -187,7 +192,7 @@ def preallocate_indexes(choose: random.Random, directory: Path) -> None:
             path.write_bytes(path.read_bytes().ljust(size, b"\0"))
 
 
-def stray_snapshots(choose: random.Random, directory: Path) -> None:
+def leave_stray_snapshots(choose: random.Random, directory: Path) -> None:
     snapshots = sorted(directory.glob("*.snapshot"))
     if snapshots:
         offset = choose.randrange(bases(directory)[0], bases(directory)[-1] + 40)
@@ -195,12 +200,24 @@ def stray_snapshots(choose: random.Random, directory: Path) -> None:
         (directory / "copy").replace(file_of(directory, offset, "snapshot"))
 
 
-DAMAGE: dict[str, Callable[[random.Random, Path], None]] = {
-    one.__name__: one
-    for one in (
-        torn, zero_tail, garbage_tail, flip_bit, orphans, delete_file, leave_cleaned_copy, swap, swap_half_renamed,
-        other_epochs, empty_active, lose_segment, preallocate_indexes, stray_snapshots,
+DAMAGE_BY_NAME: dict[str, Callable[[random.Random, Path], None]] = {
+    damage.__name__: damage
+    for damage in (
+        tear_last_file,
+        append_zeros,
+        append_garbage,
+        flip_bit,
+        leave_orphans,
+        delete_file,
+        leave_cleaned_copy,
+        stop_during_swap,
+        stop_during_renames,
+        change_epochs,
+        empty_active,
+        lose_segment,
+        preallocate_indexes,
+        leave_stray_snapshots,
     )
-}  # fmt: skip
-DAMAGE |= {f"lost {kind}": lose(kind) for kind in (*KINDS[1:], "snapshot")}
-DAMAGE |= {f"spoilt {kind}": spoil(kind) for kind in (*KINDS[1:], "snapshot")}
+}
+DAMAGE_BY_NAME |= {f"lost {kind}": lose_files(kind) for kind in (*FILE_KINDS[1:], "snapshot")}
+DAMAGE_BY_NAME |= {f"spoilt {kind}": spoil_files(kind) for kind in (*FILE_KINDS[1:], "snapshot")}

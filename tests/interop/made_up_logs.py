@@ -1,4 +1,6 @@
-"""Random logs with every format, codec and kind of batch, in an order in which a broker could have written them."""
+"""Write random logs with each format, codec and kind of batch, in an order in which a broker could have written
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from typing import Any
 from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 
-NOW = 1_795_000_000_000
-DAY = 86_400_000
+NOW_MS = 1_795_000_000_000
+DAY_MS = 86_400_000
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass
-class MadeUpProducer:
-    """The state of an idempotent or transactional producer that its batches show."""
+class RandomProducer:
+    """The state of an idempotent or transactional producer, as in its batches."""
 
     number: int
     epoch: int = 0
@@ -28,19 +30,19 @@ class MadeUpProducer:
 
 
 @dataclass
-class Writer:
-    """Creates the batches of one log, one after the other.
+class RandomLogWriter:
+    """Creates the batches of a log one after the other.
 
     Attributes:
-        magics: the formats that it writes; one that occurs more often is more likely.
+        magics: the formats to write; a format that is listed more often is more likely.
         offset: offset of the next record.
-        clock: timestamp of the next record in milliseconds; it moves forwards and backwards.
+        clock: timestamp of the next record, in milliseconds, which moves forwards and backwards.
     """
 
     choose: random.Random
     magics: tuple[int, ...] = (2,)
     offset: int = 0
-    clock: int = NOW - DAY
+    clock: int = NOW_MS - DAY_MS
     leader_epoch: int = 0
     bumps_epochs: bool = False
     keys: int = 12
@@ -49,18 +51,18 @@ class Writer:
     horizons: float = 0.0
     largest_value: int = 60
     tombstones: float = 0.25
-    producers: list[MadeUpProducer] = field(default_factory=list)
+    producers: list[RandomProducer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         choose = self.choose
         for number in range(choose.choice((0, 1, 3, 5))):
-            self.producers.append(MadeUpProducer(1000 + number, choose.choice((0, 0, 3)), 0, choose.random() < 0.7))
+            self.producers.append(RandomProducer(1000 + number, choose.choice((0, 0, 3)), 0, choose.random() < 0.7))
 
     def batch(self) -> bytes:
         """Return the next batch, or a few messages of formats 0 and 1."""
         choose = self.choose
         if choose.random() < 0.1:
-            self.offset += choose.choice((1, 2, 5))  # a hole that an earlier cleaning has left
+            self.offset += choose.choice((1, 2, 5))  # an offset gap that an earlier cleaning has left
         if choose.random() < 0.03:
             self.leader_epoch += choose.choice((1, 3))
         self.clock += choose.choice((0, 1, 1000, 1000, 60_000, -30_000))
@@ -77,10 +79,10 @@ class Writer:
     def _columns(self, count: int, *, headers: bool) -> dict[str, list[Any]]:
         choose = self.choose
         step = choose.choice((1, 1, 1, 2, 3))
-        offsets, at = [], self.offset
+        offsets, offset = [], self.offset
         for _ in range(count):
-            offsets.append(at)
-            at += 1 if step == 1 else choose.randrange(1, step + 1)
+            offsets.append(offset)
+            offset += 1 if step == 1 else choose.randrange(1, step + 1)
         stamps = [-1 if choose.random() < 0.01 else self.clock + choose.randrange(-500, 500) for _ in range(count)]
         columns: dict[str, list[Any]] = {
             "offset": offsets,
@@ -119,7 +121,7 @@ class Writer:
         kind = "LogAppendTime" if append_time else "CreateTime"
         return build_records(columns, record_format=magic, codec=codec, timestamp_type=kind)
 
-    def _new(self, producer: MadeUpProducer | None) -> bytes:
+    def _new(self, producer: RandomProducer | None) -> bytes:
         choose = self.choose
         columns = self._columns(choose.choice((1, 2, 3, 8, 20)), headers=True)
         append_time = choose.random() < self.log_append_time
@@ -127,9 +129,9 @@ class Writer:
             columns["timestamp"] = [max(self.clock, 0)] * len(columns["offset"])
         options: dict[str, Any] = self._of(producer, columns["offset"][-1] - columns["offset"][0] + 1)
         if producer is None and choose.random() < 0.05:
-            options["base_sequence"] = 0  # the group coordinator of 4.x does so
+            options["base_sequence"] = 0  # as the group coordinator of Kafka 4.x does
         if choose.random() < self.horizons and None in columns["value"]:
-            options["delete_horizon_ms"] = NOW + choose.choice((-DAY, -1, 0, 1, DAY))
+            options["delete_horizon_ms"] = NOW_MS + choose.choice((-DAY_MS, -1, 0, 1, DAY_MS))
         self.offset = columns["offset"][-1] + 1
         return build_records(
             columns,
@@ -140,7 +142,7 @@ class Writer:
             **options,
         )
 
-    def _of(self, producer: MadeUpProducer | None, count: int) -> dict[str, Any]:
+    def _of(self, producer: RandomProducer | None, count: int) -> dict[str, Any]:
         if producer is None:
             return {}
         fields = {
@@ -153,15 +155,15 @@ class Writer:
         producer.is_open = producer.is_transactional
         return fields
 
-    def _empty(self, producer: MadeUpProducer | None) -> bytes:
-        """Return a batch that an earlier cleaning has emptied."""
+    def _empty(self, producer: RandomProducer | None) -> bytes:
+        """Return a batch whose records an earlier cleaning has removed."""
         count = self.choose.choice((1, 3))
         type_ = LOG_APPEND_TIME if self.choose.random() < self.log_append_time else CREATE_TIME
         fields = BatchFields(timestamp_type=type_, leader_epoch=self.leader_epoch, **self._of(producer, count))
         base, self.offset = self.offset, self.offset + count
         return build_empty_batch(base, self.offset - 1, max_timestamp=max(self.clock, 0), fields=fields)
 
-    def _marker(self, producer: MadeUpProducer) -> bytes:
+    def _marker(self, producer: RandomProducer) -> bytes:
         choose = self.choose
         if self.bumps_epochs:
             producer.epoch += 1
@@ -188,13 +190,13 @@ class Writer:
         )
 
 
-def a_writer(choose: random.Random, magics: tuple[int, ...]) -> Writer:
+def create_writer(choose: random.Random, magics: tuple[int, ...]) -> RandomLogWriter:
     """Choose the kind of log."""
-    return Writer(
+    return RandomLogWriter(
         choose,
         magics,
         offset=choose.choice((0, 0, 7, 2**31 + 5)),
-        clock=NOW - choose.choice((1000, DAY // 2, DAY - 20_000, 3 * DAY)),
+        clock=NOW_MS - choose.choice((1000, DAY_MS // 2, DAY_MS - 20_000, 3 * DAY_MS)),
         leader_epoch=choose.choice((0, 0, 4)),
         bumps_epochs=choose.random() < 0.5,
         keys=choose.choice((2, 6, 12, 60)),
@@ -206,8 +208,8 @@ def a_writer(choose: random.Random, magics: tuple[int, ...]) -> Writer:
     )
 
 
-def write_segments(writer: Writer, directory: Path, *, count: int) -> None:
-    """Write ``count`` new segments, their files' times about ``NOW``; the last may be empty."""
+def write_segments(writer: RandomLogWriter, directory: Path, *, count: int) -> None:
+    """Write ``count`` new segments, their files' times about ``NOW_MS``; the last may be empty."""
     choose = writer.choose
     for number in range(count):
         path = directory / f"{writer.offset:020}.log"
@@ -217,10 +219,11 @@ def write_segments(writer: Writer, directory: Path, *, count: int) -> None:
         path.write_bytes(b"".join(writer.batch() for _ in range(batches)))
         touch(choose, path)
         if batches and choose.random() < 0.1:
-            writer.offset += choose.choice((1, 30))  # a roll does not specify the start of the next batch
+            # the base offset of a new segment may be lower than that of its first batch
+            writer.offset += choose.choice((1, 30))
 
 
 def touch(choose: random.Random, path: Path) -> None:
-    """Set a file's time to one of a few, so that orders and ties occur."""
-    at = NOW + choose.choice((-3 * DAY, -DAY, -DAY + 1, -2000, -1000, -1000, 0))
-    os.utime(path, ns=(at * 1_000_000,) * 2)
+    """Set a file's time to one of a few values, so that different orders and ties occur."""
+    time_ms = NOW_MS + choose.choice((-3 * DAY_MS, -DAY_MS, -DAY_MS + 1, -2000, -1000, -1000, 0))
+    os.utime(path, ns=(time_ms * 1_000_000,) * 2)

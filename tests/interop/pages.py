@@ -1,7 +1,7 @@
-"""The package's pages, and screenshots of them: ``python -m tests.interop.pages [TO] [--story out/story]``.
+"""Create HTML pages of this package and their screenshots: ``python -m tests.interop.pages [TO] [--story out/story]``.
 
-Without TO, the screenshots of the docs are updated (``docs/pictures``). With TO, a screenshot of each page is taken at
-both widths, light and dark, and the page is printed as PDF, for review.
+Without TO, the screenshots in ``docs/pictures`` are updated. With TO, each page is saved for review as screenshots at
+both widths, light and dark, and as PDF.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import kafkaframes
 
 ROOT = Path(__file__).parents[2]
 WIDTHS = (1280, 390)
-TARGET = "4.0.1"
-PAGES = {"story": "report.html", "log": "log.html", "traffic": "traffic.html", "audit": "audit.html"}
-TOPICS = {  # for the log report's backup: partitions, codec, records of each partition
+TARGET_RELEASE = "4.0.1"
+PAGE_FILES = {"story": "report.html", "log": "log.html", "traffic": "traffic.html", "audit": "audit.html"}
+TOPICS = {  # topics in the backup of the log report: number of partitions, codec, records per partition
     "orders": (3, "lz4", 6_000),
     "page-views": (6, "zstd", 8_000),
     "audit": (1, "uncompressed", 8_000),
@@ -31,7 +31,7 @@ TOPICS = {  # for the log report's backup: partitions, codec, records of each pa
     "mail.outbox": (1, "zstd", 3_000),
 }
 FORTNIGHT_MS = (1_794_182_400_000, 1_795_392_000_000)  # 9 to 23 November 2026
-OVERFLOW = """(() => {
+OVERFLOW_SCRIPT = """(() => {
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= width) return [];
   return [...document.querySelectorAll("body *")].filter(one => one.getBoundingClientRect().right > width + 1)
@@ -40,9 +40,9 @@ OVERFLOW = """(() => {
 
 
 def make_pages(story: Path, *, flights: int | None = None) -> dict[str, Path]:
-    """Return the pages of a story, which is run if necessary: its own, the report of its traffic, an audit.
+    """Return the pages of a story, which is run if necessary: its report, the report of its traffic, and an audit.
 
-    The log report describes a backup with more topics and codecs, and damage.
+    The log report describes a backup with more topics, more codecs and damage.
     """
     if not (story / "report.html").exists():
         limit = [] if flights is None else ["--flights", str(flights)]
@@ -50,15 +50,15 @@ def make_pages(story: Path, *, flights: int | None = None) -> dict[str, Path]:
     command = [sys.executable, "-m", "kafkaframes"]
     if not (story / "backup").exists():
         make_backup(story / "backup")
-    _run([*command, "report", "backup", "-o", PAGES["log"]], story)
-    _run([*command, "report", "traffic.pcapng", "-o", PAGES["traffic"]], story)
-    audit = [*command, "audit", "traffic.pcapng", "kafka", "--target", TARGET, "-o", PAGES["audit"]]
-    _run(audit, story, status=4)  # it breaks the old clients
-    return {name: story / file for name, file in PAGES.items()}
+    _run([*command, "report", "backup", "-o", PAGE_FILES["log"]], story)
+    _run([*command, "report", "traffic.pcapng", "-o", PAGE_FILES["traffic"]], story)
+    audit = [*command, "audit", "traffic.pcapng", "kafka", "--target", TARGET_RELEASE, "-o", PAGE_FILES["audit"]]
+    _run(audit, story, status=4)  # the target release rejects the old clients
+    return {name: story / file for name, file in PAGE_FILES.items()}
 
 
 def make_backup(folder: Path) -> None:
-    """Write a log directory of two weeks, the same in every call, and damage two of its batches."""
+    """Write a log directory with two weeks of records, the same in each call, and damage two of its batches."""
     chance = random.Random(7)
     with kafkaframes.Broker(data_dir=folder) as broker:
         for topic, (partitions, codec, count) in TOPICS.items():
@@ -93,34 +93,34 @@ def _run(words: list[str | Path], folder: Path, *, status: int = 0) -> None:
         raise RuntimeError(f"{words}: status {process.returncode}\n{process.stdout[-2000:]}{process.stderr[-2000:]}")
 
 
-def _look(browser: Browser, pages: dict[str, Path], to: Path) -> None:
+def _take_pictures(browser: Browser, pages: dict[str, Path], to: Path) -> None:
     for name, page in pages.items():
         for width in WIDTHS:
             for theme in ("light", "dark"):
                 browser.open(page.as_uri(), width=width, dark=theme == "dark")
-                browser.picture(to / f"{name}-{width}-{theme}.png")
+                browser.take_picture(to / f"{name}-{width}-{theme}.png")
         browser.open(page.as_uri(), width=WIDTHS[0])
-        browser.print(to / f"{name}.pdf")
+        browser.print_pdf(to / f"{name}.pdf")
 
 
 def main() -> None:
     """Take the screenshots."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("to", type=Path, nargs="?", help="a folder for pictures of everything")
-    parser.add_argument("--story", type=Path, default=ROOT / "out" / "story", help="what make run has left")
+    parser.add_argument("to", type=Path, nargs="?", help="a folder for pictures of all pages")
+    parser.add_argument("--story", type=Path, default=ROOT / "out" / "story", help="the output folder of make run")
     options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:
-        raise SystemExit("no Chromium on the PATH (Debian: chromium)")
+        raise SystemExit("Chromium is not on the PATH (Debian: chromium)")
     pages = make_pages(options.story.absolute())
     with open_browser(chromium) as browser:
         if options.to is not None:
             options.to.mkdir(parents=True, exist_ok=True)
-            _look(browser, pages, options.to)
+            _take_pictures(browser, pages, options.to)
             return
         for name, page in pages.items():
             browser.open(page.as_uri(), width=WIDTHS[0])
-            browser.picture(ROOT / "docs" / "pictures" / f"{name}.png", height=1220 if name == "log" else 1000)
+            browser.take_picture(ROOT / "docs" / "pictures" / f"{name}.png", height=1220 if name == "log" else 1000)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Create ``spec/releases.json``: the versions of each API that every Kafka release advertises and accepts.
+"""Create ``spec/releases.json``, the API versions that each Kafka release advertises and accepts.
 
 ``python -m tests.interop.releases [--specs FOLDER]`` queries the published kafka-clients of each release (Maven fetches
-them, Java 17 runs ``java/ApiRanges.java`` against each) and writes the table. With ``--specs``, a folder of message
-specs of releases (``2.2.2.zip``, ...), it first compares both. ``test_releases.py`` recreates some rows.
+the jars, Java 17 runs ``java/ApiRanges.java`` with each) and writes the table. With ``--specs``, a folder of message
+specs of releases (``2.2.2.zip``, ...), the command first compares both. ``test_releases.py`` recreates some rows.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ RELEASES = (
     "2.3.1", "2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3", "3.3.2", "3.4.1", "3.5.2", "3.6.2",
     "3.7.2", "3.8.1", "3.9.1", "4.0.0", "4.0.1", "4.1.1", "4.2.0", "4.3.1", "4.4.0",
 )  # fmt: skip
-#: JoinGroup and Heartbeat are in the client's tables of 0.8.2, but its broker does not have them (RequestKeys: 0-10).
+#: JoinGroup and Heartbeat are in the client's tables of 0.8.2, but its broker does not serve them (RequestKeys: 0-10).
 NOT_SERVED = {("0.8.2.2", 11), ("0.8.2.2", 12)}
-JAVA = Path(__file__).parent / "java"
+JAVA_SOURCES = Path(__file__).parent / "java"
 _REPOSITORY = Path.home() / ".m2" / "repository"
-SLF4J = "org.slf4j:slf4j-api:1.7.36"
+SLF4J_COORDINATE = "org.slf4j:slf4j-api:1.7.36"
 
 
 class ApiRow(NamedTuple):
-    """One release's versions of one API; ``deprecated`` and ``advertised`` are empty if equal to the accepted ones."""
+    """The versions of an API in a release; ``deprecated`` and ``advertised`` are empty if equal to the accepted
+    ones.
+    """
 
     key: int
     accepted: str
@@ -52,10 +54,10 @@ def fetch(artifact: str) -> Path:
     return jar
 
 
-def ask(version: str) -> list[ApiRow]:
+def read_versions(version: str) -> list[ApiRow]:
     """Return the versions of each API in the kafka-clients of one release."""
-    jars = [fetch(f"org.apache.kafka:kafka-clients:{version}"), fetch(SLF4J)]
-    command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "ApiRanges.java")]
+    jars = [fetch(f"org.apache.kafka:kafka-clients:{version}"), fetch(SLF4J_COORDINATE)]
+    command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA_SOURCES / "ApiRanges.java")]
     process = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     rows = [_row(line.split(" ")) for line in process.stdout.splitlines()]
     return [row for row in rows if (version, row.key) not in NOT_SERVED]
@@ -72,13 +74,15 @@ def _row(parts: list[str]) -> ApiRow:
     )
 
 
-def table(rows: dict[str, list[ApiRow]]) -> dict[str, object]:
-    """Return the table: for each API the releases at which its entry changed. null: the API does not exist."""
+def build_table(rows: dict[str, list[ApiRow]]) -> dict[str, object]:
+    """Return the table: for each API, the releases in which its entry changed, with null where the API does not
+    exist.
+    """
     history: dict[int, list[list[object]]] = {}
-    for key in sorted({row.key for one in rows.values() for row in one}):
+    for key in sorted({row.key for api_row in rows.values() for row in api_row}):
         last_range: object = None
-        for version, one in rows.items():
-            row = next((row for row in one if row.key == key), None)
+        for version, api_row in rows.items():
+            row = next((row for row in api_row if row.key == key), None)
             now = None if row is None else list(row[1:])
             if now != last_range:
                 history.setdefault(key, []).append([version, now])
@@ -88,7 +92,7 @@ def table(rows: dict[str, list[ApiRow]]) -> dict[str, object]:
 
 def write(rows: dict[str, list[ApiRow]], file: Path = RELEASES_FILE) -> None:
     """Write the table, one line per change."""
-    releases = table(rows)
+    releases = build_table(rows)
     apis = releases["apis"]
     assert isinstance(apis, dict)
     lines = []
@@ -118,7 +122,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--specs", type=Path)
     options = parser.parse_args(arguments)
-    rows = {version: ask(version) for version in RELEASES}
+    rows = {version: read_versions(version) for version in RELEASES}
     for version in RELEASES if options.specs else ():
         if (options.specs / f"{version}.zip").is_file():
             for line in differences(version, rows[version], options.specs):

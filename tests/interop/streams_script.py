@@ -1,6 +1,6 @@
-"""A script for streams groups (KIP-1071): valid and invalid heartbeats, with each response recorded.
+"""A script for streams groups (KIP-1071) that sends valid and invalid heartbeats and records each response.
 
-Lists are compared without their order, since Kafka's have the order of hash maps.
+Lists are compared without their order, because Kafka's have the order of hash maps.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import time
 from typing import Any
 
-from tests.interop.coordinator_script import Player, plain
+from tests.interop.coordinator_script import ScriptPlayer, plain
 
 from kafkaframes.protocol.messages import message
 
@@ -22,11 +22,11 @@ SETTINGS = {
     "group.streams.heartbeat.interval.ms": "5000",
     "group.streams.initial.rebalance.delay.ms": "0",
 }
-_SETTLED = 1.0  # seconds: Kafka's coordinator sees topics with a delay
+_DELAY_SECONDS = 1.0  # wait because Kafka's coordinator sees topics with a delay
 
 
 def subtopology(name: str, sources: str = "", **more: Any) -> Any:
-    """Return a subtopology. Internal topics are ``name`` or ``name:partitions``."""
+    """Return a subtopology. Internal topics are written as ``name`` or ``name:partitions``."""
     internal = {"state_changelog_topics": more.get("logs", ""), "repartition_source_topics": more.get("reads", "")}
     groups = more.get("together", ())
     return REQUEST.Subtopology(
@@ -66,17 +66,17 @@ def owned_tasks(active: dict[str, list[int]], standby: dict[str, list[int]] | No
     return {"active_tasks": rows(active), "standby_tasks": rows(standby or {}), "warmup_tasks": []}
 
 
-class Streams:
-    """One broker, and its responses to members of streams groups."""
+class StreamsPlayer:
+    """One broker, and its recorded responses to members of streams groups."""
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self, player: ScriptPlayer) -> None:
         self.player = player
 
-    def note(self, label: str, answer: Any) -> None:
+    def record_answer(self, label: str, answer: Any) -> None:
         """Record a response, without the order of its lists."""
         self.player.answers.append((f"{len(self.player.answers)} {label}", json.dumps(_sort_nested(plain(answer)))))
 
-    def beat(self, label: str, group: str, member: str, epoch: int, **changes: Any) -> Any:
+    def send_heartbeat(self, label: str, group: str, member: str, epoch: int, **changes: Any) -> Any:
         fields = {
             "group_id": group,
             "member_id": member,
@@ -87,7 +87,7 @@ class Streams:
             **dict.fromkeys(("process_id", "user_endpoint", "client_tags", "task_offsets", "task_end_offsets")),
         }
         answer = self.player.ask("StreamsGroupHeartbeat", 0, **fields | changes)
-        self.note(f"{label} {group} {member} {epoch}", answer)
+        self.record_answer(f"{label} {group} {member} {epoch}", answer)
         return answer
 
     def join(self, label: str, group: str, member: str = "m", **changes: Any) -> Any:
@@ -98,17 +98,17 @@ class Streams:
             "client_tags": [],
             **owned_tasks({}),
         }
-        return self.beat(label, group, member, 0, **fields | changes)
+        return self.send_heartbeat(label, group, member, 0, **fields | changes)
 
     def topic(self, name: str, count: int) -> None:
         row = message("CreateTopicsRequest").CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         creation = self.player.ask("CreateTopics", 7, topics=[row], timeout_ms=20_000)
         assert creation.topics[0].error_code == 0, creation
-        time.sleep(_SETTLED)
+        time.sleep(_DELAY_SECONDS)
 
     def describe(self, *groups: str) -> None:
         answer = self.player.ask("StreamsGroupDescribe", 0, group_ids=list(groups), include_authorized_operations=True)
-        self.note(f"described {groups}", answer)
+        self.record_answer(f"described {groups}", answer)
 
 
 def _sort_nested(value: Any) -> Any:
@@ -120,8 +120,8 @@ def _sort_nested(value: Any) -> Any:
 
 
 def play(host: str, port: int) -> list[tuple[str, str]]:
-    """Play everything against one broker."""
-    player = Player(host, port)
+    """Play all scenarios against one broker."""
+    player = ScriptPlayer(host, port)
     try:
         player.wait_until(lambda one: getattr(one, "error_code", 1) == 0, "FindCoordinator", 1, key="g", key_type=0)
         player.wait_until(
@@ -132,18 +132,18 @@ def play(host: str, port: int) -> list[tuple[str, str]]:
             member_id="m",
             member_epoch=5,
         )
-        streams = Streams(player)
-        wrong(streams)
-        counts(streams)
-        lives(streams)
-        many(streams)
-        settings(streams)
+        streams = StreamsPlayer(player)
+        play_invalid_heartbeats(streams)
+        play_topologies(streams)
+        play_member_lives(streams)
+        play_many_members(streams)
+        play_group_settings(streams)
         return player.answers
     finally:
         player.close()
 
 
-def wrong(streams: Streams) -> None:
+def play_invalid_heartbeats(streams: StreamsPlayer) -> None:
     some = owned_tasks({"0": [0]})["active_tasks"]
     for changes in (
         {"group_id": ""},
@@ -167,12 +167,12 @@ def wrong(streams: Streams) -> None:
     ):
         streams.join(str(sorted(changes)), "wrong", **changes)
     for epoch in (5, -1, -2, -3):
-        streams.beat("no group", "wrong", "m", epoch)
-    streams.beat("static", "wrong", "m", -2, instance_id="i")
+        streams.send_heartbeat("no group", "wrong", "m", epoch)
+    streams.send_heartbeat("static", "wrong", "m", -2, instance_id="i")
 
 
-def counts(streams: Streams) -> None:
-    """Play topologies with missing parts, and complete ones."""
+def play_topologies(streams: StreamsPlayer) -> None:
+    """Play heartbeats with incomplete and complete topologies."""
     for name, count in (("a3", 3), ("b2", 2), ("c4", 4), ("one", 1)):
         streams.topic(name, count)
     cases = {
@@ -211,59 +211,65 @@ def counts(streams: Streams) -> None:
         status = [one.status_code for one in heartbeat.status or ()]
         if 3 in status:  # the names in the text have the order of a hash map
             del streams.player.answers[-1]
-        time.sleep(_SETTLED if 3 in status else 0)
-        streams.beat("again", group, "m", heartbeat.member_epoch or 2)
+        time.sleep(_DELAY_SECONDS if 3 in status else 0)
+        streams.send_heartbeat("again", group, "m", heartbeat.member_epoch or 2)
         if group not in ("both", "existing", "conflict", "fixed-unequal"):
             streams.describe(group)
 
 
-def lives(streams: Streams) -> None:
+def play_member_lives(streams: StreamsPlayer) -> None:
     group = "life"
     streams.join("no source", group)
-    streams.beat("no source", group, "m", 2)
+    streams.send_heartbeat("no source", group, "m", 2)
     streams.topic("in", 2)
-    missing = streams.beat("source", group, "m", 2)
+    missing = streams.send_heartbeat("source", group, "m", 2)
     assert [one.status_code for one in missing.status] == [3], missing
     del streams.player.answers[-1]  # the names in the text have the order of a hash map
-    time.sleep(_SETTLED)
+    time.sleep(_DELAY_SECONDS)
     everything = {"0": [0, 1], "1": [0, 1]}
-    epoch = streams.beat("ready", group, "m", missing.member_epoch).member_epoch
-    streams.beat("all", group, "m", epoch, **owned_tasks(everything))
+    epoch = streams.send_heartbeat("ready", group, "m", missing.member_epoch).member_epoch
+    streams.send_heartbeat("all", group, "m", epoch, **owned_tasks(everything))
     endpoint = REQUEST.Endpoint(host="h", port=9)
     second = streams.join("second", group, "n", user_endpoint=endpoint).member_epoch
-    streams.beat("gives up", group, "m", epoch, **owned_tasks(everything))
-    streams.beat("waits", group, "n", second)
-    streams.beat("still", group, "m", epoch, **owned_tasks(everything))
+    streams.send_heartbeat("gives up", group, "m", epoch, **owned_tasks(everything))
+    streams.send_heartbeat("waits", group, "n", second)
+    streams.send_heartbeat("still", group, "m", epoch, **owned_tasks(everything))
     half = {"0": [0], "1": [0]}
-    epoch = streams.beat("gave up", group, "m", epoch, **owned_tasks(half)).member_epoch
-    streams.beat("gets", group, "n", second)
+    epoch = streams.send_heartbeat("gave up", group, "m", epoch, **owned_tasks(half)).member_epoch
+    streams.send_heartbeat("gets", group, "n", second)
     streams.describe(group, "none", "")
-    epoch = streams.beat("endpoint", group, "m", epoch, user_endpoint=REQUEST.Endpoint(host="h1", port=8)).member_epoch
-    second = streams.beat("after endpoint", group, "n", second).member_epoch
-    streams.beat("greater", group, "m", 99)
-    streams.beat("smaller", group, "m", 1)
-    streams.beat("unknown", group, "x", 1)
-    streams.beat("topology again", group, "m", epoch, topology=counting(group))
+    epoch = streams.send_heartbeat(
+        "endpoint", group, "m", epoch, user_endpoint=REQUEST.Endpoint(host="h1", port=8)
+    ).member_epoch
+    second = streams.send_heartbeat("after endpoint", group, "n", second).member_epoch
+    streams.send_heartbeat("greater", group, "m", 99)
+    streams.send_heartbeat("smaller", group, "m", 1)
+    streams.send_heartbeat("unknown", group, "x", 1)
+    streams.send_heartbeat("topology again", group, "m", epoch, topology=counting(group))
     streams.join("other topology", group, "o", topology=topology(subtopology("0", "in"), epoch=1))
     streams.join("rejoins", group, "m")
-    commits(streams.player, streams, group, epoch)
-    streams.note("listed", streams.player.ask("ListGroups", 5, states_filter=[], types_filter=["streams"]).error_code)
-    streams.note("deleted", streams.player.ask("DeleteGroups", 2, groups_names=[group]))
-    streams.note("classic", streams.player.ask("DescribeGroups", 6, groups=[group]))
-    streams.note("consumer", streams.player.ask("ConsumerGroupDescribe", 0, group_ids=[group]))
-    streams.beat("shutdown", group, "m", epoch, shutdown_application=True)
-    streams.beat("hears of it", group, "n", second)
-    streams.beat("leaves", group, "n", -1)
-    streams.beat("alone", group, "m", epoch)
-    streams.beat("alone again", group, "m", epoch + 1)
-    streams.beat("leaves", group, "m", -1)
+    play_commits(streams.player, streams, group, epoch)
+    streams.record_answer(
+        "listed", streams.player.ask("ListGroups", 5, states_filter=[], types_filter=["streams"]).error_code
+    )
+    streams.record_answer("deleted", streams.player.ask("DeleteGroups", 2, groups_names=[group]))
+    streams.record_answer("classic", streams.player.ask("DescribeGroups", 6, groups=[group]))
+    streams.record_answer("consumer", streams.player.ask("ConsumerGroupDescribe", 0, group_ids=[group]))
+    streams.send_heartbeat("shutdown", group, "m", epoch, shutdown_application=True)
+    streams.send_heartbeat("hears of it", group, "n", second)
+    streams.send_heartbeat("leaves", group, "n", -1)
+    streams.send_heartbeat("alone", group, "m", epoch)
+    streams.send_heartbeat("alone again", group, "m", epoch + 1)
+    streams.send_heartbeat("leaves", group, "m", -1)
     streams.describe(group)
-    streams.note("deleted", streams.player.ask("DeleteGroups", 2, groups_names=[group]))
+    streams.record_answer("deleted", streams.player.ask("DeleteGroups", 2, groups_names=[group]))
     streams.describe(group)
 
 
-def many(streams: Streams) -> None:
-    """Play members of several processes, with standby tasks: the assignments, and those after a member leaves."""
+def play_many_members(streams: StreamsPlayer) -> None:
+    """Play members of several processes with standby tasks, and record the assignments before and after a member
+    leaves.
+    """
     group = "many"
     configure(streams, group, "streams.num.standby.replicas", "1")
     for name in ("in4", f"{group}-rep", f"{group}-log"):
@@ -285,14 +291,14 @@ def many(streams: Streams) -> None:
     def settle(label: str) -> None:
         for _ in range(4):
             for member in list(epochs):
-                beaten = streams.beat(label, group, member, epochs[member], **owns[member])
+                beaten = streams.send_heartbeat(label, group, member, epochs[member], **owns[member])
                 hear(member, beaten)
 
     for member, process in (("one", "a"), ("two", "a"), ("three", "b"), ("four", "c")):
         hear(member, streams.join("joins", group, member, process_id=process, topology=topology(*parts)))
         settle(f"with {member}")
     streams.describe(group)
-    streams.beat("leaves", group, "three", -1)
+    streams.send_heartbeat("leaves", group, "three", -1)
     del epochs["three"]
     settle("without three")
     configure(streams, group, "streams.num.standby.replicas", "2")
@@ -300,17 +306,17 @@ def many(streams: Streams) -> None:
     streams.describe(group)
 
 
-def configure(streams: Streams, group: str, name: str, value: str) -> None:
+def configure(streams: StreamsPlayer, group: str, name: str, value: str) -> None:
     types: Any = message("IncrementalAlterConfigsRequest")
     row = types.AlterableConfig(name=name, config_operation=0, value=value)
     resource = types.AlterConfigsResource(resource_type=32, resource_name=group, configs=[row])
     answer = streams.player.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
-    streams.note(f"{name}={value} {group}", [response.error_code for response in answer.responses])
-    time.sleep(_SETTLED)
+    streams.record_answer(f"{name}={value} {group}", [response.error_code for response in answer.responses])
+    time.sleep(_DELAY_SECONDS)
 
 
-def settings(streams: Streams) -> None:
-    """Play heartbeats in groups with their own intervals."""
+def play_group_settings(streams: StreamsPlayer) -> None:
+    """Play heartbeats in groups with group-specific intervals."""
     nobody = dict.fromkeys(("instance_id", "rack_id"))
     for kind in ("consumer", "share", "streams"):
         group = f"own-{kind}"
@@ -328,10 +334,10 @@ def settings(streams: Streams) -> None:
             answer = streams.player.ask(f"{kind.capitalize()}GroupHeartbeat", 1, **fields)
             assigned_partitions = answer.assignment and [row.partitions for row in answer.assignment.topic_partitions]
             answer_values = [answer.error_code, answer.member_epoch, answer.heartbeat_interval_ms, assigned_partitions]
-            streams.note(f"own settings {group} {member}", answer_values)
+            streams.record_answer(f"own settings {group} {member}", answer_values)
 
 
-def commits(player: Player, streams: Streams, group: str, epoch: int) -> None:
+def play_commits(player: ScriptPlayer, streams: StreamsPlayer, group: str, epoch: int) -> None:
     request_type: Any = message("OffsetCommitRequest")
     fetch: Any = message("OffsetFetchRequest")
     for version, member, of_epoch in (
@@ -345,9 +351,9 @@ def commits(player: Player, streams: Streams, group: str, epoch: int) -> None:
         row = request_type.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
         topics = [request_type.OffsetCommitRequestTopic(name="in", partitions=[row])]
         fields = {"group_id": group, "generation_id_or_member_epoch": of_epoch, "member_id": member}
-        streams.note(
+        streams.record_answer(
             f"commit v{version} {member} {of_epoch}", player.ask("OffsetCommit", version, topics=topics, **fields)
         )
     for member, of_epoch in (("", -1), ("m", 1), ("m", epoch), ("x", 3), (None, -1)):
         row = fetch.OffsetFetchRequestGroup(group_id=group, member_id=member, member_epoch=of_epoch, topics=None)
-        streams.note(f"fetch {member} {of_epoch}", player.ask("OffsetFetch", 9, groups=[row]))
+        streams.record_answer(f"fetch {member} {of_epoch}", player.ask("OffsetFetch", 9, groups=[row]))

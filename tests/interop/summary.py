@@ -1,6 +1,7 @@
-"""The results of a run of this folder: each claim, its judges, the number of agreements, and missing judges.
+"""Summarise a run of this folder: each claim, the number of agreements with each version of Kafka, and skipped
+comparisons.
 
-A judge that is not available is listed with the reason, and never counted as agreement.
+A comparison that could not run is listed with its reason, and does not count as an agreement.
 """
 
 from __future__ import annotations
@@ -11,36 +12,38 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-_VERSION = re.compile(r"\[(\d+\.\d+\.\d+)\b")  # the first parameter of a test, if it starts a broker
+# matches a broker's version, the first parameter of a test that starts a broker
+_VERSION = re.compile(r"\[(\d+\.\d+\.\d+)\b")
 _ALL = "all"
 OUTCOMES = ("agreed", "FAILED", "NOT ASKED")
 
 
 @dataclass
-class Claim:
-    """A test file: its first sentence, the outcomes by judge, and the reasons of skipped ones."""
+class TestedClaim:
+    """A test file's claim: its first sentence, the outcomes by version, and the reasons of skipped tests."""
 
     sentence: str
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
     reasons: Counter[str] = field(default_factory=Counter)
 
 
-def claims_of(reports: Iterable[tuple[str, Any]], sentences: dict[str, str]) -> dict[str, Claim]:
-    """Group pytest's reports, each with its category, by file and judge.
+def group_claims(reports: Iterable[tuple[str, Any]], sentences: dict[str, str]) -> dict[str, TestedClaim]:
+    """Group pytest's reports, which have categories, by file and version.
 
-    A test that fails in its call and in its teardown counts once. Setup and teardown count only if they fail.
+    A test that fails in its call and in its teardown counts once. Reports of setup and teardown count only if they
+    failed.
     """
-    claims: dict[str, Claim] = {}
+    claims: dict[str, TestedClaim] = {}
     worst: dict[str, tuple[int, str]] = {}
     for category, report in reports:
         outcome = {"passed": 0, "skipped": 2}.get(category, 1)
         if outcome == 0 and report.when != "call":
             continue
         if outcome == 1 or report.nodeid not in worst:
-            worst[report.nodeid] = (outcome, reason_of(report) if outcome == 2 else "")
+            worst[report.nodeid] = (outcome, skip_reason(report) if outcome == 2 else "")
     for nodeid, (outcome, reason) in worst.items():
         file = nodeid.partition("::")[0]
-        claim = claims.setdefault(file, Claim(sentences.get(file, file)))
+        claim = claims.setdefault(file, TestedClaim(sentences.get(file, file)))
         version = _VERSION.search(nodeid)
         claim.outcomes.setdefault(f"Kafka {version[1]}" if version else _ALL, Counter())[OUTCOMES[outcome]] += 1
         if reason:
@@ -48,13 +51,13 @@ def claims_of(reports: Iterable[tuple[str, Any]], sentences: dict[str, str]) -> 
     return claims
 
 
-def reason_of(report: Any) -> str:
+def skip_reason(report: Any) -> str:
     """Return why a test was skipped."""
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return str(text).removeprefix("Skipped: ")
 
 
-def lines(claims: dict[str, Claim]) -> Iterator[str]:
+def summary_lines(claims: dict[str, TestedClaim]) -> Iterator[str]:
     """Yield the table."""
     total: Counter[str] = Counter()
     for file, claim in sorted(claims.items()):

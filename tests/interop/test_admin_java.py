@@ -1,4 +1,4 @@
-"""Admin and Java's Admin on Kafka: the same calls with and without permissions, the same results, errors and state."""
+"""Admin and Java's Admin have the same results, errors and effects on Kafka, with and without permissions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.waiting import wait_for
 from kafkaframes.client import Admin
 from kafkaframes.errors import BrokerError, ErrorCode
 
-SOURCE = Path(__file__).parent / "java" / "clients" / "AdminCalls.java"
+JAVA_SOURCE = Path(__file__).parent / "java" / "clients" / "AdminCalls.java"
 JAVA_CLIENT = "4.3.1"
 PATIENCE_S = 30
 USERS = {"root": ROOT, "stranger": STRANGER}
@@ -44,7 +44,7 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-DIFFERENCES = {  # Java returns no directory to a user without permissions, as for a replica that does not exist
+DIFFERENCES = {  # to a user without permissions, Java returns no directory, as for a missing replica
     ("describe_replica_log_dirs", "stranger"): ("error", "CLUSTER_AUTHORIZATION_FAILED")
 }
 WITHOUT_JAVA_CALL = {
@@ -58,7 +58,7 @@ def _join_sorted(values: Any) -> str:
     return ",".join(sorted(map(str, values)))
 
 
-FACTS: dict[str, Callable[[Any], str]] = {
+RESULT_TEXTS: dict[str, Callable[[Any], str]] = {
     "describe_cluster": lambda result: str(len(result.brokers)),
     "list_topics": _join_sorted,
     "describe_topics": lambda result: f"{len(result[TOPIC].partitions)}:{result[TOPIC].partitions[0].leader}",
@@ -111,8 +111,8 @@ FACTS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def arguments_of(name: str, scene: AdminCallFixture) -> list[object]:
-    """Return the words that follow a method's name for Java: ids that the preparation of the call has created."""
+def java_arguments(name: str, scene: AdminCallFixture) -> list[object]:
+    """Return the arguments after the method's name for Java: ids that the preparation of the call has created."""
     if name in ("renew_delegation_token", "expire_delegation_token"):
         return [base64.b64encode(scene.token).decode()]
     if name == "abort_transaction":
@@ -125,19 +125,19 @@ def arguments_of(name: str, scene: AdminCallFixture) -> list[object]:
 
 
 class JavaAdmin:
-    """Java's Admin in a process of its own."""
+    """Java's Admin in a separate process."""
 
     def __init__(self, command: list[str | Path]) -> None:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def call(self, name: str, *arguments: object) -> tuple[str, str]:
-        """Return ("ok", facts) or ("error", name of the error code)."""
+        """Return ("ok", text of the result) or ("error", name of the error code)."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(" ".join(map(str, (name, *arguments))) + "\n")
         self.process.stdin.flush()
         for line in self.process.stdout:
-            if line.startswith(f"= {name} "):  # Kafka writes log lines in between
+            if line.startswith(f"= {name} "):  # skip Kafka's log lines
                 kind, _, text = line.removeprefix(f"= {name} ").strip().partition(" ")
                 return (kind, text if kind == "ok" else text.partition(" ")[0])
         raise AssertionError("Java's Admin has ended")
@@ -148,8 +148,8 @@ class JavaAdmin:
 
 
 @pytest.fixture(scope="module")
-def scene(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCallFixture]:
-    """A node of Kafka with authentication on its second listener."""
+def scene(kafka: brokers.KafkaFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCallFixture]:
+    """A Kafka node with authentication on its second listener."""
     settings = SETTINGS if kafka.version.startswith("4.") else {k: v for k, v in SETTINGS.items() if "share" not in k}
     node = kafka(tmp_path_factory.mktemp("kafka"), settings)
     port = kafka.module.free_port()
@@ -164,7 +164,7 @@ def scene(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def start_java(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., JavaAdmin]:
     """Return a function that starts Java's Admin with properties."""
     libraries = brokers.real_kafka(oracle).fetch(JAVA_CLIENT)
-    command = compile_java(SOURCE, libraries, tmp_path_factory.mktemp("classes"))
+    command = compile_java(JAVA_SOURCE, libraries, tmp_path_factory.mktemp("classes"))
 
     def start(properties: Mapping[str, str]) -> JavaAdmin:
         words = [word for pair in properties.items() for word in pair]
@@ -175,7 +175,7 @@ def start_java(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
 
 @pytest.fixture(scope="module")
 def java_admins(start_java: Callable[..., JavaAdmin], scene: AdminCallFixture) -> Iterator[dict[str, JavaAdmin]]:
-    """Java's Admin of each user."""
+    """Java's Admin for each user."""
     admins = {}
     for user, options in USERS.items():
         login = (
@@ -194,20 +194,20 @@ def java_admins(start_java: Callable[..., JavaAdmin], scene: AdminCallFixture) -
         admin.close()
 
 
-def outcome_of(name: str, admin: Admin, scene: AdminCallFixture) -> tuple[str, str]:
-    """Return the outcome of our call as ``JavaAdmin.call`` does."""
+def call_outcome(name: str, admin: Admin, scene: AdminCallFixture) -> tuple[str, str]:
+    """Return the outcome of a call of ``Admin`` in the form of ``JavaAdmin.call``."""
     try:
         result = CALLS[name].run(admin, scene)
     except BrokerError as error:
         return "error", error.code.name if error.code else str(error)
     try:
-        return "ok", FACTS[name](result) if name in FACTS else ""
+        return "ok", RESULT_TEXTS[name](result) if name in RESULT_TEXTS else ""
     except KeyError as error:  # a node that has not applied the preparation yet does not return its entry
         return "missing", str(error)
 
 
 def prepare(name: str, scene: AdminCallFixture) -> None:
-    """Prepare the call. Calls that the release does not support fail by themselves."""
+    """Prepare the call. Prepare a call; calls that the release does not support fail later by themselves."""
     try:
         CALLS[name].prepare(scene)
     except BrokerError as error:
@@ -216,26 +216,31 @@ def prepare(name: str, scene: AdminCallFixture) -> None:
 
 
 def compare(name: str, user: str, options: Mapping[str, Any], scene: AdminCallFixture, java: JavaAdmin) -> None:
-    """Perform a call with Java's Admin and with ours; compare the results, or the errors, and the state afterwards."""
+    """Make a call with Java's Admin and with ``Admin``; compare the results or errors, and the cluster's state
+    afterwards.
+    """
     prepare(name, scene)
-    theirs = java.call(name, *arguments_of(name, scene))
+    theirs = java.call(name, *java_arguments(name, scene))
     wait_for_change(name, theirs, scene)
     if CALLS[name].is_change:
         prepare(name, scene)
     with Admin(scene.servers, **options) as admin:
-        ours = outcome_of(name, admin, scene)
+        ours = call_outcome(name, admin, scene)
         deadline = time.monotonic() + PATIENCE_S
         while not CALLS[name].is_change and ours != theirs and time.monotonic() < deadline:
-            time.sleep(0.2)  # brokers apply the state of an earlier call one after the other
-            theirs, ours = java.call(name, *arguments_of(name, scene)), outcome_of(name, admin, scene)
+            time.sleep(0.2)  # each broker applies the changes of an earlier call at a different time
+            theirs, ours = java.call(name, *java_arguments(name, scene)), call_outcome(name, admin, scene)
             theirs = DIFFERENCES.get((name, user), theirs)
     assert ours == theirs
     wait_for_change(name, ours, scene)
 
 
 def wait_for_change(name: str, outcome: tuple[str, str], scene: AdminCallFixture) -> None:
-    """Wait until a call that succeeded has changed the state. Brokers apply a change shortly after the response."""
-    if outcome[0] == "ok" and CALLS[name].is_change and name not in FACTS:
+    """Wait until a successful call has changed the cluster's state.
+
+    Brokers apply a change shortly after the response.
+    """
+    if outcome[0] == "ok" and CALLS[name].is_change and name not in RESULT_TEXTS:
         wait_for(lambda: CALLS[name].check(scene, None))
 
 

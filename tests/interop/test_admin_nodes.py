@@ -1,4 +1,4 @@
-"""Admin and Java's Admin on three nodes of Kafka, also while one of them is down."""
+"""Admin and Java's Admin work on three Kafka nodes, also while one of them is down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["start_java"]
 
 
 @pytest.fixture(scope="module")
-def nodes(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNodes]:
+def nodes(kafka: brokers.KafkaFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNodes]:
     """Three nodes, each a broker and a controller."""
     nodes = KafkaNodes(kafka.version, tmp_path_factory.mktemp("kafka"))
     try:
@@ -33,7 +33,7 @@ def nodes(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module")
 def scene(nodes: KafkaNodes) -> Iterator[AdminCallFixture]:
-    """The cluster, for the table of calls. All users have all permissions."""
+    """The cluster in the form that the table of calls requires. All users have all permissions."""
     scene = AdminCallFixture(nodes.bootstrap_servers, login={})
     yield scene
     scene.close()
@@ -53,7 +53,7 @@ def test_each_call_on_three_nodes_agrees_with_javas(name, scene, java):
 
 
 def test_calls_continue_while_a_node_is_down(nodes, scene):
-    """The client has the stopped node as leader, as coordinator of some groups and ids, and perhaps as controller."""
+    """The stopped node is the client's leader, the coordinator of some groups and ids, and perhaps the controller."""
     with Admin(nodes.bootstrap_servers) as admin:
         for group in GROUPS:
             admin.alter_group_offsets(group, {PARTITION: 1})

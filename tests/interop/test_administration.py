@@ -1,4 +1,4 @@
-"""The admin client passes its embedded-broker tests on Apache Kafka, and has every method of Java's."""
+"""The admin client passes its embedded-broker tests on Apache Kafka, and has each method of Java's Admin."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ test_group_members = behaviours.test_members_are_removed_from_a_classic_group
 
 @pytest.fixture
 def known_topic(admin, topic) -> str:
-    """A topic that the group coordinator also knows; its metadata arrive later."""
+    """A topic that the group coordinator also knows; it receives metadata with a delay."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -76,24 +76,24 @@ def known_topic(admin, topic) -> str:
 
 
 @pytest.fixture
-def since_4_1(kafka) -> None:
+def require_4_1(kafka) -> None:
     if kafka.version.startswith("3."):
         pytest.skip("share groups and ListConfigResources require 4.1")
 
 
-def test_share_groups(since_4_1, admin, known_topic):
+def test_share_groups(require_4_1, admin, known_topic):
     behaviours.test_share_group_offsets_are_set_and_deleted(admin, known_topic)
 
 
-def test_config_resources(since_4_1, admin, topic):
+def test_config_resources(require_4_1, admin, topic):
     behaviours.test_resources_with_a_configuration_are_listed(admin, topic)
 
 
-def test_open_transaction(since_4_1, servers, admin, topic):
+def test_open_transaction(require_4_1, servers, admin, topic):
     behaviours.test_an_open_transaction_is_listed_described_and_terminated(servers, admin, topic)
 
 
-def test_conditions_that_a_release_does_not_know_are_rejected(kafka, admin):
+def test_filters_that_a_release_does_not_support_are_rejected(kafka, admin):
     if kafka.version.startswith("4."):
         pytest.skip("4.1 and later support them")
     with pytest.raises(OptionError, match="transactional_id_pattern is not supported by broker"):

@@ -1,4 +1,6 @@
-"""Kafka 3.9.1's LogValidator and ours on random record sets: valid, odd, and damaged under a matching CRC."""
+"""Random record sets (valid, unusual, or damaged with a matching CRC) are validated as by Kafka 3.9.1's
+LogValidator.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ from pathlib import Path
 from tests.agreement.kinds.append import KIND
 from tests.records.append.append_sets import choose_operation, choose_record_set
 
-SETS = int(os.environ.get("KAFKAFRAMES_APPEND_SETS", "1500"))
+SET_COUNT = int(os.environ.get("KAFKAFRAMES_APPEND_SETS", "1500"))
 SEED = int(os.environ.get("KAFKAFRAMES_APPEND_SEED", "1"))
 
 
 def test_random_sets_are_validated_as_by_kafka(oracle: Path, tmp_path: Path) -> None:
-    """There is no disagreement, and each kind of result (in place, rebuilt, rejected) occurs."""
+    """All results agree, and each kind of result (in place, rebuilt, rejected) occurs."""
     choose = random.Random(SEED)
     folder = tmp_path / "records"
     folder.mkdir()
     questions = []
-    for number in range(SETS):
+    for number in range(SET_COUNT):
         raw = choose_record_set(choose)
         (folder / f"{number}.bin").write_bytes(raw)
         for _ in range(3):
@@ -37,7 +39,7 @@ def test_random_sets_are_validated_as_by_kafka(oracle: Path, tmp_path: Path) -> 
         for answer in answers:
             answer.pop("bytes")
             if answer.get("error", "").startswith("OutOfMemory"):
-                continue  # Kafka allocates the size that an inner message states, up to 2 GiB
+                continue  # Kafka allocates the size in an inner message, up to 2 GiB
             lines.write(json.dumps(answer) + "\n")
     kinds = {
         ("in place" if answer["in_place"] else "rebuilt") if "in_place" in answer else "refused"
@@ -47,4 +49,4 @@ def test_random_sets_are_validated_as_by_kafka(oracle: Path, tmp_path: Path) -> 
     assert kinds == {"in place", "rebuilt", "refused"}
     disagreements = {case.name: list(KIND.disagreements(case)) for case in KIND.cases(folder)}
     assert {name: texts for name, texts in disagreements.items() if texts} == {}
-    assert len(disagreements) > 2.9 * SETS
+    assert len(disagreements) > 2.9 * SET_COUNT

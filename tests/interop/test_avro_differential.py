@@ -1,4 +1,4 @@
-"""Random pairs of Avro schemas: values resolve as in Java's Avro 1.12.1, or both reject them."""
+"""Values of random pairs of Avro schemas are resolved as by Java's Avro 1.12.1, or rejected by both."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 from tests.interop.avro_java import jars, resolve
 from tests.scan.values.avro_pairs import PairMaker, yield_differences
 
-PAIRS = 5_000
+PAIR_COUNT = 5_000
 
 
 def test_pairs_of_schemas_resolve_as_in_java() -> None:
     if shutil.which("java") is None or not jars():
         pytest.skip("Java or PySpark's jars are missing")
-    pairs = PairMaker(1).pairs(PAIRS)
+    pairs = PairMaker(1).pairs(PAIR_COUNT)
     all_verdicts = resolve(pairs)
     refused_count = sum("error" in verdict for verdicts in all_verdicts for verdict in verdicts)
     total = sum(map(len, all_verdicts))

@@ -1,9 +1,10 @@
-"""A real Kafka opens the data directory of the embedded broker after a clean stop, and our broker opens it again.
+"""Apache Kafka opens the embedded broker's data directory after a clean stop, and the embedded broker opens it again
+afterwards.
 
-The controller's state (topics with their ids and settings) comes from a ``bootstrap.checkpoint`` next to the logs.
-Everything else is the broker's: records of every format and codec, transactions, idempotent producers, compacted and
-deleted records, committed offsets of both kinds of groups and, for brokers with share groups (4.2 and later), share
-group state.
+The controller's state (topics with their ids and settings) is written to a ``bootstrap.checkpoint`` next to the logs.
+All other data are the embedded broker's: records of each format and codec, transactions, idempotent producers,
+compacted and deleted records, committed offsets of classic and consumer groups and, for brokers with share groups (4.2
+and later), share group state.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from tests.interop import brokers
 from tests.interop.broker_script import FrameClient, ranges
-from tests.interop.brokers import check_in_order, errors_in, read, users
+from tests.interop.brokers import check_directory, errors_in, read, user_topics
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, Producer
@@ -27,14 +28,14 @@ from kafkaframes.storage.log.discover import discover
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-SMALL = {"log.segment.bytes": 1 << 20, "log.index.size.max.bytes": 65536, "log.index.interval.bytes": 1024}
+SMALL_SEGMENTS = {"log.segment.bytes": 1 << 20, "log.index.size.max.bytes": 65536, "log.index.interval.bytes": 1024}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}
-APPENDED = 3
+APPEND_COUNT = 3
 SHARING, ACKNOWLEDGED = "sharing", 7
 
 
 def fill(broker: Broker) -> None:
-    """Write everything that a broker's directory can contain, with our client."""
+    """Write all kinds of data that a broker's directory can contain, with this package's client."""
     servers = broker.bootstrap_servers
     broker.create_topic("orders", partitions=2)
     broker.create_topic("payments")
@@ -45,7 +46,7 @@ def fill(broker: Broker) -> None:
         for codec in CODECS[:4]:
             write_orders(servers, topic, 20, record_format=record_format, compression_type=codec)
     for codec in CODECS:
-        # idempotent, each with its own producer id
+        # idempotent producers, each with another producer id
         write_orders(servers, "orders", 300, partitions=2, compression_type=codec)
     write_payments(servers)
     with Producer(servers) as producer:
@@ -55,7 +56,7 @@ def fill(broker: Broker) -> None:
                 producer.flush()
     for protocol in ("classic", "consumer"):
         read_in_group(servers, protocol)
-    share(broker)
+    read_share_group(broker)
 
 
 def write_orders(servers: str, topic: str, count: int, *, partitions: int = 1, **settings: Any) -> None:
@@ -63,8 +64,8 @@ def write_orders(servers: str, topic: str, count: int, *, partitions: int = 1, *
     with Producer(servers, linger_ms=20, **settings) as producer:
         for number in range(count):
             headers = [("trace", b"%d" % number), ("none", None)] if has_headers else []
-            where = number % partitions
-            producer.send(topic, key=b"%d" % number, value=bytes(1500), headers=headers, partition=where)
+            partition = number % partitions
+            producer.send(topic, key=b"%d" % number, value=bytes(1500), headers=headers, partition=partition)
 
 
 def write_payments(servers: str) -> None:
@@ -89,15 +90,17 @@ def read_in_group(servers: str, protocol: str) -> None:
         consumer.commit()
 
 
-def share(broker: Broker) -> None:
+def read_share_group(broker: Broker) -> None:
     """Join a share group, acknowledge the first records of a partition, and leave."""
     client = FrameClient(broker.port)
     topic_id = broker.call(lambda state: state.topics["orders"].topic_id)
     with Admin(broker.bootstrap_servers) as admin:
         admin.alter_configs("group", SHARING, {"share.auto.offset.reset": "earliest"})
     member = {"group_id": SHARING, "member_id": "AAAAAAAAAAAAAAAAAAAAAQ"}
-    beat = message("ShareGroupHeartbeatRequest")
-    heartbeat = client.ask("ShareGroupHeartbeat", 1, beat(**member, member_epoch=0, subscribed_topic_names=["orders"]))
+    heartbeat_request = message("ShareGroupHeartbeatRequest")
+    heartbeat = client.ask(
+        "ShareGroupHeartbeat", 1, heartbeat_request(**member, member_epoch=0, subscribed_topic_names=["orders"])
+    )
     assert heartbeat.error_code == 0
     types = message("ShareFetchRequest")
     partition_row = types.FetchPartition(partition_index=1)
@@ -112,14 +115,14 @@ def share(broker: Broker) -> None:
     topics = [types.AcknowledgeTopic(topic_id=topic_id, partitions=[acknowledged_partition])]
     answer = client.ask("ShareAcknowledge", 1, types(**member, share_session_epoch=1, topics=topics))
     assert answer.responses[0].partitions[0].error_code == 0
-    client.ask("ShareGroupHeartbeat", 1, beat(**member, member_epoch=-1))
+    client.ask("ShareGroupHeartbeat", 1, heartbeat_request(**member, member_epoch=-1))
     client.close()
 
 
 def share_start(port: int) -> int | None:
     """Return the start offset of the share group; None for a broker without such groups.
 
-    A controller without a level of ``share.version`` keeps them disabled until it is set.
+    Share groups are disabled until the controller's feature ``share.version`` has a level.
     """
     client = FrameClient(port)
     try:
@@ -131,7 +134,7 @@ def share_start(port: int) -> int | None:
         types = message("DescribeShareGroupOffsetsRequest")
         group = types.DescribeShareGroupOffsetsRequestGroup(group_id=SHARING, topics=None)
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:  # the coordinator reads its topic
+        while time.monotonic() < deadline:  # the coordinator is still loading its topic
             (group_row,) = client.ask("DescribeShareGroupOffsets", 0, types(groups=[group])).groups
             starts = [row.start_offset for topic in group_row.topics for row in topic.partitions if row.partition_index]
             if starts and starts[0] >= 0:
@@ -142,13 +145,13 @@ def share_start(port: int) -> int | None:
         client.close()
 
 
-def layouts(data: Path) -> list[TopicLayout]:
+def find_layouts(data: Path) -> list[TopicLayout]:
     """Return the controller's state of the directory: topics with ids, leader epochs, settings."""
     (directory,) = discover(str(data))
     layouts_by_topic: dict[str, TopicLayout] = {}
     for partition in directory.partitions:
         is_compacted = partition.topic == "latest" or partition.topic.startswith("__")
-        configs = {"cleanup.policy": "compact"} if is_compacted else {}  # 4.x rejects segments as small as ours
+        configs = {"cleanup.policy": "compact"} if is_compacted else {}  # Kafka 4.x rejects such small segments
         layout = layouts_by_topic.setdefault(
             partition.topic, TopicLayout(partition.topic, partition.metadata.topic_id, {}, configs)
         )
@@ -157,24 +160,24 @@ def layouts(data: Path) -> list[TopicLayout]:
     return list(layouts_by_topic.values())
 
 
-def make_known(data: Path) -> None:
+def write_bootstrap(data: Path) -> None:
     meta = read_meta_properties((data / "meta.properties").read_bytes())
     node = DirectoryNode(node_id=1, cluster_id=meta.values["cluster.id"], directory_id=meta.values["directory.id"])
-    raw = build_bootstrap_checkpoint(layouts(data), node, now_ms=int(time.time() * 1000), next_producer_id=100_000)
+    raw = build_bootstrap_checkpoint(find_layouts(data), node, now_ms=int(time.time() * 1000), next_producer_id=100_000)
     (data / "bootstrap.checkpoint").write_bytes(raw)
 
 
 @pytest.fixture
 def data(tmp_path):
-    """A directory that our broker has filled, compacted, and stopped cleanly."""
+    """A directory that the embedded broker has filled and compacted before it stopped cleanly."""
     data = tmp_path / "data"
-    with Broker(data_dir=data, config=SMALL | {"log.cleaner.backoff.ms": 100}) as broker:
+    with Broker(data_dir=data, config=SMALL_SEGMENTS | {"log.cleaner.backoff.ms": 100}) as broker:
         fill(broker)
         before = broker.topics["latest"].end_offsets
         deadline = time.monotonic() + 60
         while len(broker.records("latest")) >= 200 and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert len(broker.records("latest")) < 200  # records in the active segment are kept
+        assert len(broker.records("latest")) < 200  # records in the active segment are not compacted
         assert broker.topics["latest"].end_offsets == before
         broker.call(lambda state: state.topics["orders"].partitions[0].log.delete_records(40))
     return data
@@ -193,19 +196,21 @@ def test_a_real_kafka_continues_from_our_broker_and_back(kafka, java, data, tmp_
         groups = read_committed_offsets(broker)
         assert {group for group, _, _ in groups} == {"classic", "consumer", "paying"}
         assert share_start(broker.port) == ACKNOWLEDGED
-    expected_records = {level: users(brokers.read_expected_records(data, isolation=level)) for level in ISOLATIONS}
+    expected_records = {
+        level: user_topics(brokers.read_expected_records(data, isolation=level)) for level in ISOLATIONS
+    }
     assert set(expected_records["read_committed"]) == {
         ("orders", 0), ("orders", 1), ("payments", 0), ("latest", 0), ("format-0", 0), ("format-1", 0),
     }  # fmt: skip
     assert len(expected_records["read_committed"]["payments", 0]) < len(
         expected_records["read_uncommitted"]["payments", 0]
     )
-    make_known(data)
-    node = kafka(tmp_path, SMALL)
+    write_bootstrap(data)
+    node = kafka(tmp_path, SMALL_SEGMENTS)
     with node:
         for level in ISOLATIONS:
-            assert users(read(java, node, isolation=level).records) == expected_records[level]
-        cluster = read(java, node, append_count=APPENDED)
+            assert user_topics(read(java, node, isolation=level).records) == expected_records[level]
+        cluster = read(java, node, append_count=APPEND_COUNT)
         assert {key: offset for key, offset in cluster.groups.items() if key in groups} == groups
         assert share_start(int(node.bootstrap.rpartition(":")[2])) in (ACKNOWLEDGED, None)
         node.stop()
@@ -213,9 +218,9 @@ def test_a_real_kafka_continues_from_our_broker_and_back(kafka, java, data, tmp_
         assert "stray" not in log
         assert errors_in(log) == []
         assert "Recovering unflushed segment" not in log
-    check_in_order(data)
-    more = users(brokers.read_expected_records(data))
-    with Broker(data_dir=data) as broker:  # our broker again, which knows its directory
+    check_directory(data)
+    more = user_topics(brokers.read_expected_records(data))
+    with Broker(data_dir=data) as broker:  # the embedded broker again, which recognises its directory
         assert {key: offset for key, offset in read_committed_offsets(broker).items() if key in groups} == groups
         assert share_start(broker.port) == ACKNOWLEDGED
         for (topic, partition), rows in more.items():

@@ -1,4 +1,6 @@
-"""Our client with real brokers: every codec in both directions, committed offsets at the newest versions, groups."""
+"""The client works with Apache Kafka: each codec in both directions, committed offsets at the newest versions, and
+groups.
+"""
 
 from __future__ import annotations
 
@@ -14,38 +16,41 @@ from kafkaframes.errors import BrokerError
 
 TOPIC, ROWS, PATIENCE_S = "t", 5_000, 120
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TABLE = pa.table(
+RECORDS_TABLE = pa.table(
     {
         "key": pa.array([b"%d" % row for row in range(ROWS)]),
         "value": pa.array([b"word %d and more words %d" % (row % 97, row) for row in range(ROWS)]),
     }
 )
-NEWEST = {"3.9.1": {("OffsetCommit", 9), ("OffsetFetch", 9)}, "4.3.1": {("OffsetCommit", 10), ("OffsetFetch", 10)}}
+NEWEST_VERSIONS = {
+    "3.9.1": {("OffsetCommit", 9), ("OffsetFetch", 9)},
+    "4.3.1": {("OffsetCommit", 10), ("OffsetFetch", 10)},
+}
 
 
 @pytest.fixture(scope="module")
 def servers(kafka, tmp_path_factory) -> Iterator[str]:
-    """Start a broker with a topic that has the table once for each codec."""
+    """Start a broker with a topic to which the table was sent once with each codec."""
     with kafka(tmp_path_factory.mktemp("kafka"), {"group.initial.rebalance.delay.ms": "0"}) as node:
         with Admin(node.bootstrap) as admin:
             admin.create_topics([NewTopic(name=TOPIC, num_partitions=2)])
         for codec in CODECS:
             with Producer(node.bootstrap, compression_type=codec, batch_size=50_000) as producer:
-                producer.send_arrow(TABLE, topic=TOPIC)
+                producer.send_arrow(RECORDS_TABLE, topic=TOPIC)
         yield node.bootstrap
 
 
 @pytest.fixture
 def requested_apis(monkeypatch) -> set[tuple[str, int]]:
-    """Collect the requests, by API and version."""
+    """The APIs and versions of all requests of clients."""
     requests: set[tuple[str, int]] = set()
     post = Connection._send_request
 
-    def note_request(self, body, version, wait_ms):
+    def record_request(self, body, version, wait_ms):
         requests.add((type(body).__name__.removesuffix("Request"), version))
         return post(self, body, version, wait_ms)
 
-    monkeypatch.setattr(Connection, "_send_request", note_request)
+    monkeypatch.setattr(Connection, "_send_request", record_request)
     return requests
 
 
@@ -66,14 +71,16 @@ def test_every_codec_is_written_and_read_and_offsets_are_committed(kafka, server
     with Consumer(servers, **settings) as consumer:
         consumer.assign(consumer.partitions_for(TOPIC))
         table = read_all(consumer)
-        assert sorted(table["value"].to_pylist()) == sorted(TABLE["value"].to_pylist() * len(CODECS))
+        assert sorted(table["value"].to_pylist()) == sorted(RECORDS_TABLE["value"].to_pylist() * len(CODECS))
         assert read_committed_offsets(consumer) == {}
         consumer.commit()
         committed_offsets = read_committed_offsets(consumer)
     assert sum(committed_offsets.values()) == ROWS * len(CODECS)
     with Consumer(servers, **settings) as consumer:
         assert read_committed_offsets(consumer) == committed_offsets
-    assert {api for api in requested_apis if api[0] in ("OffsetCommit", "OffsetFetch")} == NEWEST[kafka.version]
+    assert {api for api in requested_apis if api[0] in ("OffsetCommit", "OffsetFetch")} == NEWEST_VERSIONS[
+        kafka.version
+    ]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -1,4 +1,4 @@
-"""The connection rate quota per address: the same connections are served or closed as by Kafka 4.3.1."""
+"""With a connection rate quota per address, the same connections are served or closed as by Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 
 VERSION = "4.3.1"
-CONNECTIONS, AT_ONCE = 16, 10  # a connection a second, in a window of ten
+CONNECTIONS, AT_ONCE = 16, 10  # one connection per second, in a window of ten seconds
 
 
 class ThrottledClient:
@@ -25,7 +25,7 @@ class ThrottledClient:
         self.socket = socket.create_connection(("127.0.0.1", port), 60)
 
     def ask(self, name: str, version: int, **fields: object) -> object:
-        """Return a response; None if the connection is closed instead."""
+        """Return a response, or None if the connection is closed instead."""
         self._connection.send_request(message(f"{name}Request")(**fields), version)
         try:
             self.socket.sendall(self._connection.data_to_send())
@@ -39,7 +39,7 @@ class ThrottledClient:
         return frame.body
 
 
-def limit(client: ThrottledClient, address: str | None, rate: float | None) -> None:
+def set_quota(client: ThrottledClient, address: str | None, rate: float | None) -> None:
     types = message("AlterClientQuotasRequest")
     rows = [types.EntityData(entity_type="ip", entity_name=address)]
     ops = [types.OpData(key="connection_creation_rate", value=rate or 0, remove=rate is None)]
@@ -48,7 +48,7 @@ def limit(client: ThrottledClient, address: str | None, rate: float | None) -> N
 
 
 def open_connections(port: int) -> list[bool]:
-    """Open connections at once. Return which of them were served."""
+    """Open several connections at once. Return whether each of them was served."""
     clients = [ThrottledClient(port) for _ in range(CONNECTIONS)]
     answers = [client.ask("ApiVersions", 0) is not None for client in clients]
     for client in clients:
@@ -58,32 +58,32 @@ def open_connections(port: int) -> list[bool]:
 
 @pytest.fixture(params=["ours", "theirs"])
 def port(request: pytest.FixtureRequest, oracle: Path, tmp_path: Path) -> int:
-    """Our broker's port, then a real Kafka's."""
+    """The embedded broker's port, then that of Apache Kafka."""
     if request.param == "ours":
         with Broker() as broker:
             yield broker.port
     else:
-        with brokers.Kafka(brokers.real_kafka(oracle), VERSION)(tmp_path) as node:
+        with brokers.KafkaFactory(brokers.real_kafka(oracle), VERSION)(tmp_path) as node:
             yield node.port
 
 
 def test_connections_of_an_address_above_the_rate_are_closed(port):
     admin = ThrottledClient(port)
     assert open_connections(port) == [True] * CONNECTIONS
-    limit(admin, None, 1)
-    in_force(admin, "1")
+    set_quota(admin, None, 1)
+    wait_for_quota(admin, "1")
     answers = open_connections(port)
     assert all(answers[:AT_ONCE])
     assert not all(answers[AT_ONCE:])
-    limit(admin, "127.0.0.1", 100)
-    in_force(admin, "100")
+    set_quota(admin, "127.0.0.1", 100)
+    wait_for_quota(admin, "100")
     assert open_connections(port) == [True] * CONNECTIONS
-    limit(admin, None, None)
-    limit(admin, "127.0.0.1", None)
+    set_quota(admin, None, None)
+    set_quota(admin, "127.0.0.1", None)
     admin.socket.close()
 
 
-def in_force(admin: ThrottledClient, value: str) -> None:
+def wait_for_quota(admin: ThrottledClient, value: str) -> None:
     """Wait until the broker has applied the quota."""
     types = message("DescribeClientQuotasRequest")
     component = types.ComponentData(entity_type="ip", match_type=2, match=None)
@@ -93,4 +93,4 @@ def in_force(admin: ThrottledClient, value: str) -> None:
         if float(value) in [value.value for entry in answer.entries for value in entry.values]:
             return
         time.sleep(0.1)
-    raise AssertionError(f"the quota {value} is not in force")
+    raise AssertionError(f"the quota {value} did not take effect")

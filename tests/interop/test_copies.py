@@ -1,4 +1,4 @@
-"""Three real brokers that fail one after the other: their merged log directories equal the cluster's records."""
+"""The merged log directories of three Kafka nodes, which fail one after the other, equal the cluster's records."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ SETTINGS = {
 
 
 class KafkaCluster:
-    """Three nodes, each a broker and a controller in the quorum. One of them may be down at a time."""
+    """Three nodes, each a broker and a controller in the quorum. One of the nodes may be down at a time."""
 
     def __init__(self, module, directory: Path) -> None:
         self._module = module
-        self.nodes = {n: brokers.Kafka(module, VERSION)(directory / str(n), heap="256m") for n in (1, 2, 3)}
+        self.nodes = {n: brokers.KafkaFactory(module, VERSION)(directory / str(n), heap="256m") for n in (1, 2, 3)}
         voters = ",".join(f"{n}@127.0.0.1:{node._second_port}" for n, node in self.nodes.items())
         self._clients = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
         for n, node in self.nodes.items():
             node.properties |= SETTINGS | {"node.id": str(n), "controller.quorum.voters": voters}
 
     def start(self, *names: int) -> None:
-        """Start nodes at once: none of them is ready before there is a majority.
+        """Start nodes at the same time, because none is ready before a majority is running.
 
-        Call this from the main thread: a broker ends with the thread that started it.
+        Call this from the main thread, because a broker ends with the thread that started it.
         """
         for name in names:
             node = self.nodes[name]
@@ -65,7 +65,7 @@ class KafkaCluster:
         return [node.bootstrap for node in self.nodes.values() if node.process is not None]
 
     def kill(self) -> None:
-        """Kill all nodes, as a power failure does: for a clean stop, the last ones would need a majority."""
+        """Kill all nodes, as a power failure does; a clean stop of the last ones would require a majority."""
         self._clients.shutdown()
         for node in self.nodes.values():
             node.kill()
@@ -73,7 +73,7 @@ class KafkaCluster:
     def paths(self) -> list[str]:
         return [str(node.data) for node in self.nodes.values()]
 
-    def ask(self, question: Callable[..., Answer], *arguments: object) -> Answer:
+    def run_client(self, question: Callable[..., Answer], *arguments: object) -> Answer:
         """Let a client in another process execute one operation."""
         return self._clients.submit(question, self.bootstrap(), *arguments).result(timeout=200)
 
@@ -110,21 +110,22 @@ def test_merged_directories_have_the_records_that_survived(cluster):
     """Node 2 leads both topics. Node 3 is down while 2 continues to write, then 2 is killed and 3 returns with fewer
     records.
     """
-    cluster.ask(clients.create, {CLEAN: [2, 3, 1], UNCLEAN: [2, 3]})
+    cluster.run_client(clients.create, {CLEAN: [2, 3, 1], UNCLEAN: [2, 3]})
     for topic in (CLEAN, UNCLEAN):
-        assert cluster.ask(clients.wait_for_leader, topic, 2)
-        cluster.ask(clients.send, topic, "all", 30)
-    time.sleep(2)  # followers fetch, and high watermarks are written
+        assert cluster.run_client(clients.wait_for_leader, topic, 2)
+        cluster.run_client(clients.send, topic, "all", 30)
+    time.sleep(2)  # wait until followers have fetched, and high watermarks are written
     cluster.nodes[3].stop()
     for topic in (CLEAN, UNCLEAN):
-        cluster.ask(clients.send, topic, "without-3", 20)
+        cluster.run_client(clients.send, topic, "without-3", 20)
     cluster.nodes[2].kill()
     cluster.start(3)
-    assert cluster.ask(clients.wait_for_leader, CLEAN, 1)  # it was in sync
-    assert cluster.ask(clients.wait_for_leader, UNCLEAN, 3)  # it was not: an unclean election
+    assert cluster.run_client(clients.wait_for_leader, CLEAN, 1)  # node 3 was in sync
+    # node 3 was not in sync, so this is an unclean election
+    assert cluster.run_client(clients.wait_for_leader, UNCLEAN, 3)
     for topic in (CLEAN, UNCLEAN):
-        cluster.ask(clients.send, topic, "after", 15)
-    rows_by_topic = {topic: cluster.ask(clients.read, topic) for topic in (CLEAN, UNCLEAN)}
+        cluster.run_client(clients.send, topic, "after", 15)
+    rows_by_topic = {topic: cluster.run_client(clients.read, topic) for topic in (CLEAN, UNCLEAN)}
     assert {len(rows_by_topic[CLEAN]), len(rows_by_topic[UNCLEAN])} == {65, 45}
     cluster.kill()
     copies = group_by_partition(select_copies(discover(cluster.paths())))

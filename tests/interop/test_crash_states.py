@@ -1,10 +1,12 @@
-"""A real Kafka starts on partitions after a crash; our readers return the records that its consumers then receive.
+"""For partitions after a crash, this package's readers return the records that consumers receive after Kafka starts on
+them.
 
-The crash states: segments that the cleaner or a split was about to replace (``.cleaned``, ``.swap``, ``.deleted``),
-transaction indexes that are empty, short, missing or of another segment, torn ends, and several of these at once. The
-records are read with ``scan_log`` before the broker starts, since the broker's recovery rewrites the files.
+Crash states are segments that the cleaner or a split was about to replace (``.cleaned``, ``.swap``, ``.deleted``),
+transaction indexes that are empty, short, missing or of another segment, torn ends, and combinations of these. The
+records are read with ``scan_log`` before the broker starts, because the broker's recovery rewrites the files.
 
-Damage before the end of a log is left out: a broker deletes everything after it, but our readers return it.
+Damage before the end of a log is not tested: a broker deletes all records after it, but this package's readers return
+them.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from pathlib import Path
 
 import pytest
 from tests.interop import brokers
-from tests.interop.brokers import Record, read, users
-from tests.interop.log_judges import batches_of
+from tests.interop.brokers import Record, read, user_topics
+from tests.interop.log_judges import split_batches
 from tests.interop.made_up_damage import bases, file_of
-from tests.interop.made_up_logs import Writer
+from tests.interop.made_up_logs import RandomLogWriter
 
 import kafkaframes
 from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, build_bootstrap_checkpoint
@@ -36,7 +38,7 @@ LOGS_PER_STATE = int(os.environ.get("KAFKAFRAMES_CRASH_LOGS", "3"))
 SEED = os.environ.get("KAFKAFRAMES_CRASH_SEED", "1")
 ISOLATIONS = ("read_uncommitted", "read_committed")
 CLUSTER_ID, DIRECTORY_ID = "Y29ycHVzLWNsdXN0ZXItMQ", "xwUKgqnBToqxLV2jFAXHkQ"
-KINDS = ("log", "index", "timeindex", "txnindex")
+FILE_KINDS = ("log", "index", "timeindex", "txnindex")
 COLUMNS = ("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 
@@ -46,11 +48,11 @@ def add_suffix(path: Path, suffix: str) -> None:
 
 
 def write_cleaned(choose: random.Random, directory: Path, group: list[int], suffix: str) -> None:
-    """Write the cleaned copy of a group of segments under a temporary suffix; markers and last batches stay."""
-    batches = [batch for base in group for batch in batches_of(file_of(directory, base, "log").read_bytes())]
+    """Write the cleaned copy of a group of segments with a temporary suffix, which keeps markers and last batches."""
+    batches = [batch for base in group for batch in split_batches(file_of(directory, base, "log").read_bytes())]
     kept_batches = [batch for batch in batches if choose.random() < 0.6 or batch[22] & 0x20 or batch is batches[-1]]
     file_of(directory, group[0], f"log{suffix}").write_bytes(b"".join(kept_batches))
-    for kind in KINDS[1:3]:
+    for kind in FILE_KINDS[1:3]:
         file_of(directory, group[0], f"{kind}{suffix}").write_bytes(b"")
 
 
@@ -60,7 +62,7 @@ def replace_group(choose: random.Random, directory: Path, old: str) -> list[int]
     first = choose.randrange(len(base_offsets) - 1)
     group = base_offsets[first : first + choose.choice((1, 2, 3))]
     write_cleaned(choose, directory, group, ".swap")
-    for path in (file_of(directory, base, kind) for base in group for kind in KINDS):
+    for path in (file_of(directory, base, kind) for base in group for kind in FILE_KINDS):
         if old == "deleted":
             add_suffix(path, ".deleted")
         elif old == "gone":
@@ -83,7 +85,7 @@ def start_next_cleaning(choose: random.Random, directory: Path) -> None:
 
 
 def cancel_split(choose: random.Random, directory: Path) -> None:
-    """Leave a split whose first part is ``.cleaned`` and whose second part is ``.swap``: a broker deletes both."""
+    """Leave a split whose first part is ``.cleaned`` and whose second part is ``.swap``; a broker deletes both."""
     base = choose.choice(bases(directory)[:-1])
     write_split(directory, base, (".cleaned", ".swap"))
 
@@ -92,7 +94,7 @@ def finish_split(old: str) -> Callable[[random.Random, Path], None]:
     def interrupt(choose: random.Random, directory: Path) -> None:
         base = choose.choice(bases(directory)[:-1])
         write_split(directory, base, (".swap", ".swap"))
-        for kind in KINDS:
+        for kind in FILE_KINDS:
             if old == "deleted":
                 add_suffix(file_of(directory, base, kind), ".deleted")
             elif old == "gone":
@@ -103,7 +105,7 @@ def finish_split(old: str) -> Callable[[random.Random, Path], None]:
 
 def write_split(directory: Path, base: int, suffixes: tuple[str, str]) -> None:
     """Split a segment into two files with these suffixes."""
-    batches = list(batches_of(file_of(directory, base, "log").read_bytes()))
+    batches = list(split_batches(file_of(directory, base, "log").read_bytes()))
     middle = len(batches) // 2
     second = int.from_bytes(batches[middle][:8], "big")
     for start, part, suffix in ((base, batches[:middle], suffixes[0]), (second, batches[middle:], suffixes[1])):
@@ -111,17 +113,17 @@ def write_split(directory: Path, base: int, suffixes: tuple[str, str]) -> None:
 
 
 def rename_half(choose: random.Random, directory: Path) -> None:
-    """Leave a swap whose log has its final name, but whose indexes do not."""
+    """Leave a swap whose log file has its final name, but whose indexes do not."""
     base = choose.choice(bases(directory)[:-1])
-    for kind in KINDS[1:]:
+    for kind in FILE_KINDS[1:]:
         if choose.random() < 0.7:
             file_of(directory, base, f"{kind}.swap").write_bytes(b"")
 
 
 def delete_first(choose: random.Random, directory: Path) -> None:
-    """Leave the first segment as ``.deleted``, as retention does before its delay is over."""
+    """Leave the first segment as ``.deleted``, as retention does before its delay has passed."""
     base = bases(directory)[0]
-    for kind in KINDS:
+    for kind in FILE_KINDS:
         add_suffix(file_of(directory, base, kind), ".deleted")
 
 
@@ -158,10 +160,10 @@ def append_garbage(choose: random.Random, directory: Path) -> None:
 
 
 def flip_last_batch(choose: random.Random, directory: Path) -> None:
-    """Flip a bit of the last batch that its CRC covers."""
+    """Flip a bit of the last batch that is covered by its CRC."""
     path = file_of(directory, bases(directory)[-1], "log")
     raw = bytearray(path.read_bytes())
-    *_, last = batches_of(bytes(raw))
+    *_, last = split_batches(bytes(raw))
     raw[len(raw) - len(last) + choose.randrange(21, len(last))] ^= 1 << choose.randrange(8)
     path.write_bytes(bytes(raw))
 
@@ -209,11 +211,11 @@ STATES: dict[str, Callable[[random.Random, Path], None]] = {
 
 
 def write_log(choose: random.Random, directory: Path) -> None:
-    """Write four to six segments with transactions, their right indexes, and the id of the topic."""
+    """Write four to six segments with transactions, correct indexes, and the topic's id."""
     directory.mkdir(parents=True)
-    writer = Writer(choose, (2,), keys=12, clock=int(time.time() * 1000) - 86_400_000)
+    writer = RandomLogWriter(choose, (2,), keys=12, clock=int(time.time() * 1000) - 86_400_000)
     while not any(producer.is_transactional for producer in writer.producers):
-        writer = Writer(choose, (2,), keys=12, clock=writer.clock)
+        writer = RandomLogWriter(choose, (2,), keys=12, clock=writer.clock)
     for _ in range(choose.choice((4, 5, 6))):
         path = directory / f"{writer.offset:020}.log"
         path.write_bytes(b"".join(writer.batch() for _ in range(choose.choice((4, 9, 15)))))
@@ -228,7 +230,7 @@ def write_log(choose: random.Random, directory: Path) -> None:
 
 
 def write_directory(data: Path) -> None:
-    """Write a log directory with partitions in every state."""
+    """Write a log directory with partitions in each crash state."""
     data.mkdir()
     identity = {"version": "1", "node.id": "1", "cluster.id": CLUSTER_ID, "directory.id": DIRECTORY_ID}
     (data / "meta.properties").write_bytes(write_meta_properties(MetaProperties(identity)))
@@ -260,13 +262,15 @@ def scan(data: Path, isolation: str) -> dict[tuple[str, int], list[Record]]:
 
 
 @pytest.mark.timeout(1500)
-def test_a_scan_of_crashed_partitions_returns_what_a_started_broker_serves(kafka, java, tmp_path):
+def test_a_scan_of_crashed_partitions_returns_the_records_that_a_started_broker_serves(kafka, java, tmp_path):
     data = tmp_path / "data"
     write_directory(data)
     shutil.copytree(data, tmp_path / "before")
     scanned_rows = {isolation: scan(data, isolation) for isolation in ISOLATIONS}
     with kafka(tmp_path) as node:
-        served_rows = {isolation: users(read(java, node, isolation=isolation).records) for isolation in ISOLATIONS}
+        served_rows = {
+            isolation: user_topics(read(java, node, isolation=isolation).records) for isolation in ISOLATIONS
+        }
     differences = {}
     for isolation in ISOLATIONS:
         for state in STATES:
@@ -275,10 +279,12 @@ def test_a_scan_of_crashed_partitions_returns_what_a_started_broker_serves(kafka
                 ours, theirs = scanned_rows[isolation].get(key, []), served_rows[isolation].get(key, [])
                 if ours != theirs:
                     only_ours, only_theirs = (
-                        sorted(row[0] for row in set(rows) - set(others))
-                        for rows, others in ((ours, theirs), (theirs, ours))
+                        sorted(row[0] for row in set(rows) - set(other_rows))
+                        for rows, other_rows in ((ours, theirs), (theirs, ours))
                     )
-                    differences[key[0], isolation] = f"only ours {only_ours}, only the broker's {only_theirs}"
+                    differences[key[0], isolation] = (
+                        f"only returned by this package {only_ours}, only by the broker {only_theirs}"
+                    )
     assert differences == {}
     committed_count, uncommitted_count = (
         sum(map(len, served_rows[isolation].values())) for isolation in reversed(ISOLATIONS)

@@ -1,4 +1,6 @@
-"""kafka-dump-log of 4.3.1, 3.9.1 and 2.8.2 prints the same as our command for random logs, and takes longer."""
+"""``kafkaframes dump-log`` prints the same as kafka-dump-log of 4.3.1, 3.9.1 and 2.8.2 for random logs, and is
+faster.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,22 @@ FLAGS = (
 )
 CODECS = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
 CODECS[2] = (*CODECS[1], "zstd")
-PIECES = (b"", b"k", b"key with spaces", "ключ 🎈".encode(), b"\xff\xfe", b"\xed\xa0\x80", b"two\nlines", b"x" * 300)
+TEXT_PIECES = (
+    b"",
+    b"k",
+    b"key with spaces",
+    "ключ 🎈".encode(),
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"two\nlines",
+    b"x" * 300,
+)
 MIN_SPEED_RATIO = 2.0
 
 
 @pytest.fixture(scope="module")
 def tool(oracle: Path) -> list[str]:
-    """The command that runs kafka-dump-log of a version. Skips the test if Kafka's jars cannot be fetched."""
+    """A function that runs kafka-dump-log of a version. The test is skipped if Kafka's jars cannot be fetched."""
     command = [sys.executable, str(oracle.parent / "real_kafka.py")]
     for version in VERSIONS:
         process = subprocess.run([*command, "fetch", version], capture_output=True, text=True, timeout=900, check=False)
@@ -47,8 +58,8 @@ def columns_of(choose: random.Random, magic: int, first: int) -> tuple[dict[str,
     columns: dict[str, list[Any]] = {
         "offset": offsets,
         "timestamp": [choose.choice([-1, 0, 1_760_000_000_000 + offset]) for offset in offsets],
-        "key": [choose.choice([None, *PIECES]) for _ in offsets],
-        "value": [choose.choice([None, *PIECES]) for _ in offsets],
+        "key": [choose.choice([None, *TEXT_PIECES]) for _ in offsets],
+        "value": [choose.choice([None, *TEXT_PIECES]) for _ in offsets],
     }
     if magic == 2:
         names = ["", "a", "ünï", "with, comma"]
@@ -57,9 +68,9 @@ def columns_of(choose: random.Random, magic: int, first: int) -> tuple[dict[str,
 
 
 def write_log(folder: Path, seed: int) -> Path:
-    """Write a segment of batches of one or of all formats, with holes, markers and delete horizons."""
+    """Write a segment with batches of one or all formats, with offset gaps, markers and delete horizons."""
     choose = random.Random(seed)
-    offset, out = choose.choice([0, 170]) - 1, b""
+    offset, raw = choose.choice([0, 170]) - 1, b""
     path = folder / f"t-{seed}" / f"{offset + 1:020}.log"
     for _ in range(12):
         magic = choose.choice([0, 1, 2, 2, 2])
@@ -71,19 +82,19 @@ def write_log(folder: Path, seed: int) -> Path:
         if magic and choose.random() < 0.3:
             options["timestamp_type"] = "LogAppendTime"
         columns, offset = columns_of(choose, magic, offset)
-        out += build_records(columns, **options)
+        raw += build_records(columns, **options)
         if magic == 2 and choose.random() < 0.4:
             offset += 1
             commit = choose.random() < 0.5
-            out += build_end_transaction(commit=commit, offset=offset, timestamp=5, producer_id=7, producer_epoch=1)
+            raw += build_end_transaction(commit=commit, offset=offset, timestamp=5, producer_id=7, producer_epoch=1)
     path.parent.mkdir()
-    path.write_bytes(out)
+    path.write_bytes(raw)
     return path
 
 
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kafkas_tool_prints_the_same(tool, tmp_path, version, flags):
+def test_kafkas_tool_prints_the_same_lines(tool, tmp_path, version, flags):
     paths = [write_log(tmp_path, seed) for seed in range(12)]
     theirs = subprocess.run(
         [*tool, version, *flags, "--files", ",".join(map(str, paths))], capture_output=True, timeout=300, check=True

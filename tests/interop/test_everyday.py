@@ -1,4 +1,4 @@
-"""Daily use on three real nodes, some of which are killed: tests/everyday, unchanged."""
+"""The behaviours of tests/everyday hold unchanged on three Kafka nodes, some of which are killed."""
 
 from __future__ import annotations
 

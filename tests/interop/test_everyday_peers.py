@@ -1,23 +1,23 @@
-"""Results for users of confluent-kafka, kafka-python and aiokafka, next to those of our users: ``peers``."""
+"""confluent-kafka, kafka-python and aiokafka perform everyday behaviours with the documented results."""
 
 from __future__ import annotations
 
 import sys
 
 import pytest
-from tests.interop.fetching import python_with_clients
+from tests.interop.fetching import prepare_python
 from tests.interop.peers import results
 from tests.interop.peers.behaviours import ADAPTERS, OURS, load_performances
-from tests.interop.peers.stage import Performer
+from tests.interop.peers.stage import ClientProcess
 
 PERFORMANCES = load_performances()
 
 
 @pytest.fixture(scope="module", params=ADAPTERS)
 def performer(request):
-    """A process in which one client performs. After a complete run, its verdicts are stored for the docs."""
-    python = sys.executable if request.param == OURS else python_with_clients()
-    performer = Performer(request.param, python)
+    """A process in which a client performs. After a complete run, the client's verdicts are stored for the docs."""
+    python = sys.executable if request.param == OURS else prepare_python()
+    performer = ClientProcess(request.param, python)
     performer.verdicts = {}
     try:
         yield performer

@@ -1,4 +1,6 @@
-"""Kafka Streams, Connect and MirrorMaker with the embedded broker: exact results through kill -9 of both."""
+"""Kafka Streams, Connect and MirrorMaker give exact results with the embedded broker, while both are killed with
+kill -9.
+"""
 
 from __future__ import annotations
 
@@ -13,36 +15,36 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.interop.fetching import by_maven, compile_java
-from tests.interop.trials import BrokerProcess, PeerClient, RunningProgram, programs
+from tests.interop.fetching import compile_java, fetch_by_maven
+from tests.interop.trials import PeerClient, RunningProgram, ServedBroker, programs
 from tests.soak.broker_kills import free_port
 
 from kafkaframes import scan_topic
 from kafkaframes.client import Producer
 
-KEYS = 7
-RECORDS = 1_500
-STEPS = 3  # number of parts written, with a kill after each except the last
+KEY_COUNT = 7
+RECORD_COUNT = 1_500
+STEP_COUNT = 3  # number of parts written, with a kill after each except the last
 SOURCES = Path(__file__).parent / "other"
 VERSIONS = ("4.3.1", "3.9.1")
 PATIENCE_SECONDS = 180
 
 
 @pytest.fixture
-def served_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(tmp_path / "data")
+def served_broker(tmp_path: Path) -> Iterator[ServedBroker]:
+    broker = ServedBroker(tmp_path / "data")
     yield broker
     broker.close()
 
 
 @pytest.fixture
 def jars() -> Callable[[str], Path]:
-    """Return the folder of the jars of Streams and Connect in a version."""
+    """Return a function that returns the folder with the jars of Streams and Connect in a version."""
 
     def folder(version: str) -> Path:
         parts = ("kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
         simple = "1.7.36"
-        return by_maven(
+        return fetch_by_maven(
             f"frameworks-{version}",
             *(f"org.apache.kafka:{part}:{version}" for part in parts),
             f"org.slf4j:slf4j-simple:{simple}",
@@ -67,10 +69,10 @@ def test_streams_counts_exactly(client_trials, served_broker, jars, tmp_path, ve
     served_broker.create("counts")
     with programs(served_broker, PeerClient("Kafka Streams", version, tuple(command))) as start:
         counts = start("words", "counts", tmp_path / "state")
-        for step in range(STEPS):
+        for step in range(STEP_COUNT):
             with Producer(served_broker.bootstrap) as producer:
-                for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
-                    producer.send("words", b"x", key=b"key-%d" % (number % KEYS))
+                for number in range(step * RECORD_COUNT // STEP_COUNT, (step + 1) * RECORD_COUNT // STEP_COUNT):
+                    producer.send("words", b"x", key=b"key-%d" % (number % KEY_COUNT))
                     time.sleep(0.003)
                 producer.flush()
             if step == 0:
@@ -79,19 +81,19 @@ def test_streams_counts_exactly(client_trials, served_broker, jars, tmp_path, ve
                 counts = start("words", "counts", tmp_path / "state")
             elif step == 1:
                 served_broker.crash()
-        wait_until("all is counted", lambda: len(served_broker.values("counts")) >= RECORDS, counts)
+        wait_until("all is counted", lambda: len(served_broker.values("counts")) >= RECORD_COUNT, counts)
         counts.end()
     counts_by_key: dict[bytes, list[int]] = defaultdict(list)
     for key, value in rows(served_broker, "counts"):
         counts_by_key[key].append(int(value))
-    expected_counts = {b"key-%d" % key: len(range(key, RECORDS, KEYS)) for key in range(KEYS)}
+    expected_counts = {b"key-%d" % key: len(range(key, RECORD_COUNT, KEY_COUNT)) for key in range(KEY_COUNT)}
     assert {key: (values == list(range(1, len(values) + 1)), len(values)) for key, values in counts_by_key.items()} == {
         key: (True, count) for key, count in expected_counts.items()
     }
-    client_trials.saw(f"{RECORDS:,} records, the application and the broker killed, every count once")
+    client_trials.saw(f"{RECORD_COUNT:,} records, the application and the broker killed, every count once")
 
 
-def rows(served_broker: BrokerProcess, topic: str) -> list[tuple[bytes, bytes]]:
+def rows(served_broker: ServedBroker, topic: str) -> list[tuple[bytes, bytes]]:
     """Return keys and values of committed records, in the order of their partitions."""
     table = scan_topic(served_broker.bootstrap, topic).select("partition", "offset", "key", "value").to_arrow()
     sorted_table = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
@@ -100,7 +102,7 @@ def rows(served_broker: BrokerProcess, topic: str) -> list[tuple[bytes, bytes]]:
 
 @contextmanager
 def java(folder: Path, libraries: Path, main: str, settings: dict[str, object]) -> Iterator[Callable[[], None]]:
-    """Run a program that takes a properties file. Yield a function that kills and restarts it."""
+    """Run a Java program whose argument is a properties file. Yield a function that kills and restarts the program."""
     folder.mkdir(exist_ok=True)
     file = folder / f"{main.rpartition('.')[2]}.properties"
     file.write_text("".join(f"{name} = {value}\n" for name, value in settings.items()))
@@ -162,25 +164,28 @@ def test_connect_writes_each_line_once(client_trials, served_broker, jars, tmp_p
         "transaction.boundary": "poll",
     }
     served_broker.create("lines", 1)
-    lines = [f"line {number}" for number in range(RECORDS)]
+    lines = [f"line {number}" for number in range(RECORD_COUNT)]
     with java(tmp_path / "connect", libraries, "org.apache.kafka.connect.cli.ConnectDistributed", worker) as crash:
         wait_until("the connector is made", lambda: put_json(f"{address}/connectors/lines/config", connector))
-        for step in range(STEPS):
+        for step in range(STEP_COUNT):
             with source.open("a") as file:
-                for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
+                for number in range(step * RECORD_COUNT // STEP_COUNT, (step + 1) * RECORD_COUNT // STEP_COUNT):
                     file.write(f"{lines[number]}\n")
                     file.flush()
                     time.sleep(0.003)
             wait_until(
-                "something is written", lambda step=step: len(served_broker.values("lines")) > step * RECORDS // STEPS
+                "something is written",
+                lambda step=step: len(served_broker.values("lines")) > step * RECORD_COUNT // STEP_COUNT,
             )
             if step == 0:
                 crash()
             elif step == 1:
                 served_broker.crash()
-        wait_until("all is written", lambda: len(served_broker.values("lines")) >= RECORDS)
+        wait_until("all is written", lambda: len(served_broker.values("lines")) >= RECORD_COUNT)
     assert served_broker.values("lines") == lines
-    client_trials.saw(f"{RECORDS:,} lines of a file, the worker and the broker killed, each written once, in order")
+    client_trials.saw(
+        f"{RECORD_COUNT:,} lines of a file, the worker and the broker killed, each written once, in order"
+    )
 
 
 def put_json(url: str, body: dict[str, str]) -> bool:
@@ -197,7 +202,7 @@ def test_mirror_maker_copies_each_record_once(client_trials, served_broker, jars
     version = VERSIONS[0]
     client_trials.begin("MirrorMaker 2", version, "exactly once, kill -9")
     libraries = jars(version)
-    target = BrokerProcess(tmp_path / "target")
+    target = ServedBroker(tmp_path / "target")
     settings = {
         "clusters": "here, there",
         "here.bootstrap.servers": served_broker.bootstrap,
@@ -220,26 +225,28 @@ def test_mirror_maker_copies_each_record_once(client_trials, served_broker, jars
     served_broker.create("orders")
     try:
         with java(tmp_path / "mirror", libraries, "org.apache.kafka.connect.mirror.MirrorMaker", settings) as crash:
-            for step in range(STEPS):
+            for step in range(STEP_COUNT):
                 with Producer(served_broker.bootstrap) as producer:
-                    for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
+                    for number in range(step * RECORD_COUNT // STEP_COUNT, (step + 1) * RECORD_COUNT // STEP_COUNT):
                         producer.send("orders", b"order-%d" % number, key=b"%d" % number)
                         time.sleep(0.002)
                     producer.flush()
-                wait_until("something is copied", lambda step=step: count_copied(target) > step * RECORDS // STEPS)
+                wait_until(
+                    "something is copied", lambda step=step: count_copied(target) > step * RECORD_COUNT // STEP_COUNT
+                )
                 if step == 0:
                     crash()
                 elif step == 1:
                     target.crash()
-            wait_until("all is copied", lambda: count_copied(target) >= RECORDS)
+            wait_until("all is copied", lambda: count_copied(target) >= RECORD_COUNT)
         assert rows(target, "here.orders") == rows(served_broker, "orders")
     finally:
         target.close()
-    client_trials.saw(f"{RECORDS:,} records, MirrorMaker and the target killed, each copied once, in order")
+    client_trials.saw(f"{RECORD_COUNT:,} records, MirrorMaker and the target killed, each copied once, in order")
 
 
-def count_copied(target: BrokerProcess) -> int:
-    """Return how many records the target has so far."""
+def count_copied(target: ServedBroker) -> int:
+    """Return the number of records in the target so far."""
     from kafkaframes.errors import KafkaframesError
 
     try:

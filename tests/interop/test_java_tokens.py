@@ -1,5 +1,5 @@
-"""Java's unmodified client authenticates with valid tokens and passwords, reauthenticates, and is rejected with
-others.
+"""Java's unmodified client authenticates and reauthenticates with valid tokens and passwords, and is rejected with
+invalid ones.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kafkaframes.broker.security.options import Security
 SOURCE = Path(__file__).parent / "java" / "clients" / "Sessions.java"
 VERSION = "4.3.1"
 KEY, ANOTHER = (rsa.generate_private_key(65537, 2048) for _ in range(2))
-BEARER = "org.apache.kafka.common.security.oauthbearer."
-TOKENS_S = 4
-TIMES = 2
+BEARER_PACKAGE = "org.apache.kafka.common.security.oauthbearer."
+TOKEN_LIFETIME_S = 4
+MIN_REAUTHENTICATIONS = 2
 
 
 def encode_base64url(raw: bytes) -> str:
@@ -36,9 +36,9 @@ def encode_base64url(raw: bytes) -> str:
 
 
 def signed_token(key: rsa.RSAPrivateKey) -> str:
-    """Create a token of alice that is valid for some seconds."""
+    """Create a token for alice that is valid for some seconds."""
     now = time.time()
-    claims = {"sub": "alice", "iat": int(now), "exp": now + TOKENS_S, "scope": "kafka", "aud": "brokers"}
+    claims = {"sub": "alice", "iat": int(now), "exp": now + TOKEN_LIFETIME_S, "scope": "kafka", "aud": "brokers"}
     parts = (json.dumps(part).encode() for part in ({"alg": "RS256", "kid": "k"}, claims))
     text = ".".join(map(encode_base64url, parts))
     return f"{text}.{encode_base64url(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
@@ -60,7 +60,7 @@ def issuer() -> Iterator[Callable[[rsa.RSAPrivateKey], str]]:
     class Endpoint(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            answer = json.dumps({"access_token": signed_token(keys[0]), "expires_in": TOKENS_S}).encode()
+            answer = json.dumps({"access_token": signed_token(keys[0]), "expires_in": TOKEN_LIFETIME_S}).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(answer)))
@@ -86,7 +86,7 @@ def issuer() -> Iterator[Callable[[rsa.RSAPrivateKey], str]]:
 
 @pytest.fixture(scope="module")
 def sessions(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the Java program with a client's properties."""
+    """A function that runs the Java program with a client's properties."""
     libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     folder = tmp_path_factory.mktemp("classes")
     classpath = f"{folder}:{libraries}/*"
@@ -96,14 +96,23 @@ def sessions(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
         file = folder / "client.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         allowed_urls = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"
-        command = ["java", "-Xmx256m", allowed_urls, "-cp", classpath, "Sessions", str(file), str(TIMES)]
+        command = [
+            "java",
+            "-Xmx256m",
+            allowed_urls,
+            "-cp",
+            classpath,
+            "Sessions",
+            str(file),
+            str(MIN_REAUTHENTICATIONS),
+        ]
         return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
     return run
 
 
 def client(broker: Broker, mechanism: str, login: str, **more: str) -> dict[str, str]:
-    """Return the properties of a client that gives up after some seconds."""
+    """Return the properties of a client with short timeouts."""
     return {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -117,12 +126,12 @@ def client(broker: Broker, mechanism: str, login: str, **more: str) -> dict[str,
 
 
 def check_done(process: subprocess.CompletedProcess[str]) -> None:
-    """Check that both clients have reauthenticated, and lost nothing."""
+    """Check that producer and consumer have reauthenticated without losing records."""
     match = re.search(r"(\d+) sent, (\d+) read, (\d+), (\d+)", process.stdout)
     assert match is not None, process.stdout[-2000:] + process.stderr[-4000:]
     sent_count, read, *again = map(int, match.groups())
     assert sent_count == read
-    assert min(again) >= TIMES
+    assert min(again) >= MIN_REAUTHENTICATIONS
 
 
 @pytest.mark.parametrize("key", [KEY, ANOTHER], ids=["ours", "another's"])
@@ -138,8 +147,8 @@ def test_only_tokens_signed_by_a_configured_key_are_accepted(sessions, issuer, t
         }
     )
     with Broker(security=security) as broker:
-        login = f'{BEARER}OAuthBearerLoginModule required clientId="me" clientSecret="secret";'
-        handler = f"{BEARER}OAuthBearerLoginCallbackHandler"
+        login = f'{BEARER_PACKAGE}OAuthBearerLoginModule required clientId="me" clientSecret="secret";'
+        handler = f"{BEARER_PACKAGE}OAuthBearerLoginCallbackHandler"
         more = {"sasl_login_callback_handler_class": handler, "sasl_oauthbearer_token_endpoint_url": url}
         process = sessions(client(broker, "OAUTHBEARER", login, **more), url=url)
     if key is KEY:
@@ -150,12 +159,16 @@ def test_only_tokens_signed_by_a_configured_key_are_accepted(sessions, issuer, t
 
 @pytest.mark.parametrize("allows", [True, False])
 def test_unsecured_tokens_are_accepted_only_if_enabled(sessions, tmp_path, allows):
-    own = "kafkaframes.sasl.oauthbearer.allow.unsecured"
+    unsecured_setting = "kafkaframes.sasl.oauthbearer.allow.unsecured"
     (tmp_path / "keys.json").write_text(key_set())
-    properties = {own: "true"} if allows else {"sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri()}
+    properties = (
+        {unsecured_setting: "true"}
+        if allows
+        else {"sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri()}
+    )
     with Broker(security=build_security({"sasl.enabled.mechanisms": "OAUTHBEARER"} | properties)) as broker:
-        claims = f'unsecuredLoginStringClaim_sub="alice" unsecuredLoginLifetimeSeconds="{TOKENS_S}"'
-        process = sessions(client(broker, "OAUTHBEARER", f"{BEARER}OAuthBearerLoginModule required {claims};"))
+        claims = f'unsecuredLoginStringClaim_sub="alice" unsecuredLoginLifetimeSeconds="{TOKEN_LIFETIME_S}"'
+        process = sessions(client(broker, "OAUTHBEARER", f"{BEARER_PACKAGE}OAuthBearerLoginModule required {claims};"))
     if allows:
         check_done(process)
     else:

@@ -1,8 +1,8 @@
-"""Real brokers open the results of convert, recompress, compact and repair, trust the indexes, serve every record and
+"""Kafka's brokers open the results of convert, recompress, compact and repair, use the indexes, serve each record and
 continue.
 
-All results are partitions of one node: each topic has its job's name as a prefix. The node is marked as cleanly
-stopped, so that the broker uses our indexes and snapshots.
+All results are partitions of one node, and the topic names have the job's name as a prefix. The node is marked as
+cleanly stopped, so that the broker uses this package's indexes and snapshots.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.interop import brokers
-from tests.interop.brokers import check_in_order, errors_in, read, users
+from tests.interop.brokers import check_directory, errors_in, read, user_topics
 from tests.interop.conftest import ROOT
 
 from kafkaframes.cli.main import cli
@@ -35,7 +35,7 @@ from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.transactions import read_transactions
 from kafkaframes.wire.primitives import uuid_to_text
 
-CORPUS = Path(os.environ.get("KAFKAFRAMES_CORPUS", ROOT.parent / "shared" / "corpus")) / "logs"
+CORPUS_LOGS = Path(os.environ.get("KAFKAFRAMES_CORPUS", ROOT.parent / "shared" / "corpus")) / "logs"
 CONVERT, RECOMPRESS, COMPACT = (
     ("convert", "--record-format", "v2"),
     ("recompress", "--codec"),
@@ -72,26 +72,26 @@ JOBS = {
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
-def source_of(job: str) -> Path:
-    source_dir = CORPUS / JOBS[job][0]
+def job_source(job: str) -> Path:
+    source_dir = CORPUS_LOGS / JOBS[job][0]
     return source_dir / "before" if (source_dir / "before").exists() else source_dir
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict[str, Path]:
     """Run every job once, for all versions."""
-    if not CORPUS.is_dir():
-        pytest.skip(f"no real brokers' logs in {CORPUS} (set KAFKAFRAMES_CORPUS)")
+    if not CORPUS_LOGS.is_dir():
+        pytest.skip(f"{CORPUS_LOGS} does not contain Kafka's logs (set KAFKAFRAMES_CORPUS)")
     place = tmp_path_factory.mktemp("jobs")
     for job, (_, (command, *options)) in JOBS.items():
-        arguments = [command, str(source_of(job)), "--to", str(place / job), *options, "--workers", "1"]
+        arguments = [command, str(job_source(job)), "--to", str(place / job), *options, "--workers", "1"]
         result = CliRunner().invoke(cli, arguments)
         assert result.exit_code == 0, f"{arguments}: {result.output} {result.exception}"
     return {job: place / job for job in JOBS}
 
 
 def assemble_node(results: dict[str, Path], data: Path) -> None:
-    """Assemble a node's directory from the results."""
+    """Assemble a node's data directory from the results."""
     logs, epochs = {}, {}
     for job, path in results.items():
         (directory,) = discover(str(path))
@@ -110,28 +110,28 @@ def assemble_node(results: dict[str, Path], data: Path) -> None:
         for partition in known_leaders:
             raw = write_partition_metadata(PartitionMetadata(topic_id))
             (data / f"{topic}-{partition}" / "partition.metadata").write_bytes(raw)
-        of = {partition: known_leaders.get(partition, 0) for partition in range(max(known_leaders) + 1)}
-        layouts.append(TopicLayout(topic, topic_id, of, {"retention.ms": "-1"}))
+        leaders = {partition: known_leaders.get(partition, 0) for partition in range(max(known_leaders) + 1)}
+        layouts.append(TopicLayout(topic, topic_id, leaders, {"retention.ms": "-1"}))
     node = DirectoryNode(node_id=1, cluster_id="Y29ycHVzLWNsdXN0ZXItMQ", directory_id="xwUKgqnBToqxLV2jFAXHkQ")
     write_files(data, build_checkpoint_files(logs))
     write_files(data, build_node_files(node, layouts, now_ms=int(time.time() * 1000), next_producer_id=10**6))
 
 
 def is_used_topic(topic: str) -> bool:
-    """Leave out Kafka's internal topics, and a dozen that one broker was filled with: each of them slows down every
-    start.
+    """Return whether a topic is used: neither one of Kafka's internal topics nor one of a dozen filler topics, which
+    slow down each start.
     """
     return not topic.startswith(("__", "filler-"))
 
 
-def of_jobs(paths: dict[str, Path], isolation: str) -> dict[str, dict[tuple[str, int], list[brokers.Record]]]:
+def read_jobs(paths: dict[str, Path], isolation: str) -> dict[str, dict[tuple[str, int], list[brokers.Record]]]:
     records_by_job = {job: brokers.read_expected_records(path, isolation=isolation) for job, path in paths.items()}
     return {
         job: {key: rows for key, rows in one.items() if is_used_topic(key[0])} for job, one in records_by_job.items()
     }
 
 
-def under_one_roof(records_by_job):
+def prefix_topics(records_by_job):
     return {
         (f"{job}.{topic}", number): rows for job, one in records_by_job.items() for (topic, number), rows in one.items()
     }
@@ -146,17 +146,17 @@ def test_a_broker_opens_every_result_and_continues(kafka, java, results, tmp_pat
         node.stop()
         log_text = (tmp_path / "kafka.out").read_text()
     for isolation in ISOLATIONS:
-        assert users(clusters[isolation].records) == under_one_roof(of_jobs(results, isolation)), isolation
-    for partition, (begin, end) in users(cluster_after.ends).items():
+        assert user_topics(clusters[isolation].records) == prefix_topics(read_jobs(results, isolation)), isolation
+    for partition, (begin, end) in user_topics(cluster_after.ends).items():
         assert [record[0] for record in again.records[partition][-3:]] == [end, end + 1, end + 2]
         assert again.ends[partition][0] == begin
     assert errors_in(log_text) == []
     for word in ("stray", "Recovering unflushed segment", "rebuilding index", "corrupt"):
         assert word not in log_text, word
-    check_in_order(tmp_path / "data")
+    check_directory(tmp_path / "data")
 
 
-# Compare the broker's input with the sources: it must be correct, not only served.
+# Also compare the broker's input with the sources, because it must be correct, not only served.
 
 
 def without_type(records_by_partition):
@@ -166,13 +166,13 @@ def without_type(records_by_partition):
 @pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] in ("convert", "recompress")])
 def test_every_record_is_unchanged(results, job):
     for isolation in ISOLATIONS:
-        (new,), (old,) = (of_jobs({job: path}, isolation).values() for path in (results[job], source_of(job)))
+        (new,), (old,) = (read_jobs({job: path}, isolation).values() for path in (results[job], job_source(job)))
         assert without_type(new) == without_type(old)
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] == "compact"])
 def test_the_last_record_of_each_key_is_kept(results, job):
-    (new,), (old,) = (of_jobs({job: path}, "read_committed").values() for path in (results[job], source_of(job)))
+    (new,), (old,) = (read_jobs({job: path}, "read_committed").values() for path in (results[job], job_source(job)))
     assert sum(map(len, new.values())) < sum(map(len, old.values()))
     for partition, rows in old.items():
         last = {record[3]: (record[0], record[4]) for record in rows if record[3] != "-"}
@@ -185,8 +185,8 @@ def test_the_last_record_of_each_key_is_kept(results, job):
 
 @pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] == "repair"])
 def test_every_record_that_a_broker_keeps_is_kept(results, job):
-    (new,) = of_jobs({job: results[job]}, "read_uncommitted").values()
-    (kept_by_kafka,) = of_jobs({job: CORPUS / JOBS[job][0] / "after"}, "read_uncommitted").values()
+    (new,) = read_jobs({job: results[job]}, "read_uncommitted").values()
+    (kept_by_kafka,) = read_jobs({job: CORPUS_LOGS / JOBS[job][0] / "after"}, "read_uncommitted").values()
     if "--as-kafka" in JOBS[job][1]:
         assert new == kept_by_kafka
     for partition, rows in kept_by_kafka.items():

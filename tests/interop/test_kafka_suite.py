@@ -1,13 +1,13 @@
-"""Kafka 4.3.1's own cluster tests on the embedded broker: each test passes, or its difference is documented."""
+"""Each of Kafka 4.3.1's own cluster tests passes on the embedded broker, or its difference is documented."""
 
 from __future__ import annotations
 
 import shutil
 
 import pytest
-from tests.interop.fetching import by_maven
+from tests.interop.fetching import fetch_by_maven
 from tests.interop.kafka_suite import page, suite
-from tests.interop.kafka_suite.differences import classify, difference_of
+from tests.interop.kafka_suite.differences import classify, find_difference
 
 CLASS_TIMEOUT_SECONDS = 2400  # ShareConsumerTest took 1,344 s on 2 busy cores
 
@@ -16,7 +16,7 @@ CLASS_TIMEOUT_SECONDS = 2400  # ShareConsumerTest took 1,344 s on 2 busy cores
 def libraries():
     if shutil.which("java") is None:
         pytest.skip("no java on the PATH")
-    return by_maven(f"kafka-suite-{suite.KAFKA}", *suite.COORDINATES)
+    return fetch_by_maven(f"kafka-suite-{suite.KAFKA_VERSION}", *suite.COORDINATES)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_a_kafka_test_class_passes_or_its_differences_have_reasons(name, librari
     page.write_results(results)
     failures = [result for result in classify(results) if result.status == suite.FAILED]
     assert results
-    assert [result for result in failures if difference_of(result) is None] == []
+    assert [result for result in failures if find_difference(result) is None] == []
 
 
 def test_every_class_of_the_suite_is_run(libraries):

@@ -1,5 +1,5 @@
-"""Kerberos and delegation tokens: Java's client with our broker, our client with a real Kafka, and equal principal
-rules.
+"""Kerberos and delegation tokens work between Java's client and the embedded broker and between this client and Kafka,
+and principal rules are equal.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from kafkaframes.errors import BrokerError, OptionError
 
 SOURCES = Path(__file__).parent / "java" / "clients"
 VERSION = "4.3.1"
-TIMES = 2
-KRB5 = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+MIN_REAUTHENTICATIONS = 2
+KRB5_LOGIN = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
+SCRAM_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 LISTENERS = (ListenerOptions(protocol="SASL_PLAINTEXT", host="localhost"),)
-CASES = 20_000
+RULE_CASE_COUNT = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +57,13 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kdcs.Kdc]:
 
 @pytest.fixture(scope="module")
 def keytabs(kdc: kdcs.Kdc) -> dict[str, str]:
-    """Keytabs of a service and of a user."""
+    """The keytabs of a service and of a user."""
     return {"kafka": kdc.keytab("kafka/localhost"), "alice": kdc.keytab("alice")}
 
 
 @pytest.fixture(scope="module")
 def classpath(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The compiled programs of this file, with Kafka's libraries."""
+    """The class path of this file's compiled Java programs and Kafka's libraries."""
     module = brokers.real_kafka(oracle)
     try:
         libraries = module.fetch(VERSION)
@@ -77,11 +77,11 @@ def classpath(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def login(keytab: str, principal: str) -> str:
-    return f'{KRB5} keyTab="{keytab}" principal="{principal}@{kdcs.REALM}";'
+    return f'{KRB5_LOGIN} keyTab="{keytab}" principal="{principal}@{kdcs.REALM}";'
 
 
 def client(servers: str, jaas: str, mechanism: str = "GSSAPI") -> dict[str, str]:
-    """Return the properties of a Java client or of ours."""
+    """Return the properties of a Java client or of this package's client."""
     client_properties = {
         "bootstrap.servers": servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -96,7 +96,7 @@ def client(servers: str, jaas: str, mechanism: str = "GSSAPI") -> dict[str, str]
 
 @pytest.fixture
 def session_ms() -> int:
-    """The session lifetime, short enough that a test sees several."""
+    """The session lifetime in ms, short enough for several sessions during a test."""
     return 2_500
 
 
@@ -121,7 +121,7 @@ def theirs(
 ) -> Iterator[str]:
     """A real Kafka."""
     module = brokers.real_kafka(oracle)
-    node = brokers.Kafka(module, VERSION)(tmp_path)
+    node = brokers.KafkaFactory(module, VERSION)(tmp_path)
     port, own = module.free_port(), "listener.name.sasl_plaintext."
     clear = f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://localhost:{port}"
     node.properties |= {
@@ -131,7 +131,7 @@ def theirs(
         "sasl.enabled.mechanisms": "GSSAPI,SCRAM-SHA-256",
         "sasl.kerberos.service.name": "kafka",
         f"{own}gssapi.sasl.jaas.config": login(keytabs["kafka"], "kafka/localhost"),
-        f"{own}scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        f"{own}scram-sha-256.sasl.jaas.config": f"{SCRAM_LOGIN_MODULE} required;",
         f"{own}connections.max.reauth.ms": session_ms,
         "delegation.token.secret.key": "secret",
     }
@@ -149,7 +149,7 @@ def sessions(
     file = folder / "client.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in (properties | bounds).items()))
     settings = f"-Djava.security.krb5.conf={kdc.settings}"
-    command = ["java", "-Xmx256m", settings, "-cp", classpath, "Sessions", str(file), str(TIMES)]
+    command = ["java", "-Xmx256m", settings, "-cp", classpath, "Sessions", str(file), str(MIN_REAUTHENTICATIONS)]
     return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
@@ -159,12 +159,12 @@ def test_a_java_client_authenticates_by_ticket_and_reauthenticates(ours, classpa
     assert match is not None, process.stdout[-2000:] + process.stderr[-4000:]
     sent_count, read, *again = map(int, match.groups())
     assert sent_count == read
-    assert min(again) >= TIMES
+    assert min(again) >= MIN_REAUTHENTICATIONS
 
 
 def test_a_java_client_with_a_ticket_for_another_key_is_rejected(classpath, kdc, keytabs, tmp_path):
     key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
-    broker_properties = {"sasl.enabled.mechanisms": "GSSAPI", key: f'{KRB5} keyTab="{keytabs["alice"]}";'}
+    broker_properties = {"sasl.enabled.mechanisms": "GSSAPI", key: f'{KRB5_LOGIN} keyTab="{keytabs["alice"]}";'}
     with Broker(security=build_security(broker_properties, listeners=LISTENERS), listeners=LISTENERS) as broker:
         process = sessions(classpath, kdc, tmp_path, client(broker.bootstrap_servers, login(keytabs["alice"], "alice")))
     assert "SaslAuthenticationException" in process.stderr, process.stdout + process.stderr
@@ -184,13 +184,13 @@ def test_kafka_python_authenticates_by_ticket(ours, kdc, keytabs, monkeypatch):
 
 
 @pytest.fixture(params=["ours", "theirs"])
-def either(request: pytest.FixtureRequest, session_ms: int) -> str:
-    """Our broker, then a real Kafka."""
+def both_brokers(request: pytest.FixtureRequest, session_ms: int) -> str:
+    """The embedded broker, then Apache Kafka."""
     return request.getfixturevalue(request.param)
 
 
-def test_our_client_authenticates_by_ticket_and_by_its_delegation_token(either, keytabs):
-    client_properties = client(either, login(keytabs["alice"], "alice"))
+def test_our_client_authenticates_by_ticket_and_by_its_delegation_token(both_brokers, keytabs):
+    client_properties = client(both_brokers, login(keytabs["alice"], "alice"))
     sent_count = 0
     with (
         Producer(client_properties) as producer,
@@ -206,14 +206,17 @@ def test_our_client_authenticates_by_ticket_and_by_its_delegation_token(either, 
     assert sorted(map(int, values)) == list(range(60))
     owner, token_id, hmac = asyncio.run(create_token(ClientSettings.from_options(client_properties)))
     assert owner == "alice"
-    with Admin(by_token(either, token_id, hmac)) as admin:
+    with Admin(token_properties(both_brokers, token_id, hmac)) as admin:
         assert "orders" in admin.list_topics()
     for wrong in [(token_id, "wrong", "true"), (token_id, hmac, "false")]:
-        with pytest.raises(BrokerError, match="SASL_AUTHENTICATION_FAILED"), Admin(by_token(either, *wrong)) as admin:
+        with (
+            pytest.raises(BrokerError, match="SASL_AUTHENTICATION_FAILED"),
+            Admin(token_properties(both_brokers, *wrong)) as admin,
+        ):
             admin.list_topics()
 
 
-SPARK = """
+SPARK_SCRIPT = """
 import json, sys
 import kafkaframes
 options = json.loads(sys.argv[1])
@@ -225,9 +228,11 @@ print(session.read.format("kafka-topic").options(**options).option("subscribe", 
 
 
 @pytest.mark.parametrize("session_ms", [600_000])
-def test_spark_authenticates_by_ticket(either, keytabs):
-    spark_options = {f"kafka.{name}": value for name, value in client(either, login(keytabs["alice"], "alice")).items()}
-    command = [sys.executable, "-c", SPARK, json.dumps(spark_options)]
+def test_spark_authenticates_by_ticket(both_brokers, keytabs):
+    spark_options = {
+        f"kafka.{name}": value for name, value in client(both_brokers, login(keytabs["alice"], "alice")).items()
+    }
+    command = [sys.executable, "-c", SPARK_SCRIPT, json.dumps(spark_options)]
     workers = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     process = subprocess.run(
         command, env=os.environ | workers, capture_output=True, text=True, timeout=600, check=False
@@ -235,13 +240,13 @@ def test_spark_authenticates_by_ticket(either, keytabs):
     assert process.stdout.split() == ["1000"], process.stderr[-4000:]
 
 
-def by_token(servers: str, token_id: str, hmac: str, is_token: str = "true") -> dict[str, str]:
-    jaas = f'{SCRAM} required username="{token_id}" password="{hmac}" tokenauth="{is_token}";'
+def token_properties(servers: str, token_id: str, hmac: str, is_token: str = "true") -> dict[str, str]:
+    jaas = f'{SCRAM_LOGIN_MODULE} required username="{token_id}" password="{hmac}" tokenauth="{is_token}";'
     return client(servers, jaas, "SCRAM-SHA-256") | {"default.api.timeout.ms": "20000"}
 
 
 async def create_token(settings: ClientSettings) -> tuple[str, str, str]:
-    """Create a delegation token. Return its owner, its id and its HMAC as text."""
+    """Create a delegation token. Return the token's owner, its id and its HMAC as text."""
     ((host, port),) = settings.servers
     connection = await Connection.open(host, port, settings)
     try:
@@ -250,7 +255,7 @@ async def create_token(settings: ClientSettings) -> tuple[str, str, str]:
         assert answer.error_code == 0
         request = settings.message_class("DescribeDelegationTokenRequest")(owners=None)
         while answer.token_id not in [token.token_id for token in (await connection.request(request)).tokens]:
-            await asyncio.sleep(0.1)  # a real broker receives it from its controller
+            await asyncio.sleep(0.1)  # Kafka's broker receives the token from its controller with a delay
     finally:
         connection.close()
     return answer.principal_name, answer.token_id, base64.b64encode(answer.hmac).decode()
@@ -259,7 +264,7 @@ async def create_token(settings: ClientSettings) -> tuple[str, str, str]:
 # ------------------------------------------------------------------------------------------------ rules
 
 
-def rule(choose: random.Random) -> str:
+def random_rule(choose: random.Random) -> str:
     """Return a random rule, often a valid one."""
 
     def text(letters: str, max_length: int) -> str:
@@ -289,30 +294,33 @@ def rule(choose: random.Random) -> str:
     return f"RULE:[{count}:{name_format}]{match}{change}{choose.choice(['', '', '', '/L', '/U', 'L'])}"
 
 
-def principal(choose: random.Random) -> str:
+def random_principal(choose: random.Random) -> str:
     parts = ["".join(choose.choices("abAB.", k=choose.randint(0, 4))) for _ in range(choose.choice([1, 1, 1, 2, 2, 3]))]
     return "/".join(parts) + choose.choice(["@NEW", "@NEW", "@OLD", "@OLD", "@", "@NEW@OLD"])
 
 
 def test_rules_map_principals_as_in_kafka(classpath):
     choose = random.Random(20261123)
-    cases = [(principal(choose), [rule(choose) for _ in range(choose.randint(0, 3))]) for _ in range(CASES)]
+    cases = [
+        (random_principal(choose), [random_rule(choose) for _ in range(choose.randint(0, 3))])
+        for _ in range(RULE_CASE_COUNT)
+    ]
     lines = "".join("\t".join([name, *rules]) + "\n" for name, rules in cases)
     command = ["java", "-Xmx256m", "-cp", classpath, "ShortNames"]
     process = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=300, check=True)
     theirs = process.stdout.splitlines()
-    assert len(theirs) == CASES
+    assert len(theirs) == RULE_CASE_COUNT
     answers = [(case, apply_rules(*case), one) for case, one in zip(cases, theirs, strict=True)]
     assert [answer for answer in answers if not agrees(*answer[1:])] == []
-    assert sum(their.startswith("=") for their in theirs) > CASES // 5
+    assert sum(their.startswith("=") for their in theirs) > RULE_CASE_COUNT // 5
     early = sum(
         ours == "#" != one for _, ours, one in answers
-    )  # Kafka reports an inapplicable rule only when it meets a principal
-    assert early < CASES // 10
+    )  # Kafka reports an inapplicable rule only when the rule is applied to a principal
+    assert early < RULE_CASE_COUNT // 10
 
 
 def apply_rules(principal: str, rules: list[str]) -> str:
-    """Return the result of our rules, in the format of the Java program."""
+    """Return the result of this package's rules, in the format of the Java program."""
     try:
         names = PrincipalRules(rules, "NEW")
     except OptionError:
@@ -324,5 +332,5 @@ def apply_rules(principal: str, rules: list[str]) -> str:
 
 
 def agrees(ours: str, theirs: str) -> bool:
-    """Return whether both results are equal, or ours rejects the rules, or the name is empty."""
+    """Return whether both results are equal, or this package rejects the rules, or the name is empty."""
     return ours in (theirs, "#") or (ours, theirs) == ("!", "=")

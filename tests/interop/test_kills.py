@@ -1,6 +1,7 @@
-"""kill -9 during appends, alternately of our process and of a real broker: acknowledged records always survive.
+"""Acknowledged records survive kill -9 during appends, alternately of this package's process and of Kafka's broker.
 
-After each kill the other one opens the directory. A broker recovers our directory as our own recovery does a copy.
+After each kill, the other process opens the directory. A broker recovers the directory to the same records as this
+package's recovery of a copy.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import threading
 from pathlib import Path
 
 from tests.interop import brokers
-from tests.interop.brokers import check_in_order, errors_in, read
+from tests.interop.brokers import check_directory, errors_in, read
 from tests.interop.conftest import ROOT
-from tests.interop.test_partition_log import SERVER, TOPICS, manager_of, now_ms, users, write_bootstrap
+from tests.interop.test_partition_log import SERVER_SETTINGS, TOPICS, now_ms, open_manager, users, write_bootstrap
 
 AcknowledgedRecords = set[tuple[str, int, int]]
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 def run_until_killed(command: list[str], at_least: int, kill=None) -> AcknowledgedRecords:
-    """Run a process that prints acknowledged records. Kill it, or its broker, while it works."""
+    """Run a process that prints acknowledged records. Kill the process, or its broker, while it works."""
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as child:
@@ -51,7 +52,7 @@ def append_until_killed(data: Path, life: int) -> AcknowledgedRecords:
 def recover_copy(data: Path, copy: Path) -> dict[str, brokers.ClientResults]:
     """Recover a copy, and return the records that consumers get."""
     shutil.copytree(data, copy)
-    manager = manager_of(copy)
+    manager = open_manager(copy)
     assert not manager.was_clean
     manager.close(now_ms=now_ms())
     return {level: users(brokers.read_expected_records(copy, isolation=level)) for level in ISOLATIONS}
@@ -70,7 +71,7 @@ def test_acknowledged_records_survive(kafka, java_command, java, tmp_path):
     assert len(expected_records["read_committed"]["payments", 0]) < len(
         expected_records["read_uncommitted"]["payments", 0]
     )
-    node = kafka(tmp_path, SERVER)
+    node = kafka(tmp_path, SERVER_SETTINGS)
     with node:
         assert {level: users(read(java, node, isolation=level).records) for level in ISOLATIONS} == expected_records
         targets = [f"{topic}:{number}" for topic, (_, count) in TOPICS.items() for number in range(count)]
@@ -86,4 +87,4 @@ def test_acknowledged_records_survive(kafka, java_command, java, tmp_path):
     assert log_text.count("Recovering unflushed segment") >= 2 * 3
     assert "stray" not in log_text
     assert errors_in(log_text) == []
-    check_in_order(data)
+    check_directory(data)

@@ -1,4 +1,4 @@
-"""librdkafka's own tests of share groups, 0170 to 0182, if its sources are present."""
+"""librdkafka's own tests of share groups, 0170 to 0182, pass on the embedded broker."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import pytest
 
 from kafkaframes.broker import Broker
 
-NUMBERS = range(170, 183)
+TEST_NUMBERS = range(170, 183)
 _SETTINGS = {"group.share.heartbeat.interval.ms": "1000", "auto.create.topics.enable": "true"}
 
 
 @pytest.fixture(scope="module")
 def sources() -> Path:
-    """The folder ``tests`` of librdkafka's sources, built; ``LIBRDKAFKA`` names the checkout."""
+    """The built folder ``tests`` of librdkafka's sources, whose checkout is in ``LIBRDKAFKA``."""
     checkout = os.environ.get("LIBRDKAFKA", "")
     folder = Path(checkout) / "tests"
     if not checkout or not folder.is_dir():
-        pytest.skip("no sources of librdkafka (set LIBRDKAFKA to a checkout with its tests)")
+        pytest.skip("the sources of librdkafka are missing (set LIBRDKAFKA to a checkout with its tests)")
     if not (folder / "test-runner").exists():
         if shutil.which("make") is None or shutil.which("cc") is None:
-            pytest.skip("nothing to build librdkafka's tests with")
+            pytest.skip("the tools to build librdkafka's tests are missing")
         for words in (["./configure"], ["make", "-j2", "libs"], ["make", "-C", "tests", "build"]):
             subprocess.run(words, cwd=checkout, check=True, capture_output=True, timeout=1_200)
     return folder
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{number:04}")
+@pytest.mark.parametrize("number", TEST_NUMBERS, ids=lambda number: f"{number:04}")
 def test_librdkafkas_test_of_share_groups_passes(sources, tmp_path, number):
     if not any(sources.glob(f"{number:04}-*.c*")):
-        pytest.skip(f"these sources of librdkafka have no test {number:04}")
+        pytest.skip(f"these sources of librdkafka do not have the test {number:04}")
     with Broker(data_dir=tmp_path / "data", config=_SETTINGS, journal=False) as broker:
         settings = tmp_path / "test.conf"
         settings.write_text(f"bootstrap.servers={broker.bootstrap_servers}\n")

@@ -1,5 +1,5 @@
-"""Executors in separate processes, killed in each step, and a full disk: compaction writes the files of a single
-process.
+"""With executors in separate processes, which are killed in each step, and with a full disk, compaction writes the same
+files as a single process.
 """
 
 from __future__ import annotations
@@ -82,13 +82,14 @@ def contents(path: Path) -> dict[str, bytes]:
 def test_killed_executors_are_replaced_and_a_full_disk_is_reported_and_files_are_equal(tmp_path):
     source = str(Path(__file__).parents[2] / "src")
     (tmp_path / "disk").mkdir()
-    mount, own = f"mount -t tmpfs none {shlex.quote(str(tmp_path / 'disk'))}", ["unshare", "-rm", "sh", "-c"]
+    mount, shell_command = f"mount -t tmpfs none {shlex.quote(str(tmp_path / 'disk'))}", ["unshare", "-rm", "sh", "-c"]
     has_disk = (
-        shutil.which("unshare") and not subprocess.run([*own, mount], capture_output=True, check=False).returncode
+        shutil.which("unshare")
+        and not subprocess.run([*shell_command, mount], capture_output=True, check=False).returncode
     )
     job = [sys.executable, "-c", textwrap.dedent(JOB), str(tmp_path), "small disk" if has_disk else ""]
     process = subprocess.run(
-        [*own, f"{mount} && exec {shlex.join(job)}"] if has_disk else job,
+        [*shell_command, f"{mount} && exec {shlex.join(job)}"] if has_disk else job,
         env=os.environ | {"PYTHONPATH": source},
         capture_output=True,
         text=True,

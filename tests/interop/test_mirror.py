@@ -1,4 +1,4 @@
-"""Topics mirrored to real brokers, which reject more than ours, and back again, byte for byte."""
+"""Topics are mirrored to Kafka's brokers and back again, byte for byte."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.interop import brokers
-from tests.interop.brokers import read, users
+from tests.interop.brokers import read, user_topics
 from tests.jobs.mirror.worlds import logs_of, run_mirror
 
 import kafkaframes
@@ -15,7 +15,7 @@ from kafkaframes.client import Admin, Producer, TopicPartition
 
 DATA = Path(__file__).parents[1] / "data"
 SOURCES = [
-    DATA / "examples" / "kafka-4.3",  # compacted topics with holes; aborted transactions; groups
+    DATA / "examples" / "kafka-4.3",  # compacted topics with offset gaps, aborted transactions and groups
     DATA / "examples" / "kafka-2.8-format-1",
     DATA / "logs" / "zk-28-mixed",  # formats 0, 1 and 2 in one log
     DATA / "logs" / "kraft-4x-transactions",
@@ -23,15 +23,18 @@ SOURCES = [
 ]
 
 
-def without_places(records: Any) -> list[tuple[Any, ...]]:
-    """Remove offsets, which are new, and the timestamp type: log append times become create times in the copy."""
+def remove_offsets(records: Any) -> list[tuple[Any, ...]]:
+    """Remove the offsets, which are new, and the timestamp type, because log append times become create times in the
+    copy.
+    """
     return [(timestamp, *rest) for _, timestamp, _, *rest in records]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_a_real_broker_receives_and_serves_a_mirror_whose_copy_is_its_log(kafka, java, tmp_path, source):
-    expected_records = users(brokers.read_expected_records(source, isolation="read_committed"))
-    with kafka(tmp_path, {"log.cleaner.backoff.ms": 3_600_000}) as node:  # nothing is compacted between the two reads
+    expected_records = user_topics(brokers.read_expected_records(source, isolation="read_committed"))
+    # so that no record is compacted between the two reads
+    with kafka(tmp_path, {"log.cleaner.backoff.ms": 3_600_000}) as node:
         settings = {"state_dir": str(tmp_path / "state"), "keep_retention": False}
         report = run_mirror(source, node.bootstrap, **settings)
         again = run_mirror(source, node.bootstrap, **settings)
@@ -40,9 +43,9 @@ def test_a_real_broker_receives_and_serves_a_mirror_whose_copy_is_its_log(kafka,
             groups = {group.group_id: admin.group_offsets(group.group_id) for group in admin.list_groups()}
         run_mirror(node.bootstrap, tmp_path / "back")
         node.stop()
-    mirrored_records = users(cluster.records)
-    assert {place: without_places(rows) for place, rows in mirrored_records.items()} == {
-        place: without_places(rows) for place, rows in expected_records.items()
+    mirrored_records = user_topics(cluster.records)
+    assert {place: remove_offsets(rows) for place, rows in mirrored_records.items()} == {
+        place: remove_offsets(rows) for place, rows in expected_records.items()
     }
     assert not report.keeps_offsets
     assert sum(partition.batches_written for partition in again.partitions) == 0
@@ -56,7 +59,7 @@ def test_a_real_broker_receives_and_serves_a_mirror_whose_copy_is_its_log(kafka,
 
 
 def check_groups(source: Path, groups: Any, expected_records: Any, records_by_partition: Any) -> None:
-    """Check that the next record of every group is the same."""
+    """Check that the next record of each group is the same."""
     from kafkaframes.jobs.restore.groups import read_groups
     from kafkaframes.storage.log.discover import discover
 
@@ -69,14 +72,14 @@ def check_groups(source: Path, groups: Any, expected_records: Any, records_by_pa
     for key, commit in read_groups(copies).commits.items():
         place = (key.topic, key.partition)
         if place in expected_records:
-            there = groups[key.group][TopicPartition(*place)].offset
+            copied_offset = groups[key.group][TopicPartition(*place)].offset
             before = [row for row in expected_records[place] if row[0] >= commit.offset]
-            after = [row for row in records_by_partition[place] if row[0] >= there]
-            assert without_places(after) == without_places(before), key
+            after = [row for row in records_by_partition[place] if row[0] >= copied_offset]
+            assert remove_offsets(after) == remove_offsets(before), key
 
 
 def check_headers(directory: Path, places: set[tuple[str, int]]) -> None:
-    """Check that no batch of a copy has a producer, a transaction, a hole or a format other than 2."""
+    """Check that each batch of a copy has format 2 and no producer, transaction or offset gap."""
     for topic, partition in places:
         paths = sorted(map(str, (directory / f"{topic}-{partition}").glob("*.log")))
         batches = kafkaframes.read_batches(paths)

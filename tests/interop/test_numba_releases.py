@@ -1,4 +1,4 @@
-"""Kernels compile and give equal results with numba's newest release, and with its newest release candidate."""
+"""Kernels compile and give equal results with numba's newest release and newest release candidate."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TESTS = ("tests/wire/test_kernels.py", "tests/records/test_twins.py")
+KERNEL_TESTS = ("tests/wire/test_kernels.py", "tests/records/test_twins.py")
 
 
 @pytest.mark.parametrize("options", [(), ("--pre",)], ids=["release", "candidate"])
@@ -39,7 +39,7 @@ def test_kernels_with_the_newest_numba(options, tmp_path):
     version = [sys.executable, "-c", "import numba; print(numba.__file__, numba.__version__)"]
     version_output = subprocess.run(version, env=environment, capture_output=True, text=True, check=True).stdout
     assert str(site) in version_output
-    for arguments in (["-m", "kafkaframes", "kernels", "warm"], ["-m", "pytest", "-q", "-n", "0", *TESTS]):
+    for arguments in (["-m", "kafkaframes", "kernels", "warm"], ["-m", "pytest", "-q", "-n", "0", *KERNEL_TESTS]):
         process = subprocess.run(
             [sys.executable, *arguments], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
         )

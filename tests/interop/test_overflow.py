@@ -1,4 +1,6 @@
-"""Real brokers and cleaners split segments with overflowing offsets into the same files, and serve every record."""
+"""Segments with overflowing offsets are split into the same files as by Kafka's brokers and cleaners, which serve
+each record.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import uuid
 from pathlib import Path
 
 from tests.interop import brokers
-from tests.interop.brokers import check_in_order, read, users
+from tests.interop.brokers import check_directory, read, user_topics
 from tests.storage.log.test_overflow import FAR_OFFSET, INDEX_OFFSET_LIMIT, build_one_batch
 
 from kafkaframes.jobs.restore.cluster import (
@@ -35,11 +37,11 @@ IDENTITY = {
     "cluster.id": "Y29ycHVzLWNsdXN0ZXItMQ",
     "directory.id": "xwUKgqnBToqxLV2jFAXHkQ",
 }
-OF = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-COMMIT = build_end_transaction(
+PRODUCER_FIELDS = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+COMMIT_MARKER = build_end_transaction(
     FAR_OFFSET + 3, commit=True, timestamp=1, coordinator_epoch=0, producer_id=7, producer_epoch=0, leader_epoch=0
 )
-ABORT = build_end_transaction(
+ABORT_MARKER = build_end_transaction(
     FAR_OFFSET + INDEX_OFFSET_LIMIT,
     commit=False,
     timestamp=1,
@@ -48,26 +50,28 @@ ABORT = build_end_transaction(
     producer_epoch=0,
     leader_epoch=0,
 )
-E0 = {"leader_epoch": 0}
-# The contents of the segments, by topic. Each segment has an index, so that only an unclean start detects the overflow.
-CASES = {
+EPOCH_0 = {"leader_epoch": 0}
+# The batches of each segment, by topic. Each segment has an index, so that only an unclean start detects the overflow.
+CASES_BY_TOPIC = {
     "two-pieces": {
-        0: build_one_batch(0, **E0) + build_one_batch(3, **E0) + build_one_batch(FAR_OFFSET, **E0),
-        FAR_OFFSET + 9: build_one_batch(FAR_OFFSET + 9, **E0),
+        0: build_one_batch(0, **EPOCH_0) + build_one_batch(3, **EPOCH_0) + build_one_batch(FAR_OFFSET, **EPOCH_0),
+        FAR_OFFSET + 9: build_one_batch(FAR_OFFSET + 9, **EPOCH_0),
     },
     "three-pieces": {
-        0: build_one_batch(0, **E0) + build_one_batch(INDEX_OFFSET_LIMIT, **E0) + build_one_batch(3 * FAR_OFFSET, **E0)
+        0: build_one_batch(0, **EPOCH_0)
+        + build_one_batch(INDEX_OFFSET_LIMIT, **EPOCH_0)
+        + build_one_batch(3 * FAR_OFFSET, **EPOCH_0)
     },
-    "hole-before": {0: build_one_batch(7, **E0) + build_one_batch(FAR_OFFSET, **E0)},
-    "only-far": {0: build_one_batch(FAR_OFFSET, **E0)},
+    "hole-before": {0: build_one_batch(7, **EPOCH_0) + build_one_batch(FAR_OFFSET, **EPOCH_0)},
+    "only-far": {0: build_one_batch(FAR_OFFSET, **EPOCH_0)},
     "second-segment": {
-        0: build_one_batch(0, **E0),
-        10: build_one_batch(10, **E0) + build_one_batch(FAR_OFFSET, **E0),
-        FAR_OFFSET + 9: build_one_batch(FAR_OFFSET + 9, **E0),
+        0: build_one_batch(0, **EPOCH_0),
+        10: build_one_batch(10, **EPOCH_0) + build_one_batch(FAR_OFFSET, **EPOCH_0),
+        FAR_OFFSET + 9: build_one_batch(FAR_OFFSET + 9, **EPOCH_0),
     },
     "large": {
-        0: b"".join(build_one_batch(base, 900, **E0) for base in range(0, 9000, 900))
-        + build_one_batch(FAR_OFFSET, 900, **E0)
+        0: b"".join(build_one_batch(base, 900, **EPOCH_0) for base in range(0, 9000, 900))
+        + build_one_batch(FAR_OFFSET, 900, **EPOCH_0)
     },
     "format-1": {
         0: build_one_batch(0, record_format=1, codec="gzip")
@@ -75,10 +79,10 @@ CASES = {
     },
     "format-0": {0: build_one_batch(0, record_format=0) + build_one_batch(FAR_OFFSET, record_format=0)},
     "transactions": {
-        0: build_one_batch(0, base_sequence=0, **OF, **E0)
-        + build_one_batch(FAR_OFFSET, base_sequence=3, **OF, **E0)
-        + COMMIT,
-        FAR_OFFSET + 10: build_one_batch(FAR_OFFSET + 10, base_sequence=6, **OF, **E0) + ABORT,
+        0: build_one_batch(0, base_sequence=0, **PRODUCER_FIELDS, **EPOCH_0)
+        + build_one_batch(FAR_OFFSET, base_sequence=3, **PRODUCER_FIELDS, **EPOCH_0)
+        + COMMIT_MARKER,
+        FAR_OFFSET + 10: build_one_batch(FAR_OFFSET + 10, base_sequence=6, **PRODUCER_FIELDS, **EPOCH_0) + ABORT_MARKER,
     },
 }
 
@@ -87,7 +91,7 @@ def alone(offset: int, key: bytes) -> bytes:
     return build_one_batch(offset, 1, key=key, leader_epoch=0)
 
 
-COMPARED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+COMPARED_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 def write_logs(data: Path) -> dict[str, str]:
@@ -95,7 +99,7 @@ def write_logs(data: Path) -> dict[str, str]:
     now_ms = int(time.time() * 1000)
     manager = open_directory(data)
     ids = {}
-    for number, (topic, segments) in enumerate(CASES.items()):
+    for number, (topic, segments) in enumerate(CASES_BY_TOPIC.items()):
         ids[topic] = uuid_to_text(uuid.UUID(int=2**96 + number))
         path = data / f"{topic}-0"
         path.mkdir()
@@ -116,10 +120,10 @@ def open_directory(data: Path) -> LogManager:
     return open_log_directory(str(data), now_ms=int(time.time() * 1000), meta=MetaProperties(IDENTITY))
 
 
-def files_of(data: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
+def read_files(data: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
     return {
         f"{topic}/{file.name}": file.read_bytes()
-        for topic in CASES
+        for topic in CASES_BY_TOPIC
         for file in sorted((data / f"{topic}-0").iterdir())
         if file.name.removesuffix(".deleted").endswith(suffixes)
     }
@@ -133,43 +137,43 @@ def test_a_broker_splits_into_the_same_files(kafka, java, tmp_path):
         cluster = read(java, node)
         node.stop()
         log_text = (tmp_path / "kafka.out").read_text()
-    assert log_text.count("Splitting overflowed segment") == len(CASES)
-    ours, theirs = files_of(tmp_path / "ours", COMPARED), files_of(tmp_path / "data", COMPARED)
+    assert log_text.count("Splitting overflowed segment") == len(CASES_BY_TOPIC)
+    ours, theirs = read_files(tmp_path / "ours", COMPARED_SUFFIXES), read_files(tmp_path / "data", COMPARED_SUFFIXES)
     assert sorted(ours) == sorted(theirs)
     for name, content in theirs.items():
-        assert ours[name] == content or name.endswith("index.deleted"), name  # Kafka has begun to rebuild those
-    assert users(cluster.records) == users(brokers.read_expected_records(tmp_path / "ours"))
+        assert ours[name] == content or name.endswith("index.deleted"), name  # Kafka has started to rebuild these files
+    assert user_topics(cluster.records) == user_topics(brokers.read_expected_records(tmp_path / "ours"))
 
 
 def test_a_broker_continues_after_our_split(kafka, java, tmp_path):
     write_logs(tmp_path / "data")
     open_directory(tmp_path / "data").close(now_ms=int(time.time() * 1000))
-    expected_records = users(brokers.read_expected_records(tmp_path / "data"))
-    assert {topic for topic, _ in expected_records} == set(CASES)
+    expected_records = user_topics(brokers.read_expected_records(tmp_path / "data"))
+    assert {topic for topic, _ in expected_records} == set(CASES_BY_TOPIC)
     with kafka(tmp_path) as node:
         cluster = read(java, node, append_count=3)
         node.stop()
         log_text = (tmp_path / "kafka.out").read_text()
-    assert users(cluster.records) == expected_records
+    assert user_topics(cluster.records) == expected_records
     assert "Splitting overflowed segment" not in log_text
-    check_in_order(tmp_path / "data")
+    check_directory(tmp_path / "data")
 
 
 # The cleaner
 
-ACTIVE = 3 * FAR_OFFSET
-# Segments of cleanly stopped compacted logs, by topic; the last one is active.
-COMPACTED = {
-    "does-not-fit": {0: alone(0, b"a") + alone(FAR_OFFSET, b"b"), ACTIVE: alone(ACTIVE, b"c")},
+ACTIVE_BASE = 3 * FAR_OFFSET
+# Segments of cleanly stopped compacted logs, by topic; the last segment is active.
+COMPACTED_CASES = {
+    "does-not-fit": {0: alone(0, b"a") + alone(FAR_OFFSET, b"b"), ACTIVE_BASE: alone(ACTIVE_BASE, b"c")},
     "all-but-one-go": {
         0: alone(0, b"a") + alone(FAR_OFFSET, b"b"),
         FAR_OFFSET + 9: alone(FAR_OFFSET + 9, b"b"),
-        ACTIVE: alone(ACTIVE, b"c"),
+        ACTIVE_BASE: alone(ACTIVE_BASE, b"c"),
     },
     "does-fit": {
         0: alone(0, b"a") + alone(FAR_OFFSET, b"b"),
-        ACTIVE - 1: alone(ACTIVE - 1, b"b"),
-        ACTIVE: alone(ACTIVE, b"c"),
+        ACTIVE_BASE - 1: alone(ACTIVE_BASE - 1, b"b"),
+        ACTIVE_BASE: alone(ACTIVE_BASE, b"c"),
     },
     "three-pieces": {
         0: alone(0, b"a")
@@ -177,17 +181,19 @@ COMPACTED = {
         + alone(FAR_OFFSET, b"b")
         + alone(FAR_OFFSET + 1, b"d")
         + alone(2 * FAR_OFFSET, b"e"),
-        ACTIVE: alone(ACTIVE, b"c"),
+        ACTIVE_BASE: alone(ACTIVE_BASE, b"c"),
     },
-    "far-apart": {base: alone(base, b"%d" % base) for base in (0, INDEX_OFFSET_LIMIT, INDEX_OFFSET_LIMIT + 1, ACTIVE)},
+    "far-apart": {
+        base: alone(base, b"%d" % base) for base in (0, INDEX_OFFSET_LIMIT, INDEX_OFFSET_LIMIT + 1, ACTIVE_BASE)
+    },
 }
-OF_CLEANER = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "retention.ms": "-1"}
+CLEANER_CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "retention.ms": "-1"}
 PATIENCE_SECONDS = 180
 
 
 def write_compacted(data: Path) -> None:
     ends, layouts = {}, []
-    for number, (topic, segments) in enumerate(COMPACTED.items()):
+    for number, (topic, segments) in enumerate(COMPACTED_CASES.items()):
         topic_id = uuid_to_text(uuid.UUID(int=2**97 + number))
         path = data / f"{topic}-0"
         path.mkdir(parents=True)
@@ -195,17 +201,17 @@ def write_compacted(data: Path) -> None:
             for kind, content in (("log", batches), ("index", b""), ("timeindex", b"")):
                 (path / name_segment_file(base, kind)).write_bytes(content)
         (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
-        ends[TopicPartition(topic, 0)] = LogOffsets(0, 0, ACTIVE + 1)
-        layouts.append(TopicLayout(topic, topic_id, {0: 0}, OF_CLEANER))
+        ends[TopicPartition(topic, 0)] = LogOffsets(0, 0, ACTIVE_BASE + 1)
+        layouts.append(TopicLayout(topic, topic_id, {0: 0}, CLEANER_CONFIG))
     node = DirectoryNode(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
     write_files(data, build_checkpoint_files(ends))
     write_files(data, build_node_files(node, layouts, now_ms=int(time.time() * 1000)))
 
 
-def logs_of(data: Path) -> dict[str, bytes]:
-    """Return the segments; retries if a cleaner renames files in the meantime."""
+def read_logs(data: Path) -> dict[str, bytes]:
+    """Return the segments; retry if a cleaner renames files in the meantime."""
     segments_by_name = {}
-    for topic in COMPACTED:
+    for topic in COMPACTED_CASES:
         for path in sorted((data / f"{topic}-0").glob("*.log")):
             with contextlib.suppress(FileNotFoundError):
                 segments_by_name[f"{topic}/{path.name}"] = path.read_bytes()
@@ -219,17 +225,17 @@ def test_a_brokers_cleaner_writes_the_same_files(kafka, java, tmp_path):
     settings = CleanerSettings(now_ms=int(time.time() * 1000), broker_release=broker_release)
     for partition in directory.partitions:
         clean_partition(directory.filesystem, partition, settings, tmp_path / "ours" / str(partition.topic_partition))
-    expected_segments = logs_of(tmp_path / "ours")
+    expected_segments = read_logs(tmp_path / "ours")
     assert len([name for name in expected_segments if name.startswith("three-pieces")]) == 4
     with kafka(tmp_path, {"log.cleaner.backoff.ms": 100}) as node:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while logs_of(tmp_path / "data") != expected_segments and time.monotonic() < deadline:
+        while read_logs(tmp_path / "data") != expected_segments and time.monotonic() < deadline:
             time.sleep(0.5)
         cluster = read(java, node)
         node.stop()
         log_text = (tmp_path / "kafka.out").read_text()
-    theirs = logs_of(tmp_path / "data")
+    theirs = read_logs(tmp_path / "data")
     assert sorted(theirs) == sorted(expected_segments)
     assert theirs == expected_segments
     assert log_text.count("Splitting overflowed segment") == 2
-    assert users(cluster.records) == users(brokers.read_expected_records(tmp_path / "data"))
+    assert user_topics(cluster.records) == user_topics(brokers.read_expected_records(tmp_path / "data"))

@@ -1,4 +1,4 @@
-"""Real brokers and ``PartitionLog`` alternate on one log directory: each opens the other's files."""
+"""Kafka's brokers and ``PartitionLog`` alternate on one log directory, and each opens the other's files."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 CLUSTER_ID, DIRECTORY_ID = "Y29ycHVzLWNsdXN0ZXItMQ", "xwUKgqnBToqxLV2jFAXHkQ"
 TOPICS = {"orders": ("IU6NTFbUTQiJMTtf1e--4g", 2), "payments": ("T94MVoTrQAGJCtEN-gI9Cw", 1)}
 SETTINGS = LogSettings(segment_bytes=1 << 20, segment_index_bytes=65536, index_interval_bytes=1024)
-SERVER = {"log.segment.bytes": 1 << 20, "log.index.size.max.bytes": 65536, "log.index.interval.bytes": 1024}
-APPENDED = 3
-COMPARED = (".log", ".index", ".timeindex", ".txnindex")
+SERVER_SETTINGS = {"log.segment.bytes": 1 << 20, "log.index.size.max.bytes": 65536, "log.index.interval.bytes": 1024}
+APPEND_COUNT = 3
+COMPARED_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def manager_of(path: Path) -> LogManager:
+def open_manager(path: Path) -> LogManager:
     identity = {"version": "1", "node.id": "1", "cluster.id": CLUSTER_ID, "directory.id": DIRECTORY_ID}
     return open_log_directory(str(path), now_ms=now_ms(), settings_of=SETTINGS, meta=MetaProperties(identity))
 
 
 def write_logs(manager: LogManager) -> None:
-    """Fill three logs: codecs, producers, transactions, several segments, two epochs, deleted records."""
+    """Fill three logs with all codecs, producers, transactions, several segments, two leader epochs and deleted
+    records.
+    """
     for topic, (topic_id, count) in TOPICS.items():
         for number in range(count):
             manager.create(TopicPartition(topic, number), topic_id=topic_id, now_ms=now_ms())
@@ -76,12 +78,12 @@ def users(by_partition):
     return {key: value for key, value in by_partition.items() if key[0] in TOPICS}
 
 
-def files_of(path: Path) -> dict[str, bytes]:
+def read_files(path: Path) -> dict[str, bytes]:
     return {
         f"{file.parent.name}/{file.name}": file.read_bytes()
         for topic in TOPICS
         for file in path.glob(f"{topic}-*/*")
-        if file.suffix in COMPARED
+        if file.suffix in COMPARED_SUFFIXES
     }
 
 
@@ -99,8 +101,8 @@ def append_more(manager: LogManager) -> None:
 
 def test_a_broker_and_our_log_alternate(kafka, java, tmp_path):
     data = tmp_path / "data"
-    node = kafka(tmp_path, SERVER)
-    manager = manager_of(data)
+    node = kafka(tmp_path, SERVER_SETTINGS)
+    manager = open_manager(data)
     write_logs(manager)
     manager.close(now_ms=now_ms(), broker_epoch=-1)
     write_bootstrap(data)
@@ -109,17 +111,17 @@ def test_a_broker_and_our_log_alternate(kafka, java, tmp_path):
     with node:
         for level in ISOLATIONS:
             assert users(read(java, node, isolation=level).records) == before[level]
-        cluster = read(java, node, append_count=APPENDED)
+        cluster = read(java, node, append_count=APPEND_COUNT)
         node.stop()
         log = (tmp_path / "kafka.out").read_text()
         assert "stray" not in log
         assert errors_in(log) == []
         assert "Recovering unflushed segment" not in log
 
-        manager = manager_of(data)
+        manager = open_manager(data)
         assert manager.was_clean
         ends = {(key.topic, key.partition): one.log_end_offset for key, one in manager.logs.items()}
-        assert users(ends) == {key: end + APPENDED for key, (_, end) in users(cluster.ends).items()}
+        assert users(ends) == {key: end + APPEND_COUNT for key, (_, end) in users(cluster.ends).items()}
         append_more(manager)
         manager.close(now_ms=now_ms(), broker_epoch=-1)
         check_sound(data)
@@ -127,14 +129,14 @@ def test_a_broker_and_our_log_alternate(kafka, java, tmp_path):
 
         node.start()
         assert users(read(java, node).records) == expected_records
-        read(java, node, append_count=APPENDED)
+        read(java, node, append_count=APPEND_COUNT)
         node.kill()
 
-        manager = manager_of(data)
+        manager = open_manager(data)
         assert not manager.was_clean
         end_offsets = {(key.topic, key.partition): one.log_end_offset for key, one in manager.logs.items()}
         assert users(end_offsets) == {
-            key: end + APPENDED + 2 + APPENDED for key, (_, end) in users(cluster.ends).items()
+            key: end + APPEND_COUNT + 2 + APPEND_COUNT for key, (_, end) in users(cluster.ends).items()
         }
         append_more(manager)
         manager.close(now_ms=now_ms(), broker_epoch=-1)
@@ -146,18 +148,18 @@ def test_a_broker_and_our_log_alternate(kafka, java, tmp_path):
 
 def test_a_broker_recovers_our_unclean_log_to_the_same_files(kafka, java, tmp_path):
     data, ours = tmp_path / "data", tmp_path / "ours"
-    node = kafka(tmp_path, SERVER)
-    manager = manager_of(data)
+    node = kafka(tmp_path, SERVER_SETTINGS)
+    manager = open_manager(data)
     write_logs(manager)
     manager.abandon()
     active = next(data.glob("payments-0/*.log"))
     active.write_bytes(active.read_bytes()[:-7])  # torn
     write_bootstrap(data)
     shutil.copytree(data, ours)
-    recovered_logs = manager_of(ours)
+    recovered_logs = open_manager(ours)
     recovered_logs.close(now_ms=now_ms())
     with node:
         assert users(read(java, node).records) == users(brokers.read_expected_records(ours))
         node.stop()
-    assert files_of(data) == files_of(ours)
+    assert read_files(data) == read_files(ours)
     check_sound(ours)

@@ -1,4 +1,6 @@
-"""Kafka 4.3.1's partitioners and ours: random keys, partitions without a leader, queues of any length."""
+"""Partitions are chosen as by Kafka 4.3.1's partitioners, for random keys, partitions without a leader and queues of
+any length.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from kafkaframes.records.partitioner import partition_of
 SOURCE = Path(__file__).parent / "java" / "partitioners" / "ProbePartitioners.java"
 PACKAGE = "org.apache.kafka.clients.producer.internals"
 VERSION = "4.3.1"
-GENERATOR = random.Random(20_260)
+RANDOM = random.Random(20_260)
 
 
 @pytest.fixture(scope="module")
 def probe(oracle, tmp_path_factory):
-    """Run Kafka's partitioners on lines. Return a result for each."""
+    """A function that runs Kafka's partitioners on input lines. It returns a result for each line."""
     libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     folder = tmp_path_factory.mktemp("partitioners")
     classpath = f"{folder}:{libraries}/*"
@@ -37,19 +39,19 @@ def probe(oracle, tmp_path_factory):
     return run
 
 
-def test_keys_have_the_partitions_that_kafka_chooses(probe):
-    keys = [GENERATOR.randbytes(GENERATOR.randrange(0, 70)) for _ in range(3_000)]
-    counts = [GENERATOR.choice([1, 2, 3, 7, 50, 1_000]) for _ in keys]
+def test_keys_are_partitioned_as_by_kafka(probe):
+    keys = [RANDOM.randbytes(RANDOM.randrange(0, 70)) for _ in range(3_000)]
+    counts = [RANDOM.choice([1, 2, 3, 7, 50, 1_000]) for _ in keys]
     answers = probe([f"key {key.hex()} {count}" for key, count in zip(keys, counts, strict=True) if key])
     expected_partitions = [str(partition_of(key, count)) for key, count in zip(keys, counts, strict=True) if key]
     assert answers == expected_partitions
 
 
-def test_sticky_partitions_are_those_of_kafka(probe):
+def test_sticky_partitions_equal_kafkas(probe):
     cases = []
     for _ in range(200):
-        count = GENERATOR.randrange(1, 12)
-        available = sorted(GENERATOR.sample(range(count), GENERATOR.randrange(0, count + 1)))
+        count = RANDOM.randrange(1, 12)
+        available = sorted(RANDOM.sample(range(count), RANDOM.randrange(0, count + 1)))
         cases.append((count, available))
     lines = [f"turns {count} {','.join(map(str, available)) or '-'} 40" for count, available in cases]
     for (count, available), answer in zip(cases, probe(lines), strict=True):
@@ -58,9 +60,9 @@ def test_sticky_partitions_are_those_of_kafka(probe):
         assert ",".join(map(str, ours)) == answer, (count, available)
 
 
-def test_queue_lengths_weigh_as_in_kafka(probe):
-    """If all queues have the same length, Kafka chooses without weights, and therefore uniformly."""
-    cases = [[GENERATOR.choice([0, 0, 1, 2, 5, 40]) for _ in range(GENERATOR.randrange(2, 9))] for _ in range(300)]
+def test_queue_lengths_are_weighted_as_in_kafka(probe):
+    """If all queues have the same length, Kafka chooses uniformly, without weights."""
+    cases = [[RANDOM.choice([0, 0, 1, 2, 5, 40]) for _ in range(RANDOM.randrange(2, 9))] for _ in range(300)]
     cases = [lengths for lengths in cases if len(set(lengths)) > 1]
     for lengths, answer in zip(cases, probe([f"queues {','.join(map(str, each))}" for each in cases]), strict=True):
         assert ",".join(map(str, weigh_queues(lengths))) == answer, lengths

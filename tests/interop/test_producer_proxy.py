@@ -1,4 +1,5 @@
-"""Our producer with Apache Kafka, over connections that a proxy delays and closes: no duplicates, losses or reordering.
+"""The producer causes no duplicates, losses or reordering in Apache Kafka over connections that a proxy delays and
+closes.
 
 ``KAFKAFRAMES_RUNS`` is the number of runs, ``KAFKAFRAMES_SEED`` the first seed. The modes alternate.
 """

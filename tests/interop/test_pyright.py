@@ -1,4 +1,4 @@
-"""Pyright accepts every Python block in README and docs. mypy: ``tests/test_typed_blocks.py``."""
+"""Pyright accepts each Python block in README and docs (for mypy, see ``tests/test_typed_blocks.py``)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from tests.interop.fetching import fetch_client
 from tests.typed_blocks import ROOT, describe_errors, write_modules
 
-PYRIGHT = ["npm", "install", "--silent", "--no-audit", "--no-fund", "pyright@1.1.414"]
+PYRIGHT_INSTALL_COMMAND = ["npm", "install", "--silent", "--no-audit", "--no-fund", "pyright@1.1.414"]
 
 
 @pytest.fixture(scope="module")
 def pyright() -> Path:
-    return fetch_client("pyright", "npm", lambda _: [PYRIGHT]) / "node_modules" / ".bin" / "pyright"
+    return fetch_client("pyright", "npm", lambda _: [PYRIGHT_INSTALL_COMMAND]) / "node_modules" / ".bin" / "pyright"
 
 
 def run_pyright(command: Path, folder: Path) -> list[str]:
     settings = {
         "extraPaths": [str(ROOT / "src"), "."],
         "pythonVersion": "3.11",
-        "reportMissingImports": "warning",  # libraries that are not installed; mypy finds misspelt modules
+        "reportMissingImports": "warning",  # ignore libraries that are not installed; mypy finds misspelt modules
     }
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     arguments = ["--project", str(folder), "--pythonpath", sys.executable]

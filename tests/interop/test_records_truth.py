@@ -1,4 +1,4 @@
-"""Kafka 3.9.1's record classes read our record sets identically, and fail at the same positions."""
+"""Kafka 3.9.1's record classes read this package's record sets identically, and fail at the same positions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.records.codecs import Codec, decompress
 
-EACH = 60
-KINDS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if magic == 2 or codec is not Codec.ZSTD]
+CASES_PER_KIND = 60
+FORMATS_AND_CODECS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if magic == 2 or codec is not Codec.ZSTD]
 TEXTS = ("", "a", "key", "ключ", "x" * 300)
 SNAPPY_CHUNK_LENGTH_REASON = "a chunk length of"
 
@@ -59,13 +59,14 @@ def options_of(choose: random.Random, magic: int) -> dict[str, Any]:
     return options | {"leader_epoch": choose.choice([-1, 0, 12])}
 
 
-def truth_of(oracle: Path, log_dir: Path) -> dict[str, list[dict[str, Any]]]:
-    """Run the judge once over a folder of partition folders. Return its lines by folder name."""
+def run_kafka_reader(oracle: Path, log_dir: Path) -> dict[str, list[dict[str, Any]]]:
+    """Run Kafka's reader once over a folder of partition folders. Return its output lines by folder name."""
     lines_by_folder: dict[str, list[dict[str, Any]]] = {}
     folder = ""
     for line in run_java("-jar", oracle / JAR, "--full-values", log_dir).splitlines():
         parsed_line = json.loads(line)
-        folder = parsed_line.get("directory", folder)  # records follow their batch and do not repeat it
+        # the lines of records follow their batch and do not repeat its fields
+        folder = parsed_line.get("directory", folder)
         if parsed_line["type"] != "end":
             lines_by_folder.setdefault(folder, []).append(parsed_line)
     return lines_by_folder
@@ -95,12 +96,12 @@ def expected_rows(columns: dict[str, list[Any]], magic: int) -> list[tuple[Any, 
 def test_kafka_reads_our_batches(oracle: Path, tmp_path: Path) -> None:
     choose = random.Random(20261121)
     cases: dict[str, tuple[int, Codec, dict[str, list[Any]], dict[str, Any]]] = {}
-    for number in range(EACH * len(KINDS)):
-        magic, codec = KINDS[number % len(KINDS)]
+    for number in range(CASES_PER_KIND * len(FORMATS_AND_CODECS)):
+        magic, codec = FORMATS_AND_CODECS[number % len(FORMATS_AND_CODECS)]
         columns, options = columns_of(choose, magic), options_of(choose, magic)
         cases[f"case-{number}"] = magic, codec, columns, options
         write(tmp_path, f"case-{number}", build_records(columns, record_format=magic, codec=codec, **options))
-    truth = truth_of(oracle, tmp_path)
+    truth = run_kafka_reader(oracle, tmp_path)
     assert truth.keys() == cases.keys()
     for name, (magic, codec, columns, options) in cases.items():
         lines = truth[name]
@@ -138,7 +139,7 @@ def test_kafka_reads_our_markers(oracle: Path, tmp_path: Path) -> None:
         for offset in range(4)
     ]
     write(tmp_path, "markers-0", b"".join(markers))
-    lines = truth_of(oracle, tmp_path)["markers-0"]
+    lines = run_kafka_reader(oracle, tmp_path)["markers-0"]
     read_markers = [(line["control_type"], line["coordinator_epoch"]) for line in lines if line["type"] == "record"]
     assert read_markers == [("ABORT", 5), ("COMMIT", 6), ("ABORT", 7), ("COMMIT", 8)]
 
@@ -151,11 +152,11 @@ def test_damaged_sets_have_the_records_that_kafka_reads(oracle: Path, tmp_path: 
     for number in range(1500):
         codec, count, payload = streams.choose_stream(choose)
         if SNAPPY_CHUNK_LENGTH_REASON in (decompress(codec, payload, magic=2).error or ""):
-            continue  # snappy's own class throws an Error there, which ends the judge
+            continue  # snappy's own class throws an Error for it, which ends the Java process
         log += streams.build_batch(number * 1000, codec, count, payload)
     write(tmp_path, "damaged-0", bytes(log))
     expected_batches: list[list[Any]] = []
-    for line in truth_of(oracle, tmp_path)["damaged-0"]:
+    for line in run_kafka_reader(oracle, tmp_path)["damaged-0"]:
         if line["type"] == "batch":
             expected_batches.append([line["base_offset"], [], None])
         elif line["type"] == "record":

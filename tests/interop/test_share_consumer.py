@@ -1,4 +1,4 @@
-"""The share consumer reads share groups of Apache Kafka as it reads those of the embedded broker (KIP-932)."""
+"""The share consumer works with share groups of Apache Kafka (KIP-932) as with those of the embedded broker."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ test_gaps = behaviours.test_offset_gaps_of_transactions_and_compaction_do_not_st
 test_asyncio = behaviours.test_the_asyncio_consumer_reads_and_acknowledges
 
 
-# The same scenarios with Java's client
+# The same scenarios are played with Java's client.
 
-SCENARIOS = {  # number of records, and settings of the group
+SCENARIOS = {  # the number of records and the group's settings, by scenario
     "types": (9, {}),
     "limit": (10, {}),
     "batch": (10, {}),
@@ -62,7 +62,7 @@ VERSION = "4.3.1"
 
 @pytest.fixture
 def scenario_servers(oracle, tmp_path) -> Iterator[str]:
-    """A broker with groups that may have short locks, and the topics of each scenario for each client."""
+    """A broker that allows short acquisition locks, with topics for each scenario and client."""
     kafka = brokers.kafka_or_skip(oracle, VERSION)
     properties = {**SHARE_PROPERTIES, "group.share.min.record.lock.duration.ms": "1000"}
     with kafka(tmp_path, properties) as node:
@@ -82,7 +82,7 @@ def prepare_scenarios(servers: str) -> None:
         producer.flush()
 
 
-def share_of(servers: str, topic: str, **settings: Any) -> ShareConsumer:
+def open_share_consumer(servers: str, topic: str, **settings: Any) -> ShareConsumer:
     consumer = ShareConsumer(servers, group_id=topic, share_acknowledgement_mode="explicit", **settings)
     consumer.subscribe(topic)
     return consumer
@@ -99,8 +99,8 @@ def text_of(records: list[ShareRecord]) -> str:
     return " ".join(sorted(f"{record.value.decode()}x{record.delivery_count}" for record in records))
 
 
-def commit_of(call: Callable[[], object]) -> str:
-    """Return the name of the error code with which a commit or a renewal ends."""
+def commit_outcome(call: Callable[[], object]) -> str:
+    """Return the name of the error code of a commit or a renewal."""
     try:
         call()
     except BrokerError as error:
@@ -111,18 +111,18 @@ def commit_of(call: Callable[[], object]) -> str:
 def play_scenarios(servers: str) -> dict[str, str]:
     """Play the scenarios that ``ShareProbe`` plays with Java's client."""
     results: dict[str, Any] = {}
-    with share_of(servers, "types-ours") as consumer:
+    with open_share_consumer(servers, "types-ours") as consumer:
         records = poll_for(consumer, 60)
         results["types first"] = text_of(records)
         for record in records:
             consumer.acknowledge(record, ("accept", "release", "reject")[int(record.value) % 3])
-        results["types commit"] = commit_of(consumer.commit)
+        results["types commit"] = commit_outcome(consumer.commit)
         records = poll_for(consumer, 60)
         results["types again"] = text_of(records)
         consumer.acknowledge(records)
-        results["types commit again"] = commit_of(consumer.commit)
+        results["types commit again"] = commit_outcome(consumer.commit)
         results["types rest"] = text_of(poll_for(consumer, 2))
-    with share_of(servers, "limit-ours", max_poll_records=3, share_acquire_mode="record_limit") as consumer:
+    with open_share_consumer(servers, "limit-ours", max_poll_records=3, share_acquire_mode="record_limit") as consumer:
         counts: list[int] = []
         while sum(counts) < 10:
             records = poll_for(consumer, 60)
@@ -130,22 +130,22 @@ def play_scenarios(servers: str) -> dict[str, str]:
             consumer.acknowledge(records)
             consumer.commit()
         results["record_limit"] = counts
-    with share_of(servers, "batch-ours", max_poll_records=3) as consumer:
+    with open_share_consumer(servers, "batch-ours", max_poll_records=3) as consumer:
         records = poll_for(consumer, 60)
         results["batch_optimized"] = len(records)
         consumer.acknowledge(records)
         consumer.commit()
-    with share_of(servers, "expiry-ours") as consumer:
+    with open_share_consumer(servers, "expiry-ours") as consumer:
         records = poll_for(consumer, 60)
         results["lock"] = consumer.acquisition_lock_timeout_ms
         time.sleep(4)
         consumer.acknowledge(records)
-        results["expiry commit"] = commit_of(consumer.commit)
+        results["expiry commit"] = commit_outcome(consumer.commit)
         records = poll_for(consumer, 60)
         results["expiry again"] = text_of(records)
         consumer.acknowledge(records)
-        results["expiry commit again"] = commit_of(consumer.commit)
-    with share_of(servers, "count-ours") as consumer:
+        results["expiry commit again"] = commit_outcome(consumer.commit)
+    with open_share_consumer(servers, "count-ours") as consumer:
         deliveries: set[str] = set()
         records = poll_for(consumer, 60)
         while records:
@@ -154,19 +154,19 @@ def play_scenarios(servers: str) -> dict[str, str]:
             consumer.commit()
             records = poll_for(consumer, 3)
         results["deliveries"] = " ".join(sorted(deliveries))
-    with share_of(servers, "renew-ours") as consumer, share_of(servers, "renew-ours") as other:
+    with open_share_consumer(servers, "renew-ours") as consumer, open_share_consumer(servers, "renew-ours") as other:
         records = poll_for(consumer, 60)
         for number in range(4):
-            results[f"renewal {number}"] = commit_of(lambda: consumer.renew(records))
+            results[f"renewal {number}"] = commit_outcome(lambda: consumer.renew(records))
             results[f"other {number}"] = text_of(poll_for(other, 1))
         consumer.acknowledge(records)
-        results["renew commit"] = commit_of(consumer.commit)
+        results["renew commit"] = commit_outcome(consumer.commit)
         results["renew rest"] = text_of(poll_for(other, 4))
     return {name: str(value) for name, value in results.items()}
 
 
 def test_the_same_scenarios_have_the_same_results_with_the_java_client(scenario_servers, oracle, tmp_path):
-    """Acknowledgement types, both limits, expiry, delivery counts and renewals, on Kafka 4.3.1."""
+    """The scenarios cover acknowledgement types, both limits, expiry, delivery counts and renewals, on Kafka 4.3.1."""
     libraries = brokers.real_kafka(oracle).fetch(VERSION)
     source = Path(__file__).parent / "java" / "clients" / "ShareProbe.java"
     command = [*compile_java(source, libraries, tmp_path / "classes"), scenario_servers]

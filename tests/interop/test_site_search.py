@@ -1,4 +1,4 @@
-"""The site's search finds the right page for questions that new users ask.
+"""The site's search finds the right page for the questions of new users.
 
 ``site_questions.json`` has 20 searches, the page that answers each, and a public question on this subject. They are
 searched as in a browser: by the search worker of the built site.
@@ -20,7 +20,7 @@ def search(site, queries):
     """Return the pages that the site's search finds for each query, best first."""
     node = shutil.which("node")
     if node is None:
-        pytest.skip("no Node on the PATH to run the search worker with")
+        pytest.skip("Node is not on the PATH, and the search worker cannot run")
     result = subprocess.run(
         [node, SCRIPT, site], input=json.dumps(queries), capture_output=True, text=True, timeout=300, check=True
     )

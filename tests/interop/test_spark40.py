@@ -1,7 +1,8 @@
-"""PySpark 4.0, the oldest supported version: the example logs through ``kafka-log``, counted against Kafka.
+"""With PySpark 4.0, the oldest supported version, ``kafka-log`` returns as many records of the example logs as Kafka's
+classes.
 
-The package is installed once under ``~/.cache/kafkaframes/pyspark-4.0`` and precedes the newer one on the path of the
-child process. The rest of the environment is that of the tests.
+PySpark 4.0 is installed once under ``~/.cache/kafkaframes/pyspark-4.0`` and precedes the newer one on the child
+process's path. All other packages are those of the tests' environment.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import pytest
 from tests.interop.conftest import CACHE, ROOT
 
 LOGS = ROOT / "examples" / "logs"
-PYSPARK = CACHE / "pyspark-4.0"
-READ = """
+PYSPARK_FOLDER = CACHE / "pyspark-4.0"
+READ_SCRIPT = """
 import json, sys
 import pyspark
 import kafkaframes
@@ -38,7 +39,7 @@ spark.stop()
 
 @pytest.fixture(scope="module")
 def pyspark40() -> Path:
-    if not (PYSPARK / "pyspark").exists():
+    if not (PYSPARK_FOLDER / "pyspark").exists():
         install_command = [
             sys.executable,
             "-m",
@@ -46,16 +47,16 @@ def pyspark40() -> Path:
             "install",
             "--quiet",
             "--target",
-            str(PYSPARK),
+            str(PYSPARK_FOLDER),
             "pyspark==4.0.*",
         ]
-        got = subprocess.run(install_command, capture_output=True, text=True, timeout=900, check=False)
-        if got.returncode:
-            pytest.skip(f"PySpark 4.0 cannot be installed: {got.stderr[-300:]}")
-    return PYSPARK
+        install_result = subprocess.run(install_command, capture_output=True, text=True, timeout=900, check=False)
+        if install_result.returncode:
+            pytest.skip(f"PySpark 4.0 cannot be installed: {install_result.stderr[-300:]}")
+    return PYSPARK_FOLDER
 
 
-def kafkas_counts(log: str) -> dict[str, int]:
+def count_with_kafka(log: str) -> dict[str, int]:
     """Count the records that are not control records, by topic and partition, with Kafka's classes."""
     counts: Counter[str] = Counter()
     batch: dict[str, object] = {}
@@ -72,10 +73,10 @@ def kafkas_counts(log: str) -> dict[str, int]:
 @pytest.mark.parametrize("log", ["kafka-4.3", "kafka-2.8-format-1"])
 def test_pyspark_40_reads_the_example_logs(pyspark40: Path, log: str) -> None:
     environment = os.environ | {"PYTHONPATH": f"{pyspark40}{os.pathsep}{ROOT / 'src'}"}
-    command = [sys.executable, "-c", READ, str(LOGS / log)]
+    command = [sys.executable, "-c", READ_SCRIPT, str(LOGS / log)]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert process.returncode == 0, process.stderr[-4000:]
     counts = next(line.removeprefix("COUNTS ") for line in process.stdout.splitlines() if line.startswith("COUNTS "))
     counts_by_topic = {name: count for name, count in json.loads(counts).items() if not name.startswith("__")}
-    expected_counts = {name: count for name, count in kafkas_counts(log).items() if not name.startswith("__")}
+    expected_counts = {name: count for name, count in count_with_kafka(log).items() if not name.startswith("__")}
     assert counts_by_topic == expected_counts

@@ -1,5 +1,5 @@
-"""Logs and live topics on clusters that share nothing with the driver: a standalone cluster on loopback, Spark
-Connect.
+"""Logs and live topics are read on clusters that share no files with the driver: a standalone cluster on loopback, and
+Spark Connect.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kafkaframes.spark.sessions import java
 
 LOGS = Path(__file__).parents[2] / "examples" / "logs" / "kafka-4.3"
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-ORDERS = 6000
-READ = """
+ORDER_COUNT = 6000
+READ_SCRIPT = """
     import sys
     import kafkaframes
     spark = kafkaframes.spark.session({session})
@@ -35,8 +35,9 @@ READ = """
     print("records", log.count(), "topics", log.select("topic").distinct().count())
     spark.stop()
 """
-# Reads a topic, writes another one exactly once in micro-batches, one of them twice, and prints the result.
-TOPICS = """
+# A script that reads a topic, writes another one exactly once in micro-batches, of which one runs twice, and prints the
+# result.
+TOPICS_SCRIPT = """
     import sys, tempfile
     from pathlib import Path
     import kafkaframes
@@ -65,8 +66,8 @@ TOPICS = """
     spark.stop()
 """
 
-# Uses one DataFrame again after records were added: counts, a view, a self-join, and a stream's look-ups.
-REUSE = """
+# A script that reuses a DataFrame after records were added, for counts, a view, a self-join and a stream's lookups.
+REUSE_SCRIPT = """
     import sys, tempfile
     import kafkaframes
     from kafkaframes.client import Producer
@@ -113,7 +114,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def run(session: str, code: str = READ, argument: str = str(LOGS)) -> str:
+def run(session: str, code: str = READ_SCRIPT, argument: str = str(LOGS)) -> str:
     text = textwrap.dedent(code.format(session=session, is_remote="remote=" in session))
     process = subprocess.run(
         [sys.executable, "-c", text, argument],
@@ -129,7 +130,7 @@ def run(session: str, code: str = READ, argument: str = str(LOGS)) -> str:
 
 @pytest.fixture
 def standalone_cluster(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers, each in a process of its own."""
+    """A master and two workers, each in a separate process."""
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
     commands = [
@@ -157,12 +158,14 @@ def standalone_cluster(tmp_path: Path) -> Iterator[str]:
     try:
         for number, command in enumerate(commands):
             log, home = tmp_path / f"{number}.log", tmp_path / f"home-{number}"
-            home.mkdir()  # as on a machine without this package
+            home.mkdir()  # simulates a machine without this package
             logs.append(log)
-            out = log.open("w")
-            own = environment() | {"HOME": str(home), "TMPDIR": str(home), "XDG_CACHE_HOME": ""}
-            processes.append(subprocess.Popen([SPARK_CLASS, *command], env=own, stdout=out, stderr=out))
-            out.close()
+            log_stream = log.open("w")
+            process_environment = environment() | {"HOME": str(home), "TMPDIR": str(home), "XDG_CACHE_HOME": ""}
+            processes.append(
+                subprocess.Popen([SPARK_CLASS, *command], env=process_environment, stdout=log_stream, stderr=log_stream)
+            )
+            log_stream.close()
         deadline = time.monotonic() + 90
         while logs[0].read_text().count("Registering worker") < 2:
             assert time.monotonic() < deadline, "\n".join(log.read_text()[-1500:] for log in logs)
@@ -183,7 +186,7 @@ def test_a_standalone_cluster_of_two_workers_with_empty_homes_reads_every_record
     settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
     settings["spark.kafkaframes.shipKernels"] = is_shipped
     out = run(f"master={standalone_cluster!r}, config={settings!r}")
-    assert f"records {ORDERS} topics 1" in out
+    assert f"records {ORDER_COUNT} topics 1" in out
     worker_logs = [path.read_text() for path in tmp_path.glob("worker-*/app-*/*/stderr")]
     assert worker_logs
     compiling_logs = [text for text in worker_logs if "compiling kernels" in text]
@@ -194,12 +197,12 @@ def test_a_standalone_cluster_of_two_workers_with_empty_homes_reads_every_record
 def test_spark_connect_reads_every_record():
     pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio, grpcio-status, googleapis-common-protos")
     pytest.importorskip("grpc_status")
-    assert f"records {ORDERS} topics 1" in run("remote='local[2]'")
+    assert f"records {ORDER_COUNT} topics 1" in run("remote='local[2]'")
 
 
 @pytest.fixture
 def topics() -> Iterator[str]:
-    """A broker with a thousand rows in a topic ``in``."""
+    """A broker with a thousand rows in the topic ``in``."""
     with Broker() as broker:
         with Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name="in", num_partitions=3), NewTopic(name="out", num_partitions=3)])
@@ -219,14 +222,12 @@ def test_live_topics_are_read_and_written_exactly_once(where, topics, request):
     if where == "standalone":
         settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
         session = f"master={request.getfixturevalue('standalone_cluster')!r}, config={settings!r}"
-    assert "rows 1000 different 1000 behind 0" in run(session, TOPICS, topics)
+    assert "rows 1000 different 1000 behind 0" in run(session, TOPICS_SCRIPT, topics)
 
 
 @pytest.mark.parametrize("where", ["local-cluster[2,1,1024]", "standalone", "connect"])
 def test_each_action_reads_a_topic_dataframe_again(where, topics, request):
-    """Tasks on other machines request their offsets from the driver's machine. Under Connect the server plans and
-    runs.
-    """
+    """Tasks on workers request their offsets from the driver. With Connect, the server plans and runs the query."""
     session, looked_up = f"master={where!r}", [1_005]
     if where == "connect":
         pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio and others")
@@ -236,7 +237,7 @@ def test_each_action_reads_a_topic_dataframe_again(where, topics, request):
         settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
         session = f"master={request.getfixturevalue('standalone_cluster')!r}, config={settings!r}"
     expected_line = f"counts {(1_000,) * 3} {(1_005,) * 3} {looked_up}"
-    assert expected_line in run(session, REUSE, topics)
+    assert expected_line in run(session, REUSE_SCRIPT, topics)
 
 
 @pytest.mark.parametrize("where", ["local-cluster[2,1,1024]", "standalone"])
@@ -244,7 +245,7 @@ def test_a_table_of_a_live_topic_is_written_by_executors(where, topics, request,
     deltalake = pytest.importorskip("deltalake")
     master = request.getfixturevalue("standalone_cluster") if where == "standalone" else where
     command = [sys.executable, "-m", "kafkaframes", "table", "in", "-b", topics, "--master", master, "--json"]
-    for read in (1_000, 0):  # again: no new records
+    for read in (1_000, 0):  # a second run finds no new records
         process = subprocess.run(
             [*command, "--to", "delta", str(tmp_path / "table")],
             env=environment(),

@@ -1,5 +1,5 @@
-"""Spark's own Kafka connector and ``kafka-topic``: the same rows, offsets and errors; each continues the other's
-checkpoints.
+"""Spark's own Kafka connector and ``kafka-topic`` return the same rows, offsets and errors, and each continues the
+other's checkpoints.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from kafkaframes.broker import Broker
 
 FOLDER = Path(__file__).parent
 SEED = os.environ.get("KAFKAFRAMES_SEED", "1")
-DRAWS = int(os.environ.get("KAFKAFRAMES_DRAWS", "20"))
+DRAW_COUNT = int(os.environ.get("KAFKAFRAMES_DRAWS", "20"))
 
 
 @pytest.fixture(scope="module")
 def jars() -> str:
     try:
-        return ",".join(map(str, connector.jars()))
+        return ",".join(map(str, connector.find_jars()))
     except LookupError as error:
         pytest.skip(str(error))
 
 
 def run(script: str, *arguments: str) -> list[str]:
-    """Run a script with its own Spark. Return its lines."""
+    """Run a script in a process with its own Spark session. Return its lines."""
     command = [sys.executable, str(FOLDER / script), *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False, env=environment)
@@ -38,13 +38,13 @@ def run(script: str, *arguments: str) -> list[str]:
 
 
 def compare(servers: str, jars: str) -> None:
-    """Run each read twice, and KAFKAFRAMES_DRAWS additional random ones, drawn with KAFKAFRAMES_SEED."""
-    lines = run("connector_script.py", servers, jars, SEED, str(DRAWS))
+    """Make each read with both sources, and KAFKAFRAMES_DRAWS additional random reads, drawn with KAFKAFRAMES_SEED."""
+    lines = run("connector_script.py", servers, jars, SEED, str(DRAW_COUNT))
     different = [line for line in lines if line.startswith("DIFFERENT")]
     assert not different, "\n".join(different)
-    written_down = len(connector_script.FIXED) + len(connector_script.STREAMS) + 1
+    written_down = len(connector_script.FIXED_OPTIONS) + len(connector_script.STREAM_OPTIONS) + 1
     assert written_down > 60
-    assert lines[-1] == f"DONE {written_down + DRAWS}"
+    assert lines[-1] == f"DONE {written_down + DRAW_COUNT}"
 
 
 @pytest.mark.slow

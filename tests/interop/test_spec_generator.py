@@ -1,4 +1,6 @@
-"""The specs of ``spec rewrite``, with Kafka's own generator and its evolution verifier."""
+"""Kafka's own generator accepts the specs of ``spec rewrite``, and its evolution verifier rejects only documented
+messages.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.interop.releases import JAVA, fetch
+from tests.interop.releases import JAVA_SOURCES, fetch
 
 from kafkaframes.cli.main import cli
 
 RELEASE = "4.3.1"
-GENERATOR = "org.apache.kafka.message.MessageGenerator"
+GENERATOR_CLASS = "org.apache.kafka.message.MessageGenerator"
 JARS = (
     f"org.apache.kafka:generator:{RELEASE}",
     "net.sourceforge.argparse4j:argparse4j:0.7.0",
@@ -26,7 +28,7 @@ JARS = (
 
 
 @pytest.fixture(scope="module", name="classes")
-def _classes():
+def _find_class_path():
     if shutil.which("java") is None or shutil.which("mvn") is None:
         pytest.skip("Java or Maven is not on the PATH")
     try:
@@ -67,18 +69,18 @@ def test_the_generator_accepts_every_file(classes, published_dir, tmp_path, of):
     folder = rewrite_specs(tmp_path / "new", *(["--from", str(published_dir)] if of == "published" else []))
     count = len(list(folder.glob("*.json")))
     options = ("-t", "ApiMessageTypeGenerator", "-m", "MessageDataGenerator", "JsonConverterGenerator")
-    output = java(classes, GENERATOR, "-p", "org.example", "-o", tmp_path / "java", "-i", folder, *options)
+    output = java(classes, GENERATOR_CLASS, "-p", "org.example", "-o", tmp_path / "java", "-i", folder, *options)
     assert f"processed {count} Kafka message JSON file(s)" in output
 
 
 def test_the_verifier_rejects_only_messages_with_a_new_null_default(classes, published_dir, tmp_path):
-    """It rejects fifteen of the published files as successors of themselves; they are left out."""
+    """The verifier rejects fifteen of the published files as successors of themselves; these are skipped."""
     refused_messages = dict(
         line.split(": ", 1)
-        for line in java(classes, JAVA / "VerifyEvolution.java", published_dir, published_dir).splitlines()
+        for line in java(classes, JAVA_SOURCES / "VerifyEvolution.java", published_dir, published_dir).splitlines()
     )
     folder = rewrite_specs(tmp_path / "new", "--from", str(published_dir))
-    output = java(classes, JAVA / "VerifyEvolution.java", published_dir, folder).splitlines()
+    output = java(classes, JAVA_SOURCES / "VerifyEvolution.java", published_dir, folder).splitlines()
     new = {name: reason for name, reason in (line.split(": ", 1) for line in output) if name not in refused_messages}
     assert new
     assert all("ErrorMessage is 'null', but default" in reason for reason in new.values()), new

@@ -1,6 +1,7 @@
-"""Kafka's own Java classes and ours on the same bytes, in one run; the tables are written to ``benchmarks/results``.
+"""Kafka's own Java classes and this package read the same bytes in one run; the tables are written to
+``benchmarks/results``.
 
-The tests fail if the two sides read different data, but not if one is slow: the machine may be busy.
+The tests fail if both sides read different data, but not if one side is slow, because the machine may be busy.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ import kafkaframes
 
 RESULTS = ROOT / "benchmarks" / "results"
 RECORDS, SECONDS = 200_000, 5.0
-KAFKA = "4.3.1"
+KAFKA_VERSION = "4.3.1"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-HEADERS = [("source", b"bench"), ("trace", b"0123456789abcdef")]
+RECORD_HEADERS = [("source", b"bench"), ("trace", b"0123456789abcdef")]
 
 
-def columns_of(count: int) -> dict[str, list[Any]]:
-    """Create keys, distinct 100-byte JSON values, and headers on every fourth record."""
+def create_columns(count: int) -> dict[str, list[Any]]:
+    """Create columns with keys, distinct 100-byte JSON values, and headers on every fourth record."""
     choose, values = random.Random(7), []
     for number in range(count):
         value = f'{{"order_id":{number},"customer":"c{choose.randrange(99999):05}","amount":{choose.random():.4f}'
@@ -39,7 +40,7 @@ def columns_of(count: int) -> dict[str, list[Any]]:
         "key": [b"key-%d" % choose.randrange(10**6) for _ in range(count)],
         "value": values,
         "timestamp": [1_700_000_000_000 + number for number in range(count)],
-        "headers": [HEADERS if number % 4 == 0 else [] for number in range(count)],
+        "headers": [RECORD_HEADERS if number % 4 == 0 else [] for number in range(count)],
     }
 
 
@@ -48,7 +49,7 @@ def read(data: bytes) -> int:
 
 
 def checksum(data: bytes) -> int:
-    """Add up what the Java side adds up: offsets, timestamps, numbers of headers, value sizes."""
+    """Return the sum of offsets, timestamps, header counts and value sizes, as the Java side computes it."""
     total = 0
     for batch in kafkaframes.read_records(data, on_damage="fail"):
         for name in ("offset", "timestamp"):
@@ -59,7 +60,7 @@ def checksum(data: bytes) -> int:
 
 
 def best_seconds(data: bytes, seconds: float) -> float:
-    """Return the CPU seconds of the best round; the machine may be busy with other things."""
+    """Return the CPU seconds of the fastest round, because the machine may be busy."""
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         began = time.process_time()
@@ -70,7 +71,7 @@ def best_seconds(data: bytes, seconds: float) -> float:
 
 @pytest.mark.slow
 def test_reading_compared_with_kafkas_reader(java: Callable[..., str], tmp_path: Path) -> None:
-    columns, lines = columns_of(RECORDS), []
+    columns, lines = create_columns(RECORDS), []
     for codec in CODECS:
         data = kafkaframes.build_records(columns, codec=codec, batch_records=120, batch_bytes=1 << 30)
         (tmp_path / codec).write_bytes(data)
@@ -96,12 +97,12 @@ def test_reading_compared_with_kafkas_reader(java: Callable[..., str], tmp_path:
 def test_dump_log_compared_with_kafkas(oracle: Path) -> None:
     tool = oracle.parent / "real_kafka.py"
     process = subprocess.run(
-        [sys.executable, tool, "classpath", KAFKA], capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, tool, "classpath", KAFKA_VERSION], capture_output=True, text=True, timeout=900, check=False
     )
     if process.returncode:
-        pytest.skip(f"Kafka {KAFKA} cannot be fetched: {process.stderr[-300:]}")
+        pytest.skip(f"Kafka {KAFKA_VERSION} cannot be fetched: {process.stderr[-300:]}")
     results = dump_log_benchmark().main(
-        ["--records", "1000000", "--kafka", f"{sys.executable} {tool} dump-log {KAFKA}"]
+        ["--records", "1000000", "--kafka", f"{sys.executable} {tool} dump-log {KAFKA_VERSION}"]
     )
     lines = [
         f"| {name} | {result.records_per_second / 1e6:.2f} | {result.printed / 1e6:.0f} |"
@@ -109,13 +110,14 @@ def test_dump_log_compared_with_kafkas(oracle: Path) -> None:
     ]
     heading = (
         "dump-log --deep-iteration --print-data-log: 1,000,000 records, lz4, 100-byte values, 16 KiB batches; whole\n"
-        f"processes, wall clock, best of three; kafka-dump-log of {KAFKA}. 2026-11-21, 2 cores shared.\n\n"
+        f"processes, wall clock, best of three; kafka-dump-log of {KAFKA_VERSION}. 2026-11-21, 2 cores shared.\n\n"
         "| | M records/s | MB printed |\n|---|---|---|\n"
     )
     (RESULTS / "dump_log_kafka.md").write_text(heading + "\n".join(lines) + "\n")
     assert set(results) == {"kafkaframes text", "kafkaframes jsonl", "kafka-dump-log"}
     text, theirs = results["kafkaframes text"].printed, results["kafka-dump-log"].printed
-    assert abs(text - theirs) < 400  # the same lines; the path is printed once, the flags' order may differ
+    # compare the lines, apart from the path, which is printed once, and the order of flags
+    assert abs(text - theirs) < 400
 
 
 def dump_log_benchmark() -> Any:
@@ -123,6 +125,6 @@ def dump_log_benchmark() -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["dump_log"] = module  # dataclasses and named tuples look up their module
+    sys.modules["dump_log"] = module  # dataclasses and named tuples look their module up in sys.modules
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""Streams groups of the embedded broker and Kafka's: each response equal in every field."""
+"""Streams groups of the embedded broker and of Kafka respond equally in each field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaframes.broker import Broker
 MIN_STEPS = 180
 
 
-@pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)  # Kafka 3.9 has no streams groups
+@pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)  # Kafka 3.9 does not have streams groups
 def test_streams_groups_respond_as_in_kafka(kafka, tmp_path):
     with Broker(config=SETTINGS) as broker:
         ours = play("127.0.0.1", broker.port)

@@ -1,4 +1,6 @@
-"""Kafka Streams 4.3.1 with group.protocol=streams, exactly_once_v2 counts exactly while it and brokers are killed."""
+"""Kafka Streams 4.3.1 with group.protocol=streams and exactly_once_v2 counts exactly while applications and brokers
+are killed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.interop.releases import JAVA, SLF4J, fetch
+from tests.interop.releases import JAVA_SOURCES, SLF4J_COORDINATE, fetch
 
 import kafkaframes
 from kafkaframes.broker import Broker
@@ -28,16 +30,16 @@ _LIBRARIES = (
     "com.fasterxml.jackson.core:jackson-databind:2.21.2",
     "com.fasterxml.jackson.core:jackson-core:2.21.2",
     "com.fasterxml.jackson.core:jackson-annotations:2.21",
-    SLF4J,
+    SLF4J_COORDINATE,
     "org.slf4j:slf4j-simple:1.7.36",
 )
-# A killed application's session times out soon, and members get their tasks soon.
+# With these settings, a killed application's session expires soon, and members get their tasks soon.
 SETTINGS = {
     "group.streams.session.timeout.ms": "6000",
     "group.streams.heartbeat.interval.ms": "1000",
     "group.streams.num.standby.replicas": "1",
 }
-_SECONDS = 240
+_TIMEOUT_SECONDS = 240
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +47,12 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command that runs the application, without its arguments."""
     classes = tmp_path_factory.mktemp("classes")
     classpath = ":".join([str(classes), *(str(fetch(library)) for library in _LIBRARIES)])
-    source = JAVA / "streams" / "CountWords.java"
+    source = JAVA_SOURCES / "streams" / "CountWords.java"
     subprocess.run(["javac", "-cp", classpath, "-d", classes, source], check=True, timeout=300)
     return ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, "CountWords"]
 
 
-class Applications:
+class StreamsApplications:
     """Instances of the application, each with its own state directory."""
 
     def __init__(self, command: list[str], folder: Path, bootstrap: str) -> None:
@@ -74,16 +76,16 @@ class Applications:
 
 
 @contextmanager
-def applications(command: list[str], folder: Path, bootstrap: str) -> Iterator[Applications]:
-    applications = Applications(command, folder, bootstrap)
+def applications(command: list[str], folder: Path, bootstrap: str) -> Iterator[StreamsApplications]:
+    applications = StreamsApplications(command, folder, bootstrap)
     try:
         yield applications
     finally:
         applications.end()
 
 
-class Words:
-    """The input: rounds of words, and the expected counts."""
+class WordRounds:
+    """The input in rounds of words, and the expected counts."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -106,15 +108,15 @@ class Words:
         return counts_by_word
 
     def wait(self, at_least: int) -> dict[str, list[int]]:
-        """Wait until the output has this many counts."""
-        end = time.monotonic() + _SECONDS
+        """Wait until the output has ``at_least`` counts."""
+        end = time.monotonic() + _TIMEOUT_SECONDS
         while sum(map(len, counts := self.committed_counts().values())) < at_least:
             assert time.monotonic() < end, f"{sum(map(len, counts))} of {at_least}"
             time.sleep(0.5)
         return self.committed_counts()
 
     def check(self) -> None:
-        """Check that every word was counted once per round, in order."""
+        """Check that each word was counted once per round, in order."""
         each = list(range(1, self.sent_count // WORDS + 1))
         assert self.wait(self.sent_count) == {f"w{number}": each for number in range(WORDS)}
 
@@ -131,7 +133,7 @@ def test_applications_and_the_broker_are_killed(client_trials, java, tmp_path):
     broker = _start_broker(command, tmp_path / "broker-1")
     try:
         with applications(java, tmp_path, bootstrap := f"127.0.0.1:{port}") as apps:
-            words = Words(bootstrap)
+            words = WordRounds(bootstrap)
             first, _ = apps.start(), apps.start()
             words.send()
             words.wait(ROUND // 2)
@@ -151,7 +153,7 @@ def test_applications_and_the_broker_are_killed(client_trials, java, tmp_path):
 
 
 def _start_broker(command: list[str], log_path: Path) -> subprocess.Popen[bytes]:
-    """Start a broker. Return once it listens."""
+    """Start a broker. Start the broker's command; return once it listens."""
     with log_path.open("wb") as file:
         broker = subprocess.Popen(command, stderr=file)
     while "listen" not in log_path.read_text():
@@ -166,7 +168,7 @@ def test_the_node_that_coordinates_the_group_is_killed(client_trials, java, tmp_
         Broker(cluster=3, data_dir=tmp_path / "data", config=SETTINGS, journal=False) as broker,
         applications(java, tmp_path, broker.bootstrap_servers) as apps,
     ):
-        words = Words(broker.bootstrap_servers)
+        words = WordRounds(broker.bootstrap_servers)
         apps.start()
         words.send()
         words.wait(ROUND // 2)

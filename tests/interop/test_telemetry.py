@@ -1,4 +1,4 @@
-"""Metrics that clients push (KIP-714) reach a plugin of Apache Kafka as those of Java's clients do."""
+"""Metrics pushed by clients (KIP-714) reach a plugin of Apache Kafka as those of Java's clients do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 120
 wait_for = partial(waiting.wait_for, patience_s=PATIENCE_S)
 PREFIX = "org.apache.kafka."
 #: The standard metrics of KIP-714.
-STANDARD = {
+STANDARD_METRICS = {
     "producer": {
         "producer.connection.creation.rate",
         "producer.connection.creation.total",
@@ -49,11 +49,11 @@ STANDARD = {
     },
 }
 #: Metrics that only this client reports as a total, or that Java's client reports with another type.
-OWN = {"producer.records.per.batch.avg"}
+DIFFERENT_KIND_METRICS = {"producer.records.per.batch.avg"}
 
 
-class Point(NamedTuple):
-    """A line of ``TelemetryCollector.java``."""
+class MetricPoint(NamedTuple):
+    """A metric point, as a line of ``TelemetryCollector.java``'s output."""
 
     client_id: str
     instance_id: str
@@ -75,7 +75,7 @@ def classes(kafka, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def file(kafka, tmp_path_factory) -> Path:  # one for each version
+def file(kafka, tmp_path_factory) -> Path:  # one folder for each version
     return tmp_path_factory.mktemp("telemetry") / "points.tsv"
 
 
@@ -92,10 +92,10 @@ def servers(kafka, classes, file, tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def points(file) -> Callable[[str], list[Point]]:
-    def read(client_id: str) -> list[Point]:
+def points(file) -> Callable[[str], list[MetricPoint]]:
+    def read(client_id: str) -> list[MetricPoint]:
         lines = file.read_text().splitlines() if file.exists() else []
-        all_points = [Point(*line.split("\t")) for line in lines]
+        all_points = [MetricPoint(*line.split("\t")) for line in lines]
         return [point for point in all_points if point.client_id == client_id]
 
     return read
@@ -109,16 +109,16 @@ def run_java_clients(kafka, classes: Path, servers: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def java_points(kafka, classes, servers, points) -> list[Point]:
+def java_points(kafka, classes, servers, points) -> list[MetricPoint]:
     run_java_clients(kafka, classes, servers)
     return points("java")
 
 
-def kinds_of(points: list[Point], client: str) -> dict[str, str]:
+def kinds_of(points: list[MetricPoint], client: str) -> dict[str, str]:
     return {point.name.removeprefix(PREFIX): point.kind for point in points if point.name.startswith(PREFIX + client)}
 
 
-def labels_of(points: list[Point], name: str) -> set[frozenset[str]]:
+def labels_of(points: list[MetricPoint], name: str) -> set[frozenset[str]]:
     """Return the label names of a metric's points."""
     texts = (point.labels for point in points if point.name == PREFIX + name)
     return {frozenset(part.partition("=")[0] for part in text[1:-1].split(", ") if part) for text in texts}
@@ -165,19 +165,20 @@ def test_a_plugin_gets_the_metrics_that_java_clients_push(servers, points, java_
     assert ours[-1].terminating == "true"
     java = [point for point in java_points if point.name.startswith(PREFIX + client)]
     kinds, java_kinds = kinds_of(ours, client), kinds_of(java, client)
-    assert STANDARD[client] <= java_kinds.keys()
-    assert STANDARD[client] <= kinds.keys()
-    assert kinds.keys() - java_kinds.keys() <= OWN
+    assert STANDARD_METRICS[client] <= java_kinds.keys()
+    assert STANDARD_METRICS[client] <= kinds.keys()
+    assert kinds.keys() - java_kinds.keys() <= DIFFERENT_KIND_METRICS
     different = {name: (kind, java_kinds[name]) for name, kind in kinds.items() if java_kinds.get(name, kind) != kind}
     assert different == {}
     for name in kinds.keys() & java_kinds.keys():
         assert labels_of(ours, name) <= labels_of(java, name), name
     names = {part.partition("=")[0] for part in ours[0].client[1:-1].split(", ")}
     java_names = {part.partition("=")[0] for part in java[-1].client[1:-1].split(", ")}
-    assert names == java_names - ({"client_rack"} if client == "producer" else set())  # Java accepts any setting
+    # Java's Admin accepts any setting
+    assert names == java_names - ({"client_rack"} if client == "producer" else set())
 
 
-def test_the_sum_of_all_pushes_is_the_total_of_the_client(servers, points):
+def test_the_sum_of_all_pushes_is_the_producers_total(servers, points):
     push_as_producer(servers, "totals", points)
     name = f"{PREFIX}producer.record.send.total"
     assert sum(float(point.value) for point in points("totals") if point.name == name) == 2

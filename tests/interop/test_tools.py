@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools with the embedded broker: the same exit status and output as with Kafka 4.3.1."""
+"""Kafka's own command-line tools have the same exit status and output with the embedded broker as with Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop import brokers
-from tests.interop.trials import BrokerProcess
+from tests.interop.trials import ServedBroker
 
 VERSION = "4.3.1"
 SOURCE = Path(__file__).parent / "java" / "tools" / "Tools.java"
@@ -21,7 +21,7 @@ TOPICS, CONFIGS, GROUPS = (
     f"{_TOOLS}.consumer.group.ConsumerGroupCommand",
 )
 SERVER = "--bootstrap-server {servers}"
-CALLS = f"""
+TOOL_CALLS = f"""
 {TOPICS} {SERVER} --create --topic orders --partitions 1 --replication-factor 1
 {TOPICS} {SERVER} --create --topic grown --partitions 3
 {TOPICS} {SERVER} --create --topic compacted --partitions 1 --config cleanup.policy=compact
@@ -111,37 +111,38 @@ CALLS = f"""
 {_TOOLS}.AclCommand {SERVER} --list
 {_TOOLS}.AclCommand {SERVER} --remove --force --topic orders
 """
-INPUTS = {"orders": "one\\ntwo\\nthree\\n", "compacted": "a,1\\nb,2\\na,3\\n"}  # of ConsoleProducer, by topic
-VARYING = [  # differ between runs, or have a text of our own
+# input of ConsoleProducer by topic
+INPUT_BY_TOPIC = {"orders": "one\\ntwo\\nthree\\n", "compacted": "a,1\\nb,2\\na,3\\n"}
+VARYING_PATTERNS = [  # texts that differ between runs, or that the embedded broker formulates differently
     (r"(?:localhost|127\.0\.0\.1)(?:/[\d.]+)?[: ]+\d{4,5}\b", "ADDRESS"),
     (r"\b[\w-]{8}-(?:[\w-]{4}-){3}[\w-]{12}\b", "UUID"),
     (r"\b[A-Za-z0-9_-]{22}\b", "ID"),
     (r"\b1[6-9]\d{11}\b", "TIME"),
     (r"\bperf-consumer-\d+", "perf-consumer"),
     (r"(Error while executing topic command :|Exception:) .*", r"\1"),
-    (r"\bmin\.insync\.replicas=1\b,?", ""),  # a default of clusters with eligible leader replicas
+    (r"\bmin\.insync\.replicas=1\b,?", ""),  # a default in clusters with eligible leader replicas
     (r'(?<=")/[^"]+(?=")', "PATH"),
-    (r'(?m)^\{"timestamp":.*', ""),  # of the verifiable clients, whose threads still print after their end
+    (r'(?m)^\{"timestamp":.*', ""),  # output of the verifiable clients, whose threads still print after their end
     (r"(?m)^\s*(?:at |Tools\$Ended|null$).*", ""),
 ]
-AUTHORIZER = {  # like our broker, which grants permissions without being configured
+AUTHORIZER = {  # like the embedded broker, which stores ACLs without being configured
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-UNLIKE = {  # only their exit status is compared, since the other tools print the same
-    "--topics-with-overrides": "min.insync.replicas is one in Kafka, for every topic",
-    "--entity-type brokers": "the same default of the cluster's",
+DIFFERENT_CALLS = {  # calls of which only the exit status is compared, with the reason
+    "--topics-with-overrides": "Kafka describes min.insync.replicas as a setting of each topic",
+    "--entity-type brokers": "the same cluster-wide default",
     "Performance": "figures",
-    "Verifiable": "which of their lines come before their end",
-    "max-timestamp": "two records may bear one millisecond",
-    "FeatureCommand": "no metadata.version, kraft.version, eligible.leader.replicas.version: there is no metadata log",
-    "MetadataQuorumCommand": "no controller's listener, no metadata log",
-    "BrokerApiVersionsCommand": "every version since 0 is served",
+    "Verifiable": "which lines are printed before the end depends on timing",
+    "max-timestamp": "two records may have the same timestamp",
+    "FeatureCommand": "there is no metadata log, and therefore no metadata.version, kraft.version and so on",
+    "MetadataQuorumCommand": "the embedded broker has neither a controller listener nor a metadata log",
+    "BrokerApiVersionsCommand": "all versions since 0 are served",
 }
 
 
-def lines_of(servers: str, folder: Path) -> list[str]:
-    """Return the calls for one side, in the format of ``Tools``."""
+def call_lines(servers: str, folder: Path) -> list[str]:
+    """Return the calls for one broker, in the input format of ``Tools``."""
     files = {
         "delete": {"partitions": [{"topic": "orders", "partition": 0, "offset": 1}], "version": 1},
         "move": {"topics": [{"topic": "compacted"}], "version": 1},
@@ -151,23 +152,23 @@ def lines_of(servers: str, folder: Path) -> list[str]:
     for name, text in files.items():
         paths[name].write_text(json.dumps(text))
     calls_text = []
-    for line in CALLS.strip().splitlines():
+    for line in TOOL_CALLS.strip().splitlines():
         main, *words = line.format(servers=servers, **paths).split()
         topic = words[words.index("--topic") + 1] if main.endswith("ConsoleProducer") else ""
-        calls_text.append("\t".join((INPUTS.get(topic, ""), main, *words)))
+        calls_text.append("\t".join((INPUT_BY_TOPIC.get(topic, ""), main, *words)))
     return calls_text
 
 
-def plain(text: str) -> list[str]:
-    """Return a tool's output in any order, without the parts that differ between runs."""
-    for pattern, word in VARYING:
+def normalize_output(text: str) -> list[str]:
+    """Return a tool's sorted output lines, without the parts that differ between runs."""
+    for pattern, word in VARYING_PATTERNS:
         text = re.sub(pattern, word, text)
     return sorted(re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.strip())
 
 
 @pytest.fixture(scope="module")
 def run(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], list[tuple[int, list[str]]]]:
-    """Run every call against a broker. Return status and output of each."""
+    """A function that runs all calls against a broker. It returns the status and output of each call."""
     libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     classes = tmp_path_factory.mktemp("classes")
     classpath = f"{classes}:{libraries}/*"
@@ -175,30 +176,30 @@ def run(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
 
     def calls(servers: str, folder: Path) -> list[tuple[int, list[str]]]:
         folder.mkdir(exist_ok=True)
-        (folder / "calls").write_text("\n".join(lines_of(servers, folder)))
+        (folder / "calls").write_text("\n".join(call_lines(servers, folder)))
         command = ["java", "-Xmx512m", "-Dlog4j2.level=OFF", "-cp", classpath, "Tools", str(folder / "calls")]
         process = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
         assert process.returncode == 0, process.stderr[-3000:]
         parts = re.split(r"^== (\d+)$", process.stdout, flags=re.MULTILINE)
-        return [(int(status), plain(text)) for text, status in zip(parts[::2], parts[1::2], strict=False)]
+        return [(int(status), normalize_output(text)) for text, status in zip(parts[::2], parts[1::2], strict=False)]
 
     return calls
 
 
-def test_tools_print_the_same(client_trials, run, oracle, tmp_path):
-    client_trials.begin("Kafka's command-line tools", VERSION, "calls beside Kafka itself")
-    served_broker = BrokerProcess(tmp_path / "ours")
+def test_tools_print_the_same_as_with_kafka(client_trials, run, oracle, tmp_path):
+    client_trials.begin("Kafka's command-line tools", VERSION, "calls compared with Kafka itself")
+    served_broker = ServedBroker(tmp_path / "ours")
     try:
         ours = run(served_broker.bootstrap, tmp_path / "calls-ours")
     finally:
         served_broker.close()
-    with brokers.Kafka(brokers.real_kafka(oracle), VERSION)(tmp_path / "k", AUTHORIZER) as node:
+    with brokers.KafkaFactory(brokers.real_kafka(oracle), VERSION)(tmp_path / "k", AUTHORIZER) as node:
         theirs = run(node.bootstrap, tmp_path / "calls-theirs")
-    calls = CALLS.strip().splitlines()
+    calls = TOOL_CALLS.strip().splitlines()
     assert len(ours) == len(theirs) == len(calls)
     assert [call for call, one, other in zip(calls, ours, theirs, strict=True) if one[0] != other[0]] == []
-    compared_calls = [number for number, call in enumerate(calls) if not any(word in call for word in UNLIKE)]
+    compared_calls = [number for number, call in enumerate(calls) if not any(word in call for word in DIFFERENT_CALLS)]
     assert {calls[number]: ours[number] for number in compared_calls} == {
         calls[number]: theirs[number] for number in compared_calls
     }
-    client_trials.saw(f"{len(calls)}, {len(compared_calls)} say the same line by line, the others end the same")
+    client_trials.saw(f"{len(calls)}, {len(compared_calls)} print the same lines, the others have the same exit status")

@@ -1,6 +1,6 @@
-"""The wheels of ``make dist`` in empty environments of every available Python, with empty home directories.
+"""The wheels of ``make dist`` work in empty environments of each available Python, with empty home directories.
 
-``make dist`` ends with this. Otherwise the same wheel is built here, with this machine's C compiler.
+``make dist`` ends with this test. Otherwise the test builds the same wheel with this machine's C compiler.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LOG = next((ROOT / "examples" / "logs").glob("*/*/*.log"))
-MATRIX = runpy.run_path(str(ROOT / "tools" / "matrix.py"))
-FIRST_ANSWER_SECONDS = 2
+EXAMPLE_LOG = next((ROOT / "examples" / "logs").glob("*/*/*.log"))
+TEST_MATRIX = runpy.run_path(str(ROOT / "tools" / "matrix.py"))
+MAX_FIRST_ANSWER_SECONDS = 2
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel for this machine: the one in ``$KAFKAFRAMES_DIST``, else a new one."""
+    """A wheel for this machine: the one in ``$KAFKAFRAMES_DIST``, or otherwise a new one."""
     if dist_dir := os.environ.get("KAFKAFRAMES_DIST"):
         return next(Path(dist_dir).glob(f"*-abi3-*linux*_{platform.machine()}.whl"))
     place = tmp_path_factory.mktemp("dist")
@@ -40,11 +40,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel_path
 
 
-@pytest.mark.parametrize("version", MATRIX["PYTHON_VERSIONS"])
+@pytest.mark.parametrize("version", TEST_MATRIX["PYTHON_VERSIONS"])
 def test_the_first_call_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_path: Path, version: str) -> None:
-    interpreter = MATRIX["find_interpreter"](version)
+    interpreter = TEST_MATRIX["find_interpreter"](version)
     if interpreter is None:
-        pytest.skip(f"no Python {version} on this machine")
+        pytest.skip(f"Python {version} is not installed on this machine")
     subprocess.run([interpreter, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
     pip = [str(tmp_path / "venv/bin/python"), "-m", "pip", "install", "--quiet", str(wheel)]
     subprocess.run(pip, check=True, timeout=600)
@@ -58,13 +58,13 @@ def test_the_first_call_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_pat
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
     before = os.times()
-    result = ask("dump-log", "--print-data-log", str(LOG))
+    result = ask("dump-log", "--print-data-log", str(EXAMPLE_LOG))
     after = os.times()
     seconds = after.children_user - before.children_user + after.children_system - before.children_system
     assert "payload:" in result.stdout
     assert "compiling" not in result.stderr
     assert not [path for path in home.rglob("*") if path.is_file()]
-    assert seconds < FIRST_ANSWER_SECONDS  # CPU time of one thread: other programs on the machine do not count
+    assert seconds < MAX_FIRST_ANSWER_SECONDS  # CPU time of one thread, which does not depend on other programs
     assert ask("kernels", "status").returncode == 0
 
 
@@ -80,7 +80,7 @@ def test_the_pure_wheel_runs_in_plain_python_and_warns_once(wheel: Path, tmp_pat
     pip = [str(tmp_path / "venv/bin/python"), "-m", "pip", "install", "--quiet", str(pure)]
     subprocess.run(pip, check=True, timeout=600)
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    command = [str(tmp_path / "venv/bin/kafkaframes"), "dump-log", "--print-data-log", str(LOG)]
+    command = [str(tmp_path / "venv/bin/kafkaframes"), "dump-log", "--print-data-log", str(EXAMPLE_LOG)]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert "payload:" in process.stdout
     assert process.stderr.count("kafkaframes[compile]") == 1

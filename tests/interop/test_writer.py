@@ -1,4 +1,4 @@
-"""Real brokers open the writer's logs and continue, and the writer continues from theirs."""
+"""Kafka's brokers open the writer's logs and continue, and the writer continues the brokers' logs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.interop import brokers
-from tests.interop.brokers import check_in_order, errors_in, read, users
+from tests.interop.brokers import check_directory, errors_in, read, user_topics
 from tests.interop.conftest import ROOT
 
 from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetState, WriteSettings
 from kafkaframes.spark.sinks.log_writer import create_topic_id
 
-APPENDED = 3
+APPEND_COUNT = 3
 
 
 def write(path: Path, staging: Path, *, count: int, **options) -> None:
@@ -39,33 +39,33 @@ def write(path: Path, staging: Path, *, count: int, **options) -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"codec": "zstd"}, {"record_format": 1, "codec": "gzip"}, {"record_format": 0}], ids=str
 )
-def test_a_broker_opens_the_log_and_continues_and_we_continue_after_it(kafka, java, tmp_path, options):
+def test_a_broker_continues_a_written_log_and_the_writer_continues_after_it(kafka, java, tmp_path, options):
     logs = tmp_path / "node" / "data"
     write(logs, tmp_path / "one", count=500, num_partitions=3, segment_bytes=6000, batch_records=20, **options)
     expected_records = brokers.read_expected_records(logs)
     assert sum(map(len, expected_records.values())) == 1000
     with kafka(logs.parent) as node:
-        cluster = read(java, node, append_count=APPENDED)
+        cluster = read(java, node, append_count=APPEND_COUNT)
         node.stop()
         log_text = (logs.parent / "kafka.out").read_text()
-    assert users(cluster.records) == expected_records
+    assert user_topics(cluster.records) == expected_records
     assert "stray" not in log_text
     assert errors_in(log_text) == []
     write(logs, tmp_path / "two", count=200, **options)
     expected_records = brokers.read_expected_records(logs)
-    assert sum(map(len, expected_records.values())) == 1000 + 3 * APPENDED + 400
+    assert sum(map(len, expected_records.values())) == 1000 + 3 * APPEND_COUNT + 400
     with kafka(logs.parent) as node:
         cluster = read(java, node)
         node.stop()
         log_text = (logs.parent / "kafka.out").read_text()
-    assert users(cluster.records) == users(expected_records)
+    assert user_topics(cluster.records) == user_topics(expected_records)
     assert errors_in(log_text) == []
-    check_in_order(logs)
+    check_directory(logs)
 
 
 # ------------------------------------------------------------------------------- df.write.format("kafka-log") itself
 
-TOPICS = {  # for each: format, codec, partitions
+TOPICS_TO_WRITE = {  # record format, codec and number of partitions by topic
     f"{magic}-{codec}": (magic, codec, 7 if codec == "lz4" else 5)
     for magic, codecs in {
         "v2": ("none", "gzip", "snappy", "lz4", "zstd"),
@@ -74,8 +74,8 @@ TOPICS = {  # for each: format, codec, partitions
     }.items()
     for codec in codecs
 }
-ROWS = 400
-WRITE = """
+ROW_COUNT = 400
+WRITE_SCRIPT = """
     import sys
     import kafkaframes
     from tests.interop.test_writer import TOPICS, rows
@@ -92,12 +92,12 @@ WRITE = """
 """
 
 
-def rows() -> list[tuple[int, bytearray | None, bytearray | None]]:
-    """Return the rows to write: keys of every length up to 70, one empty, some null; some values null."""
+def create_rows() -> list[tuple[int, bytearray | None, bytearray | None]]:
+    """Return the rows to write, with keys of each length up to 70, null keys and null values."""
     choose = random.Random(5)
     keys = [choose.randbytes(length) for length in range(70)]
     rows = []
-    for number in range(ROWS):
+    for number in range(ROW_COUNT):
         key = None if number % 40 == 7 else bytearray(choose.choice(keys))
         rows.append((number, key, None if number % 31 == 3 else bytearray(b"value %d" % number)))
     return rows
@@ -105,10 +105,10 @@ def rows() -> list[tuple[int, bytearray | None, bytearray | None]]:
 
 @pytest.fixture(scope="module")
 def spark_log_dir(tmp_path_factory) -> Path:
-    """A log directory that Spark wrote: a topic for each codec of each format."""
+    """A log directory written by Spark, with a topic for each codec of each format."""
     path = tmp_path_factory.mktemp("written") / "data"
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-c", textwrap.dedent(WRITE), str(path)]
+    command = [sys.executable, "-c", textwrap.dedent(WRITE_SCRIPT), str(path)]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert process.returncode == 0, process.stderr[-3000:]
     return path
@@ -123,31 +123,32 @@ def partitions_by_key(cluster: brokers.ClientResults, topic: str) -> dict[str, s
     return partitions
 
 
-def test_a_broker_serves_what_spark_wrote_and_its_clients_send_each_key_to_the_same_partition(
+def test_a_broker_serves_logs_written_by_spark_with_the_partitions_that_clients_choose(
     kafka, java, spark_log_dir, tmp_path
 ):
     shutil.copytree(spark_log_dir, tmp_path / "data")
     with kafka(tmp_path) as node:
         cluster = read(java, node)
-        for topic in ("v2-none", "v2-lz4"):  # five partitions, and seven
+        for topic in ("v2-none", "v2-lz4"):  # topics with five and with seven partitions
             ours = partitions_by_key(cluster, topic)
             sent_lines = java("SendKeys", node.bootstrap, topic, *(key for key in ours if key)).splitlines()
             theirs = {key: {int(partition)} for key, partition, _ in (line.split("\t") for line in sent_lines)}
             assert len(theirs) > 60
             assert theirs == {key: numbers for key, numbers in ours.items() if key}
-        cluster_after = read(java, node, append_count=APPENDED)
+        cluster_after = read(java, node, append_count=APPEND_COUNT)
         node.stop()
         log_text = (tmp_path / "kafka.out").read_text()
-    assert users(cluster.records) == users(brokers.read_expected_records(spark_log_dir))
+    assert user_topics(cluster.records) == user_topics(brokers.read_expected_records(spark_log_dir))
     expected_rows = sorted(
-        (("-" if key is None else key.hex()), ("-" if value is None else value.hex())) for _, key, value in rows()
+        (("-" if key is None else key.hex()), ("-" if value is None else value.hex()))
+        for _, key, value in create_rows()
     )
-    for topic, (_, _, partitions) in TOPICS.items():
+    for topic, (_, _, partitions) in TOPICS_TO_WRITE.items():
         assert cluster.topics[topic][1] == partitions
         records = [one for number in range(partitions) for one in cluster.records.get((topic, number), ())]
         assert sorted((record[3], record[4]) for record in records) == expected_rows
-    assert {end - begin for begin, end in users(cluster_after.ends).values()} != {0}
+    assert {end - begin for begin, end in user_topics(cluster_after.ends).values()} != {0}
     assert errors_in(log_text) == []
     for word in ("stray", "Recovering unflushed segment", "rebuilding index"):
         assert word not in log_text, word
-    check_in_order(tmp_path / "data")
+    check_directory(tmp_path / "data")

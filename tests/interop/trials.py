@@ -1,7 +1,7 @@
-"""The trials of each client with the embedded broker, whatever its language, and how they are judged.
+"""The trials of clients in any language with the embedded broker, and the checks of their results.
 
 A client is a program: ``PROGRAM ... NAME HOST:PORT VERB ARGUMENTS``. Values are ``PREFIX-NUMBER``, with trailing dots
-so that codecs have data to compress. The program prints a line for each event, without the dots:
+so that codecs have data to compress. The program prints a line for each event, without the trailing dots of values:
 
     write TOPIC PREFIX COUNT CODEC PAUSE_MS    ``acked VALUE`` or ``failed VALUE``
     read TOPIC GROUP                           ``read VALUE``, until standard input ends; then it commits, and leaves
@@ -30,19 +30,19 @@ from kafkaframes.errors import BrokerError
 
 PATIENCE_SECONDS = 120
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-PARTITIONS = 4
-KILLED_AT = (300, 700)  # so many records were acknowledged
-WRITTEN = 1_200
+PARTITION_COUNT = 4
+ACKNOWLEDGED_AT_KILLS = (300, 700)  # numbers of acknowledged records at which the broker is killed
+RECORDS_TO_WRITE = 1_200
 
 
 @dataclass(frozen=True)
 class PeerClient:
-    """A client in the table, and what it has.
+    """A client in the table, and its features.
 
     Attributes:
-        name: its usual name; with the version, a row of docs/clients.md.
-        command: its program and the name that the program uses for it.
-        is_idempotent: whether records that it sends again are written once; otherwise at least once.
+        name: usual name of the client; name and version are a row of docs/clients.md.
+        command: the client's program, and the program's name for the client.
+        is_idempotent: whether retried records are written once; otherwise they are written at least once.
     """
 
     name: str
@@ -56,14 +56,14 @@ class PeerClient:
 
     @property
     def id(self) -> str:
-        """The id of the test, also used in names of topics."""
+        """The test id, which is also used in topic names."""
         return re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.name}-{self.version}").strip("-")
 
 
 class RunningProgram:
-    """A running program, whose lines are read as they arrive."""
+    """A running program, whose output lines are read as they arrive."""
 
-    def __init__(self, broker: BrokerProcess, client: PeerClient, *words: object) -> None:
+    def __init__(self, broker: ServedBroker, client: PeerClient, *words: object) -> None:
         command = [*client.command, broker.bootstrap, *words]
         self._process = subprocess.Popen(
             list(map(str, command)),
@@ -93,23 +93,25 @@ class RunningProgram:
                 self._errors.append(line.decode(errors="replace"))
 
     def words_after(self, word: str) -> list[str]:
-        """Return the lines so far that start with a word."""
+        """Return the rest of each line so far that starts with a word."""
         return [rest for one, rest in list(self._lines) if one == word]
 
-    def wait_until(self, what: str, is_so: Callable[[], bool]) -> None:
+    def wait_until(self, awaited: str, is_so: Callable[[], bool]) -> None:
         """Wait for a condition while the program runs."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
             assert self._process.poll() is None, f"ended with {self._process.returncode}: {self.errors()}"
-            assert time.monotonic() < deadline, f"not so: {what}; {Counter(w for w, _ in self._lines)} {self.errors()}"
+            assert time.monotonic() < deadline, (
+                f"not so: {awaited}; {Counter(w for w, _ in self._lines)} {self.errors()}"
+            )
             time.sleep(0.05)
 
     def errors(self) -> str:
-        """Return the end of its error output."""
+        """Return the end of the program's error output."""
         return "".join(self._errors[-40:])[-4000:]
 
     def end(self) -> RunningProgram:
-        """Wait until the program ends by itself, with its standard input closed."""
+        """Close the program's standard input, and wait until the program ends."""
         self._process.stdin.close()
         try:
             status = self._process.wait(PATIENCE_SECONDS)
@@ -121,17 +123,17 @@ class RunningProgram:
         return self
 
     def kill(self) -> None:
-        """Kill the program at once."""
+        """Kill the program immediately."""
         self._process.kill()
         self._process.wait()
-        with suppress(OSError):  # what was not flushed to it
+        with suppress(OSError):  # closing may fail because of unflushed data
             self._process.stdin.close()
         for thread in self._threads:
             thread.join()
 
 
-class BrokerProcess:
-    """A broker in a process of its own, which keeps its port and directory through all kills."""
+class ServedBroker:
+    """A broker in a separate process, which keeps its port and directory when it is killed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -143,7 +145,7 @@ class BrokerProcess:
         return f"127.0.0.1:{self._process.port}"
 
     def crash(self) -> None:
-        """Kill the broker with kill -9, and restart it a moment later."""
+        """Kill the broker with kill -9, and restart it shortly afterwards."""
         self._process.end()
         time.sleep(0.5)
         self._process.start()
@@ -151,7 +153,7 @@ class BrokerProcess:
     def close(self) -> None:
         self._process.end()
 
-    def create(self, topic: str, partitions: int = PARTITIONS) -> None:
+    def create(self, topic: str, partitions: int = PARTITION_COUNT) -> None:
         with Admin(self.bootstrap) as admin:
             admin.create_topics([NewTopic(topic, partitions)])
 
@@ -161,14 +163,14 @@ class BrokerProcess:
         return [value.decode().rstrip(".") for value in table.column(0).to_pylist()]
 
     def codecs(self, topic: str) -> dict[str, str]:
-        """Return the codec of each value's batch, from the files."""
+        """Return the codec of each value's batch, read from the log files."""
         records = read_records(
             self.directory, topics=[topic], columns=["value", "codec"], control_records=False
         ).read_all()
         return {row["value"].decode().rstrip("."): row["codec"] for row in records.to_pylist()}
 
     def assignment_sizes(self, group: str) -> list[int]:
-        """Return how many partitions each member of a stable group has."""
+        """Return the number of partitions of each member of a stable group."""
         with Admin(self.bootstrap) as admin:
             try:
                 description = admin.describe_group(group)
@@ -178,8 +180,8 @@ class BrokerProcess:
 
 
 @contextmanager
-def programs(broker: BrokerProcess, client: PeerClient) -> Iterator[Callable[..., RunningProgram]]:
-    """Yield a function that starts the client's program. All programs end with the test."""
+def programs(broker: ServedBroker, client: PeerClient) -> Iterator[Callable[..., RunningProgram]]:
+    """Yield a function that starts the client's program. All programs are killed at the end of the test."""
     running_programs: list[RunningProgram] = []
 
     def start(*words: object) -> RunningProgram:
@@ -193,8 +195,8 @@ def programs(broker: BrokerProcess, client: PeerClient) -> Iterator[Callable[...
             program.kill()
 
 
-def writes_every_codec(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
-    """Each codec is in the log as requested, and a group reads all records."""
+def try_codecs(broker: ServedBroker, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """Check that the log has each requested codec, and that a group reads all records."""
     topic = f"codecs-{client.id}"
     broker.create(topic)
     expected_codecs = {}
@@ -210,9 +212,9 @@ def writes_every_codec(broker: BrokerProcess, client: PeerClient, start: Callabl
     return ", ".join(client.codecs)
 
 
-def rebalances(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
-    """Two members share the partitions. One leaves, and the other one gets all partitions. Committed records are not
-    read again.
+def try_rebalances(broker: ServedBroker, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """Check that two members share the partitions. When one leaves, the other one gets all partitions. Committed
+    records are not read again.
     """
     topic = f"group-{client.id}"
     group = f"{topic}-group"
@@ -232,20 +234,22 @@ def rebalances(broker: BrokerProcess, client: PeerClient, start: Callable[..., R
         "both read all", lambda: {*first.words_after("read"), *second.words_after("read")} >= written_values
     )
     second.end()
-    first.wait_until("one has all again", lambda: broker.assignment_sizes(group) == [4])
+    first.wait_until("one member has all partitions again", lambda: broker.assignment_sizes(group) == [4])
     written_values = write("alone-again")
-    first.wait_until("it reads all again", lambda: set(first.words_after("read")) >= written_values)
+    first.wait_until(
+        "the remaining member reads all new records", lambda: set(first.words_after("read")) >= written_values
+    )
     first.end()
     last = start("read", topic, group)
-    last.wait_until("the third has all", lambda: broker.assignment_sizes(group) == [4])
+    last.wait_until("the third member has all partitions", lambda: broker.assignment_sizes(group) == [4])
     written_values = write("after")
-    last.wait_until("it reads what is new", lambda: set(last.words_after("read")) >= written_values)
+    last.wait_until("the third member reads the new records", lambda: set(last.words_after("read")) >= written_values)
     assert set(last.end().words_after("read")) == written_values
     return "2 members"
 
 
-def has_transactions(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
-    """Committed records are read, aborted ones are not."""
+def try_transactions(broker: ServedBroker, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """Check that committed records are read and aborted ones are not."""
     topic = f"transact-{client.id}"
     broker.create(topic)
     start("transact", topic).end()
@@ -257,25 +261,25 @@ def has_transactions(broker: BrokerProcess, client: PeerClient, start: Callable[
     return "committed, aborted"
 
 
-def administers(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
-    """A topic is created, described and deleted."""
+def try_administration(broker: ServedBroker, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """Check that a topic is created, described and deleted."""
     outcome = start("admin", f"admin-{client.id}").end()
     assert outcome.words_after("partitions") == ["3"]
     assert outcome.words_after("there") == ["false"]
     return "create, describe, delete"
 
 
-def lives_through_kills(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
-    """A broker that is killed twice has each acknowledged record: once, if the client is idempotent."""
+def try_kills(broker: ServedBroker, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """Check that a broker that is killed twice has each acknowledged record, once if the client is idempotent."""
     topic = f"kills-{client.id}"
     broker.create(topic)
     reader = start("read", topic, f"{topic}-group")
-    writer = start("write", topic, "record", WRITTEN, "none", 3)
-    for count in KILLED_AT:
+    writer = start("write", topic, "record", RECORDS_TO_WRITE, "none", 3)
+    for count in ACKNOWLEDGED_AT_KILLS:
         writer.wait_until(f"{count} are acknowledged", lambda count=count: len(writer.words_after("acked")) >= count)
         broker.crash()
     acknowledged_values = writer.end().words_after("acked")
-    assert len(acknowledged_values) == len(set(acknowledged_values)) > KILLED_AT[-1] + 100, (
+    assert len(acknowledged_values) == len(set(acknowledged_values)) > ACKNOWLEDGED_AT_KILLS[-1] + 100, (
         "it continues after the last kill"
     )
     stored_counts = Counter(broker.values(topic))
@@ -284,28 +288,28 @@ def lives_through_kills(broker: BrokerProcess, client: PeerClient, start: Callab
     if client.is_idempotent:
         assert twice == 0
     reader.wait_until(
-        "all that is acknowledged is read", lambda: set(reader.words_after("read")) >= set(acknowledged_values)
+        "all acknowledged records are read", lambda: set(reader.words_after("read")) >= set(acknowledged_values)
     )
     reader.end()
-    return f"{len(acknowledged_values):,} acknowledged, each there" + (" once" if not twice else f", {twice} twice")
+    return f"{len(acknowledged_values):,} acknowledged, each stored" + (" once" if not twice else f", {twice} twice")
 
 
-Trial = Callable[[BrokerProcess, PeerClient, Callable[..., RunningProgram]], str]
+Trial = Callable[[ServedBroker, PeerClient, Callable[..., RunningProgram]], str]
 TRIALS: dict[str, tuple[Trial, Callable[[PeerClient], bool]]] = {
-    "codecs": (writes_every_codec, lambda client: bool(client.codecs)),
-    "rebalance": (rebalances, lambda client: True),
-    "transaction": (has_transactions, lambda client: client.has_transactions),
-    "admin": (administers, lambda client: client.has_admin),
-    "kill -9": (lives_through_kills, lambda client: True),
+    "codecs": (try_codecs, lambda client: bool(client.codecs)),
+    "rebalance": (try_rebalances, lambda client: True),
+    "transaction": (try_transactions, lambda client: client.has_transactions),
+    "admin": (try_administration, lambda client: client.has_admin),
+    "kill -9": (try_kills, lambda client: True),
 }
 
 
 def trials_of(clients: Sequence[PeerClient]) -> list[tuple[PeerClient, str]]:
-    """Return every client with each trial of its features."""
-    return [(client, name) for client in clients for name, (_, has) in TRIALS.items() if has(client)]
+    """Return each client with each trial of its features."""
+    return [(client, name) for client in clients for name, (_, is_supported) in TRIALS.items() if is_supported(client)]
 
 
-def run_trial(broker: BrokerProcess, client: PeerClient, name: str) -> str:
-    """Run one trial. Return a short description of the result."""
+def run_trial(broker: ServedBroker, client: PeerClient, name: str) -> str:
+    """Run one trial. Run a trial; return a short description of the result."""
     with programs(broker, client) as start:
         return TRIALS[name][0](broker, client, start)

@@ -179,7 +179,7 @@ def _measure_held(subject: MeasuredBroker, clients: int, sends: Callable[[socket
     return each
 
 
-def fetch_without_reading(subject: MeasuredBroker, clients: int) -> str:
+def never_read_fetch(subject: MeasuredBroker, clients: int) -> str:
     fill(subject, 48)
     raw = frame("Fetch", 11, **fetch(["t"]))
     return f"{_measure_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB per client"
@@ -358,7 +358,7 @@ LONG_LISTS = (
 SCENARIOS: dict[str, Callable[[MeasuredBroker, int], str]] = {
     one.__name__: one
     for one in (
-        fetch_without_reading,
+        never_read_fetch,
         never_read_metadata,
         idle,
         auto_create,

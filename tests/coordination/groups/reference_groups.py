@@ -99,7 +99,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         plan.metadata_hash = hash_topics(self.topics, _all_topics(members.values(), plan.regexes))
         has_changed |= plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes
         names_by_member = (
-            (key, _add_pattern_topics(group, one)) for key, one in group.members.items() if key in members
+            (key, _find_pattern_topics(group, one)) for key, one in group.members.items() if key in members
         )
         has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in names_by_member)
         if has_changed:
@@ -127,7 +127,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
                 names_by_pattern[one.regex] = match_names(one.regex, self.topics.names())
             names, viewer = names_by_pattern[one.regex], viewers.get(key)
             if key not in viewers:
-                names &= _add_pattern_topics(group, one)
+                names &= _find_pattern_topics(group, one)
             elif viewer is not None:
                 if (one.regex, viewer) not in names_by_viewer:
                     names_by_viewer[one.regex, viewer] = frozenset(filter(viewer.may_see, names))
@@ -182,7 +182,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         for key, member in members.items():
             topic_counts = [
                 one
-                for name in _add_pattern_topics(group, member).union(member.topics)
+                for name in _find_pattern_topics(group, member).union(member.topics)
                 if (one := self.topics.find(name)) is not None
             ]
             counts |= dict(topic_counts)
@@ -273,7 +273,7 @@ def _partitions_of_others(group: ConsumerGroup, member_id: str) -> Assignment:
     return frozenset(partitions)
 
 
-def _add_pattern_topics(group: ConsumerGroup, member: ConsumerMember) -> frozenset[str]:
+def _find_pattern_topics(group: ConsumerGroup, member: ConsumerMember) -> frozenset[str]:
     if not member.regex:
         return frozenset()
     return group.visible.get(member.member_id, group.regexes.get(member.regex, frozenset()))

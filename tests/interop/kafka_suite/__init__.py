@@ -1,1 +1,3 @@
-"""Kafka's own cluster tests (``@ClusterTest``, jars of Maven Central with the classifier ``test``) on the broker."""
+"""Kafka's own cluster tests (``@ClusterTest``, from jars on Maven Central with the classifier ``test``), run on the
+embedded broker.
+"""

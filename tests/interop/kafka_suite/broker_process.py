@@ -1,4 +1,6 @@
-"""Embedded brokers for Kafka's tests in a JVM: each command is a line of JSON on standard input, as is its result."""
+"""Run embedded brokers for Kafka's tests in a JVM; commands and results are lines of JSON on standard input and
+output.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ def build_broker(command: Mapping[str, Any]) -> Broker:
 
 
 def feature_levels(state: BrokerState, command: Mapping[str, Any]) -> dict[str, int]:
-    """Return the feature levels that a test declares. The suite's default is a metadata.version that no release has."""
+    """Return the feature levels that a test specifies.
+
+    The suite's default is a metadata.version that no release has.
+    """
     levels = {METADATA: command["metadata_version"], **command["features"]}
     return {name: min(level, state.features[name].highest) for name, level in levels.items() if name in state.features}
 
@@ -76,7 +81,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             result = run_command(brokers, json.loads(line))
-        except Exception as error:  # the JVM's test fails with it
+        except Exception as error:  # the test in the JVM fails with this error
             traceback.print_exc()
             result = {"error": f"{type(error).__name__}: {error}"}
         results.write(json.dumps(result) + "\n")

@@ -1,4 +1,4 @@
-"""Reasons of the failures of Kafka's suite on the embedded broker. A failure without a reason is a fault."""
+"""The reasons of failures of Kafka's test suite on the embedded broker. A failure without a reason is a bug."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tests.interop.kafka_suite.suite import FAILED, INSIDE_KAFKA, Result
+from tests.interop.kafka_suite.suite import FAILED, INSIDE_KAFKA, TestResult
 
 
 class KnownDifference(NamedTuple):
     """A reason for failures.
 
     Attributes:
-        suites, tests: patterns of class names without packages, and of tests.
-        reason: sentence for the page.
-        is_inside: the test looks inside Kafka, or runs a plug-in in Kafka's process.
+        suites, tests: patterns of class names without packages, and of test names.
+        reason: the reason, as a sentence for the page.
+        is_inside: whether the test accesses Kafka's internals, or runs a plug-in in Kafka's process.
     """
 
     suites: str
@@ -84,8 +84,8 @@ DIFFERENCES = (
 )
 
 
-def difference_of(result: Result) -> KnownDifference | None:
-    """Return the reason for a failure; None if it has none."""
+def find_difference(result: TestResult) -> KnownDifference | None:
+    """Return the known difference that explains a failure, or None."""
     suite = result.suite.rpartition(".")[2]
     return next(
         (
@@ -97,13 +97,13 @@ def difference_of(result: Result) -> KnownDifference | None:
     )
 
 
-def classify(results: Iterable[Result]) -> list[Result]:
-    """Return results with the status ``looks inside Kafka`` if a reason has it."""
+def classify(results: Iterable[TestResult]) -> list[TestResult]:
+    """Return results; failures of tests that access Kafka's internals get the status ``looks inside Kafka``."""
     classified_results = []
     for result in results:
-        difference = difference_of(result) if result.status == FAILED else None
+        difference = find_difference(result) if result.status == FAILED else None
         is_inside = difference is not None and difference.is_inside
         classified_results.append(
-            Result(result.suite, result.test, INSIDE_KAFKA if is_inside else result.status, result.message)
+            TestResult(result.suite, result.test, INSIDE_KAFKA if is_inside else result.status, result.message)
         )
     return classified_results

@@ -1,7 +1,7 @@
-"""Runs classes of Kafka's cluster tests against the embedded broker, and reads JUnit's reports.
+"""Run classes of Kafka's cluster tests on the embedded broker, and read JUnit's reports.
 
-The jars (``COORDINATES``) come from Maven Central. A class of ours takes the place of the one that starts Kafka's test
-cluster, see ``java/``.
+The jars (``COORDINATES``) come from Maven Central. A class in ``java/`` replaces the one that starts Kafka's test
+cluster.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-KAFKA = "4.3.1"
+KAFKA_VERSION = "4.3.1"
 ROOT = Path(__file__).parents[3]
 SOURCES = Path(__file__).parent / "java"
-INSIDE = "INSIDE KAFKA: "  # BrokerView.MARK
+INSIDE_MARK = "INSIDE KAFKA: "  # BrokerView.MARK
 PASSED, FAILED, INSIDE_KAFKA, SKIPPED = "passed", "failed", "looks inside Kafka", "skipped"
-NOT_RUN = "not run"  # of a class, until make interop has run it
+NOT_RUN_STATUS = "not run"  # status of a class until make interop has run it
 TEST_TIMEOUT_SECONDS = 120
 _ANNOTATIONS = b"Lorg/apache/kafka/common/test/api/ClusterT"  # ClusterTest, ClusterTests, ClusterTemplate
 _MAX_REASON_CHARACTERS = 300
@@ -49,14 +49,14 @@ _LIBRARIES = (
 )
 # Maven artifacts: Kafka with its tests, and JUnit, as group:artifact:version[:classifier].
 COORDINATES = (
-    *(f"org.apache.kafka:{name}:{KAFKA}" for name in _NEEDED),
-    *(f"org.apache.kafka:{name}:{KAFKA}:test" for name in _TESTED),
+    *(f"org.apache.kafka:{name}:{KAFKA_VERSION}" for name in _NEEDED),
+    *(f"org.apache.kafka:{name}:{KAFKA_VERSION}:test" for name in _TESTED),
     *_LIBRARIES,
 )
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Result:
+class TestResult:
     """The result of one invocation of a test.
 
     Attributes:
@@ -84,12 +84,14 @@ def list_classes(libraries: Path) -> list[str]:
 
 
 def compile_cluster(libraries: Path, classes: Path) -> None:
-    """Compile our replacement for Kafka's test cluster."""
+    """Compile the class that replaces Kafka's test cluster."""
     sources = sorted(SOURCES.rglob("*.java"))
     subprocess.run(["javac", "-nowarn", "-cp", f"{libraries}/*", "-d", classes, *sources], check=True, timeout=300)
 
 
-def run_classes(names: Sequence[str], *, libraries: Path, classes: Path, folder: Path, timeout: float) -> list[Result]:
+def run_classes(
+    names: Sequence[str], *, libraries: Path, classes: Path, folder: Path, timeout: float
+) -> list[TestResult]:
     """Run test classes, or methods (``CLASS#METHOD``), in one JVM.
 
     ``folder`` gets JUnit's reports, the JVM's output and the brokers' log.
@@ -115,24 +117,24 @@ def run_classes(names: Sequence[str], *, libraries: Path, classes: Path, folder:
     return sorted(read_reports(folder))
 
 
-def read_reports(folder: Path) -> Iterator[Result]:
+def read_reports(folder: Path) -> Iterator[TestResult]:
     """Yield the results in JUnit's reports (``TEST-*.xml``)."""
     for report in folder.glob("TEST-*.xml"):
         for case in ElementTree.parse(report).iter("testcase"):
             yield _result_of_case(case)
 
 
-def _result_of_case(case: ElementTree.Element) -> Result:
+def _result_of_case(case: ElementTree.Element) -> TestResult:
     test = _ARGUMENTS.sub("", case.attrib["name"])
     suite = case.attrib["classname"]
     if case.find("skipped") is not None:
-        return Result(suite, test, SKIPPED)
+        return TestResult(suite, test, SKIPPED)
     failures = [child for child in case if child.tag in ("failure", "error")]
     if not failures:
-        return Result(suite, test, PASSED)
+        return TestResult(suite, test, PASSED)
     trace = failures[0].text or ""
-    inside = trace.find(INSIDE)
+    inside = trace.find(INSIDE_MARK)
     if inside >= 0:
-        return Result(suite, test, INSIDE_KAFKA, trace[inside + len(INSIDE) :].partition("\n")[0].strip())
+        return TestResult(suite, test, INSIDE_KAFKA, trace[inside + len(INSIDE_MARK) :].partition("\n")[0].strip())
     lines = trace.strip().splitlines() or [failures[0].get("type", "")]
-    return Result(suite, test, FAILED, " ".join(lines[0].split())[:_MAX_REASON_CHARACTERS])
+    return TestResult(suite, test, FAILED, " ".join(lines[0].split())[:_MAX_REASON_CHARACTERS])

@@ -1,4 +1,4 @@
-"""Python clients with the arguments of tests/interop/trials.py: NAME HOST:PORT VERB ARGUMENTS."""
+"""Programs with Python clients for tests/interop/trials.py; the arguments are NAME HOST:PORT VERB ARGUMENTS."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Librdkafka:
 
         producer = Producer(self.settings(enable_idempotence=True, compression_type=codec))
 
-        def told(error: object, record: object) -> None:
+        def print_result(error: object, record: object) -> None:
             say("failed" if error else "acked", record.value().decode())
 
         for value in values(prefix, count, pause_ms):
-            producer.produce(topic, value.encode(), on_delivery=told)
+            producer.produce(topic, value.encode(), on_delivery=print_result)
             producer.poll(0)
         producer.flush()
 
@@ -154,13 +154,13 @@ class AioKafka:
         producer = AIOKafkaProducer(bootstrap_servers=SERVERS, enable_idempotence=True, compression_type=codec)
         waiting = []
 
-        def told(future: asyncio.Future, value: str) -> None:
+        def print_result(future: asyncio.Future, value: str) -> None:
             say("failed" if future.exception() else "acked", value)
 
         async with producer:
             for value in values(prefix, count, 0):
                 future = await producer.send(topic, value.encode())
-                future.add_done_callback(lambda future, value=value: told(future, value))
+                future.add_done_callback(lambda future, value=value: print_result(future, value))
                 waiting.append(future)
                 await asyncio.sleep(pause_ms / 1000)
             await asyncio.wait(waiting)
@@ -208,7 +208,7 @@ class AioKafka:
 
 
 class QuixStreams:
-    """quixstreams: its producer and its consumer as applications use them."""
+    """quixstreams: its producer and consumer, used as in applications."""
 
     def write(self, topic: str, prefix: str, count: int, codec: str, pause_ms: int) -> None:
         from quixstreams import Application
@@ -216,12 +216,12 @@ class QuixStreams:
         extra = {"enable.idempotence": True, "compression.type": codec}
         application = Application(broker_address=SERVERS, producer_extra_config=extra, loglevel="ERROR")
 
-        def told(error: object, record: object) -> None:
+        def print_result(error: object, record: object) -> None:
             say("failed" if error else "acked", record.value().decode())
 
         with application.get_producer() as producer:
             for value in values(prefix, count, pause_ms):
-                producer.produce(topic, value.encode(), on_delivery=told)
+                producer.produce(topic, value.encode(), on_delivery=print_result)
                 producer.poll(0)
 
     def read(self, topic: str, group: str) -> None:
@@ -243,7 +243,7 @@ class QuixStreams:
 
 
 class FastStream:
-    """faststream on aiokafka: a broker that publishes, an application with a subscriber."""
+    """faststream on aiokafka: a broker object that publishes, and an application with a subscriber."""
 
     def write(self, *arguments: object) -> None:
         asyncio.run(self._write(*arguments))

@@ -1,4 +1,6 @@
-"""An old kafka-python release writes ten records and reads them back: BOOTSTRAP TOPIC [VERSION]."""
+"""Write ten records with an old kafka-python release and read them back; the arguments are BOOTSTRAP TOPIC
+[VERSION].
+"""
 
 import json
 import sys

@@ -1,4 +1,7 @@
-"""The adapter of aiokafka. Its clients run on an event loop in a thread; each call waits for a coroutine."""
+"""The adapter of aiokafka.
+
+The clients run on an event loop in a thread; each call of the adapter waits for a coroutine.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from aiokafka import errors
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from tests.interop.peers import interface
-from tests.interop.peers.interface import Callback, Cannot, Delivery, Record, Sent
+from tests.interop.peers.interface import Callback, CannotPerformError, PendingDelivery, Record, SentRecord
 
 _TIMEOUT_S = 2 * interface.PATIENCE_S
-_NAMES = {"batch_size": "max_batch_size"}
-_WITHOUT = {"delivery_timeout_ms", "max_block_ms"}
-_REFUSALS = (
+_SETTING_NAMES = {"batch_size": "max_batch_size"}
+_UNSUPPORTED_SETTINGS = {"delivery_timeout_ms", "max_block_ms"}
+_CLIENT_ERRORS = (
     errors.IllegalStateError,
     errors.ConsumerStoppedError,
     errors.ProducerClosed,
@@ -26,8 +29,8 @@ _REFUSALS = (
     errors.RecordTooLargeError,
     errors.UnsupportedVersionError,
 )
-_BUILTIN = (AssertionError, AttributeError, KeyError, TypeError, ValueError, RuntimeError)
-_CALLBACKS = ThreadPoolExecutor(1)  # callbacks may call this adapter, which waits for the loop
+_BUILTIN_ERRORS = (AssertionError, AttributeError, KeyError, TypeError, ValueError, RuntimeError)
+_CALLBACKS = ThreadPoolExecutor(1)  # runs callbacks, because they may call this adapter, which waits for the loop
 _LOOP = asyncio.new_event_loop()
 _THREAD = threading.Thread(target=_LOOP.run_forever, daemon=True)
 _THREAD.start()
@@ -39,7 +42,7 @@ def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _call(function: Any, *arguments: Any, **options: Any) -> Any:
-    """Call a plain function of a client on the loop, on which callbacks already are."""
+    """Call a synchronous function of a client on the event loop, directly if the caller already runs there."""
 
     async def call() -> Any:
         return function(*arguments, **options)
@@ -48,9 +51,9 @@ def _call(function: Any, *arguments: Any, **options: Any) -> Any:
 
 
 def _translate(servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    if absent := _WITHOUT & set(settings):
-        raise Cannot(f"no setting {', '.join(sorted(absent))}")
-    settings = {_NAMES.get(name, name): value for name, value in settings.items()}
+    if absent := _UNSUPPORTED_SETTINGS & set(settings):
+        raise CannotPerformError(f"no setting {', '.join(sorted(absent))}")
+    settings = {_SETTING_NAMES.get(name, name): value for name, value in settings.items()}
     if settings.get("compression_type") == "none":
         del settings["compression_type"]
     return {"bootstrap_servers": servers, "request_timeout_ms": 10_000, **settings}
@@ -84,10 +87,10 @@ class Producer(interface.Producer):
 
             _LOOP.call_soon_threadsafe(future.add_done_callback, call_back)
 
-        async def wait() -> Sent:
+        async def wait() -> SentRecord:
             return _to_sent(await future)
 
-        return Delivery(lambda: _run(wait()), future.done)
+        return PendingDelivery(lambda: _run(wait()), future.done)
 
     def flush(self):
         _run(self._producer.flush())
@@ -112,14 +115,14 @@ class Producer(interface.Producer):
         _run(self._producer.stop())
 
 
-def _to_sent(metadata: Any) -> Sent:
+def _to_sent(metadata: Any) -> SentRecord:
     if metadata is None:
-        return Sent("", -1, -1, -1)
-    return Sent(metadata.topic, metadata.partition, metadata.offset, metadata.timestamp)
+        return SentRecord("", -1, -1, -1)
+    return SentRecord(metadata.topic, metadata.partition, metadata.offset, metadata.timestamp)
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):
-    """Calls callbacks on the loop, so that they can call the plain functions of a client."""
+    """A listener that calls callbacks on the loop, so that they can call the client's synchronous functions."""
 
     def __init__(self, on_assign: Callback | None, on_revoke: Callback | None) -> None:
         self._on_assign, self._on_revoke = on_assign, on_revoke
@@ -136,12 +139,12 @@ class _Listener(aiokafka.ConsumerRebalanceListener):
 class Consumer(interface.Consumer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         if settings.get("group_protocol") == "consumer":
-            raise Cannot("no KIP-848 protocol")
+            raise CannotPerformError("no KIP-848 protocol")
         self._consumer = _run(_start(aiokafka.AIOKafkaConsumer, _translate(servers, settings)))
 
     def assign(self, partitions):
         if isinstance(partitions, Mapping):
-            raise Cannot("assign() takes no offsets; seek() after it")
+            raise CannotPerformError("assign() takes no offsets; seek() after it")
         _call(self._consumer.assign, list(map(_partition, partitions)))
 
     def subscribe(self, topics=None, *, pattern=None, on_assign=None, on_revoke=None):
@@ -266,10 +269,10 @@ class Admin(interface.Admin):
         return {tuple(key): entry.offset for key, entry in answer.items()}
 
     def alter_group_offset(self, group, partition, offset):
-        raise Cannot("the admin client has no such call")
+        raise CannotPerformError("the admin client has no such call")
 
     def delete_group(self, group):
-        raise Cannot("the admin client has no such call")
+        raise CannotPerformError("the admin client has no such call")
 
     def broker_count(self):
         return len(_run(self._admin.describe_cluster())["brokers"])
@@ -310,6 +313,6 @@ class Client(interface.Client):
             return interface.NO_OFFSET
         if isinstance(error, errors.OffsetOutOfRangeError):
             return interface.CODES[1]
-        if isinstance(error, _REFUSALS) or not isinstance(error, errors.KafkaError):
-            return interface.REFUSED if isinstance(error, (*_REFUSALS, *_BUILTIN)) else type(error).__name__
+        if isinstance(error, _CLIENT_ERRORS) or not isinstance(error, errors.KafkaError):
+            return interface.REFUSED if isinstance(error, (*_CLIENT_ERRORS, *_BUILTIN_ERRORS)) else type(error).__name__
         return interface.CODES.get(getattr(error, "errno", None), type(error).__name__)

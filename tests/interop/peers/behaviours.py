@@ -1,4 +1,4 @@
-"""Performances, each with its behaviour of tests/everyday and the results for the user of each client."""
+"""Performances, each with its behaviour in tests/everyday and the expected result of each client."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Performance(NamedTuple):
     Attributes:
         name: name of its module and of its function.
         title: the behaviour as a sentence.
-        perform: called with a stage and a client; returns what the user sees.
+        perform: a function that is called with a stage and a client and returns the result.
         sees: what the user of our client sees, as JSON.
-        differences: for a peer's adapter, why its user sees something else, or why it cannot perform.
+        differences: for each peer's adapter with another result or without one, the reason.
     """
 
     name: str
@@ -45,7 +45,7 @@ def next_to_peers(*, sees: Any, **differences: str) -> Callable[[Callable[..., A
 
     Args:
         sees: what the user of our client sees, as JSON. Bytes are text.
-        differences: for each peer whose user sees something else, the reason.
+        differences: for each peer with another result, the reason.
     """
     if not set(differences) <= set(PEERS):
         raise ValueError(f"differences of {sorted(differences)}; expected some of {sorted(PEERS)}")
@@ -69,7 +69,7 @@ def load_performances() -> dict[str, Performance]:
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as JSON has it: bytes as text, tuples as lists.
+    """Return a value as in JSON, with bytes as text and tuples as lists.
 
     >>> to_json([(b"a", None), {"x": 1}])
     [['a', None], {'x': 1}]

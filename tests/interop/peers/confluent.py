@@ -9,23 +9,23 @@ from typing import Any
 import confluent_kafka as ck
 from confluent_kafka import admin as ck_admin
 from tests.interop.peers import interface
-from tests.interop.peers.interface import Callback, Cannot, Delivery, Partition, Record, Sent
+from tests.interop.peers.interface import Callback, CannotPerformError, Partition, PendingDelivery, Record, SentRecord
 
-_NAMES = {
+_SETTING_NAMES = {
     "max_request_size": "message.max.bytes",
     "metadata_max_age_ms": "topic.metadata.refresh.interval.ms",
     "max_in_flight": "max.in.flight.requests.per.connection",
     "fetch_max_wait_ms": "fetch.wait.max.ms",
 }
-_WITHOUT = {"max_poll_records", "max_block_ms", "default_api_timeout_ms"}
+_UNSUPPORTED_SETTINGS = {"max_poll_records", "max_block_ms", "default_api_timeout_ms"}
 _TIMEOUT_S = interface.PATIENCE_S
-_GROUP = "group-of-a-consumer-that-needs-none"
+_PLACEHOLDER_GROUP = "group-of-a-consumer-that-needs-none"
 
 
 def _translate(servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    if absent := _WITHOUT & set(settings):
-        raise Cannot(f"no setting {', '.join(sorted(absent))}")
-    named_settings = {_NAMES.get(name, name.replace("_", ".")): value for name, value in settings.items()}
+    if absent := _UNSUPPORTED_SETTINGS & set(settings):
+        raise CannotPerformError(f"no setting {', '.join(sorted(absent))}")
+    named_settings = {_SETTING_NAMES.get(name, name.replace("_", ".")): value for name, value in settings.items()}
     if named_settings.get("auto.offset.reset") == "none":
         named_settings["auto.offset.reset"] = "error"
     return {"bootstrap.servers": servers, "log_level": 0} | named_settings
@@ -42,7 +42,7 @@ class Producer(interface.Producer):
         results: list[Any] = []
 
         def call_back(error, message):
-            result = None if error else Sent(topic, message.partition(), message.offset(), message.timestamp()[1])
+            result = None if error else SentRecord(topic, message.partition(), message.offset(), message.timestamp()[1])
             results.append(ck.KafkaException(error) if error else result)
             if on_delivery:
                 on_delivery(ck.KafkaException(error) if error else None, result)
@@ -51,7 +51,7 @@ class Producer(interface.Producer):
         options |= {} if timestamp_ms is None else {"timestamp": timestamp_ms}
         options |= {} if headers is None else {"headers": headers}
         if self._is_closed:
-            raise Cannot("a producer has no close()")
+            raise CannotPerformError("a producer has no close()")
         self._producer.produce(topic, value, key, on_delivery=call_back, **options)
 
         def wait():
@@ -64,7 +64,7 @@ class Producer(interface.Producer):
                 raise results[0]
             return results[0]
 
-        return Delivery(wait, lambda: bool(results))
+        return PendingDelivery(wait, lambda: bool(results))
 
     def flush(self):
         self._producer.flush(_TIMEOUT_S)
@@ -90,9 +90,9 @@ class Producer(interface.Producer):
         member.close()
 
     def close(self):
-        """Flush, as users do: releases before 2.13 have no ``close``."""
+        """Flush, as applications do, because releases before 2.13 do not have ``close``."""
         if self._is_closed:
-            raise Cannot("a producer has no close()")
+            raise CannotPerformError("a producer has no close()")
         self.flush()
         self._is_closed = True
 
@@ -103,9 +103,9 @@ def _servers_of(producer: ck.Producer) -> list[str]:
 
 class Consumer(interface.Consumer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
-        settings = {"group_id": _GROUP, "enable_auto_commit": "group_id" in settings} | settings
+        settings = {"group_id": _PLACEHOLDER_GROUP, "enable_auto_commit": "group_id" in settings} | settings
         self._consumer = ck.Consumer(_translate(servers, settings))
-        self._is_without_group = settings["group_id"] == _GROUP
+        self._is_without_group = settings["group_id"] == _PLACEHOLDER_GROUP
         self._servers = servers
         self._failure: ck.KafkaException | None = None
 
@@ -125,7 +125,7 @@ class Consumer(interface.Consumer):
 
     def _require_group(self) -> None:
         if self._is_without_group:
-            raise Cannot("the constructor requires group.id")
+            raise CannotPerformError("the constructor requires group.id")
 
     def unsubscribe(self):
         self._consumer.unsubscribe()
@@ -144,7 +144,7 @@ class Consumer(interface.Consumer):
 
     def iterate(self) -> Iterator[Record]:
         if not hasattr(self._consumer, "__iter__"):
-            raise Cannot("a consumer is not iterable")
+            raise CannotPerformError("a consumer is not iterable")
         return map(_record, self._consumer)
 
     def assignment(self):
@@ -153,7 +153,7 @@ class Consumer(interface.Consumer):
         )
 
     def seek(self, partition, offset):
-        """Seek; librdkafka refuses it until the partition's fetcher has started."""
+        """Seek; retry while librdkafka rejects it because the partition's fetcher has not started."""
         deadline = time.monotonic() + 5
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Performances on a broker that fails, refuses or does not answer."""
+"""Performances with a broker that fails, rejects requests or does not answer."""
 
 from __future__ import annotations
 

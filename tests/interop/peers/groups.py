@@ -11,8 +11,8 @@ from tests.interop.peers.interface import Client, Consumer, Record, attempt, wai
 if TYPE_CHECKING:
     from tests.interop.peers.stage import Stage
 
-MEMBER = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 100, "metadata_max_age_ms": 300}
-PATIENCE_S = 40  # with an idle member, some peers notice a rebalance after seconds
+MEMBER_SETTINGS = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 100, "metadata_max_age_ms": 300}
+PATIENCE_S = 40  # with an idle member, some peers notice a rebalance only after seconds
 
 
 def fill(stage: Stage) -> str:
@@ -40,22 +40,22 @@ def numbers_of(member: Consumer) -> list[int]:
     return [number for _, number in member.assignment()]
 
 
-def poll_until_shared(one: Consumer, two: Consumer) -> tuple[list[int], list[int]]:
-    """Poll two members until both have partitions and none is with both; return their numbers and all partitions."""
-    shares = [numbers_of(one), numbers_of(two)]
+def poll_until_shared(first_member: Consumer, second_member: Consumer) -> tuple[list[int], list[int]]:
+    """Poll two members until both own partitions and do not share one; return their numbers and all partitions."""
+    shares = [numbers_of(first_member), numbers_of(second_member)]
 
     def are_shared() -> bool:
-        shares[:] = numbers_of(one), numbers_of(two)
+        shares[:] = numbers_of(first_member), numbers_of(second_member)
         return all(shares) and sorted(shares[0] + shares[1]) == [0, 1, 2]
 
-    poll_until(are_shared, one, two)
+    poll_until(are_shared, first_member, second_member)
     return sorted(map(len, shares)), sorted(shares[0] + shares[1])
 
 
 @next_to_peers(sees=[[0, 1, 2], [[partition, offset] for partition in range(3) for offset in range(4)]])
 def a_single_member_reads_every_partition(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         records = member.read(12)
         return numbers_of(member), sorted((record.partition, record.offset) for record in records)
@@ -64,7 +64,10 @@ def a_single_member_reads_every_partition(stage: Stage, client: Client) -> Any:
 @next_to_peers(sees=[[1, 2], [0, 1, 2]])
 def two_members_share_the_partitions(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, **MEMBER) as one, client.consumer(group_id=topic, **MEMBER) as two:
+    with (
+        client.consumer(group_id=topic, **MEMBER_SETTINGS) as one,
+        client.consumer(group_id=topic, **MEMBER_SETTINGS) as two,
+    ):
         one.subscribe([topic])
         two.subscribe([topic])
         return poll_until_shared(one, two)
@@ -73,9 +76,9 @@ def two_members_share_the_partitions(stage: Stage, client: Client) -> Any:
 @next_to_peers(sees=[0, 1, 2])
 def the_partitions_of_a_member_that_leaves_go_to_the_others(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, **MEMBER) as one:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as one:
         one.subscribe([topic])
-        with client.consumer(group_id=topic, **MEMBER) as two:
+        with client.consumer(group_id=topic, **MEMBER_SETTINGS) as two:
             two.subscribe([topic])
             poll_until_shared(one, two)
         poll_until(lambda: len(one.assignment()) == 3, one)
@@ -85,12 +88,12 @@ def the_partitions_of_a_member_that_leaves_go_to_the_others(stage: Stage, client
 @next_to_peers(sees=["new", "new", "new"])
 def close_commits_and_the_next_member_continues(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         member.read(12)
     for partition in range(3):
         stage.append(topic, [{"value": b"new"}], partition=partition)
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         return [record.value for record in member.read(3)]
 
@@ -100,7 +103,7 @@ def without_auto_commit_close_commits_nothing(stage: Stage, client: Client) -> A
     topic = fill(stage)
     counts = []
     for _ in range(2):
-        with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER) as member:
+        with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER_SETTINGS) as member:
             member.subscribe([topic])
             counts.append(len(member.read(12)))
     return counts
@@ -109,7 +112,7 @@ def without_auto_commit_close_commits_nothing(stage: Stage, client: Client) -> A
 @next_to_peers(sees=[4, 4, 4])
 def commit_without_offsets_commits_the_positions(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER) as member:
+    with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         member.read(12)
         member.commit()
@@ -119,7 +122,7 @@ def commit_without_offsets_commits_the_positions(stage: Stage, client: Client) -
 @next_to_peers(sees=[2, None, None])
 def committing_one_partition_does_not_change_others(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER) as member:
+    with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         member.read(12)
         member.commit({(topic, 0): 2})
@@ -130,7 +133,7 @@ def committing_one_partition_does_not_change_others(stage: Stage, client: Client
 def offsets_are_committed_while_a_member_polls(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     partitions = [(topic, number) for number in range(3)]
-    with client.consumer(group_id=topic, auto_commit_interval_ms=50, **MEMBER) as member:
+    with client.consumer(group_id=topic, auto_commit_interval_ms=50, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         member.read(12)
         poll_until(lambda: all(member.committed_offset(partition) for partition in partitions), member)
@@ -143,7 +146,7 @@ def a_pattern_subscribes_to_whole_names(stage: Stage, client: Client) -> Any:
     for name in ("ab", "abc"):
         stage.create_topic(f"{prefix}.{name}")
         stage.append(f"{prefix}.{name}", [{"value": b"v"}])
-    with client.consumer(group_id=prefix, **MEMBER) as member:
+    with client.consumer(group_id=prefix, **MEMBER_SETTINGS) as member:
         member.subscribe(pattern=prefix.replace(".", "[.]") + "[.]ab")
         records = member.read(1) + member.poll(0.5)
     return sorted({record.topic.rpartition(".")[2] for record in records})
@@ -152,7 +155,7 @@ def a_pattern_subscribes_to_whole_names(stage: Stage, client: Client) -> Any:
 @next_to_peers(sees=["new"])
 def a_pattern_matches_topics_that_are_created_later(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe(pattern=f"{topic}.*")
         poll_until(lambda: len(member.assignment()) == 3, member)
         stage.create_topic(f"{topic}-later")
@@ -163,7 +166,7 @@ def a_pattern_matches_topics_that_are_created_later(stage: Stage, client: Client
 @next_to_peers(sees=["no error", ["new"]], confluent="`poll` raises until the topic exists")
 def a_subscribed_topic_may_be_created_later(stage: Stage, client: Client) -> Any:
     topic = stage.name()
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe([f"{topic}-later"])
         kind = attempt(client, lambda: member.poll(0.5))
         if f"{topic}-later" not in stage.topics():
@@ -175,7 +178,7 @@ def a_subscribed_topic_may_be_created_later(stage: Stage, client: Client) -> Any
 @next_to_peers(sees=[0, 1, 2, 3], kafka_python="sometimes the new partition is not noticed")
 def new_partitions_of_a_topic_are_read(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
-    with client.consumer(group_id=topic, **MEMBER) as member, client.admin() as admin:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member, client.admin() as admin:
         member.subscribe([topic])
         poll_until(lambda: len(member.assignment()) == 3, member)
         admin.create_partitions(topic, 4)
@@ -187,7 +190,7 @@ def new_partitions_of_a_topic_are_read(stage: Stage, client: Client) -> Any:
 def a_second_subscribe_replaces_the_topics(stage: Stage, client: Client) -> Any:
     topic, other = fill(stage), stage.topic(partitions=1)
     stage.append(other, [{"value": b"other"}])
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         member.read(12)
         member.subscribe([other])
@@ -198,7 +201,7 @@ def a_second_subscribe_replaces_the_topics(stage: Stage, client: Client) -> Any:
 @next_to_peers(sees=[[], 0])
 def unsubscribe_releases_every_partition(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         member.read(12)
         member.unsubscribe()
@@ -213,13 +216,13 @@ def unsubscribe_releases_every_partition(stage: Stage, client: Client) -> Any:
 
 @next_to_peers(sees="no error")
 def unsubscribe_without_a_subscription_does_nothing(stage: Stage, client: Client) -> Any:
-    with client.consumer(group_id=stage.name(), **MEMBER) as member:
+    with client.consumer(group_id=stage.name(), **MEMBER_SETTINGS) as member:
         return attempt(client, member.unsubscribe)
 
 
 @next_to_peers(sees="refused by the client")
 def subscribe_needs_topics_or_a_pattern(stage: Stage, client: Client) -> Any:
-    with client.consumer(group_id=stage.name(), **MEMBER) as member:
+    with client.consumer(group_id=stage.name(), **MEMBER_SETTINGS) as member:
         return attempt(client, member.subscribe)
 
 
@@ -238,7 +241,7 @@ def subscribe_without_a_group_is_rejected(stage: Stage, client: Client) -> Any:
 @next_to_peers(sees="refused by the client", confluent="accepted")
 def assign_after_subscribe_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         return attempt(client, lambda: member.assign([(topic, 0)]))
 
@@ -247,7 +250,7 @@ def assign_after_subscribe_is_rejected(stage: Stage, client: Client) -> Any:
 def rebalance_callbacks_receive_the_partitions(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     calls: list[Any] = []
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe(
             [topic],
             on_assign=lambda partitions: calls.append(("assign", [number for _, number in partitions])),
@@ -260,7 +263,7 @@ def rebalance_callbacks_receive_the_partitions(stage: Stage, client: Client) -> 
 @next_to_peers(sees=[[0, 3], [1, 3], [2, 3]], confluent="KafkaException: `assign` with offsets instead")
 def the_assignment_callback_can_seek(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe(
             [topic], on_assign=lambda partitions: [member.seek(partition, 3) for partition in partitions] and None
         )
@@ -273,10 +276,10 @@ def the_assignment_callback_can_seek(stage: Stage, client: Client) -> Any:
 )
 def the_revocation_callback_can_commit(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER) as member:
+    with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER_SETTINGS) as member:
         member.subscribe([topic], on_revoke=lambda partitions: member.commit(dict.fromkeys(partitions, 2)))
         member.read(12)
-    with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER) as member:
+    with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER_SETTINGS) as member:
         return [(member.committed_offset((topic, number)) or (None,))[0] for number in range(3)]
 
 
@@ -295,7 +298,7 @@ def an_exception_in_the_assignment_callback_reaches_the_caller(stage: Stage, cli
         if len(calls) == 1:
             raise ZeroDivisionError
 
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe([topic], on_assign=on_assign)
         kind = attempt(client, lambda: member.read(12, patience_s=5))
         return kind, len(member.read(12, patience_s=5)), len(calls)
@@ -304,7 +307,7 @@ def an_exception_in_the_assignment_callback_reaches_the_caller(stage: Stage, cli
 @next_to_peers(sees=["UNKNOWN_MEMBER_ID"], confluent="accepted if the group is empty", aio="IllegalStateError")
 def commit_by_a_consumer_that_is_not_a_member_is_rejected(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    with client.consumer(group_id=topic, **MEMBER) as member:
+    with client.consumer(group_id=topic, **MEMBER_SETTINGS) as member:
         member.subscribe([topic])
         return [attempt(client, lambda: member.commit({(topic, 0): 1}))]
 
@@ -312,7 +315,7 @@ def commit_by_a_consumer_that_is_not_a_member_is_rejected(stage: Stage, client: 
 @next_to_peers(sees=[0, 1, 2])
 def a_static_member_returns_with_its_instance_id(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
-    settings = {"group_id": topic, "group_instance_id": "i", **MEMBER}
+    settings = {"group_id": topic, "group_instance_id": "i", **MEMBER_SETTINGS}
     with client.consumer(**settings) as member:
         member.subscribe([topic])
         member.read(12)
@@ -327,7 +330,7 @@ def two_groups_read_the_same_records(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     counts = []
     for group in ("one", "two"):
-        with client.consumer(group_id=f"{topic}-{group}", **MEMBER) as member:
+        with client.consumer(group_id=f"{topic}-{group}", **MEMBER_SETTINGS) as member:
             member.subscribe([topic])
             counts.append(len(member.read(12)))
     return counts

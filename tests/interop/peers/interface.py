@@ -1,6 +1,7 @@
-"""The methods that a performance may call, whichever client performs, and the kinds of errors.
+"""The methods of every client that a performance may call, and the kinds of errors.
 
-A partition is a pair (topic, number). A client without a method or setting raises ``Cannot`` with the reason.
+A partition is a pair (topic, number). An adapter raises ``CannotPerformError`` with the reason if its client lacks a
+method or setting.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ CODES: Final = {
 }
 
 
-class Cannot(Exception):  # noqa: N818 - not an error: the client has no such feature
-    """The client has no such method or setting."""
+class CannotPerformError(Exception):
+    """The client does not have a method or setting."""
 
 
-class Sent(NamedTuple):
-    """The result of a record that was sent."""
+class SentRecord(NamedTuple):
+    """The result of a sent record."""
 
     topic: str
     partition: int
@@ -62,7 +63,7 @@ class Sent(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record that a consumer returned."""
+    """A record returned by a consumer."""
 
     topic: str
     partition: int
@@ -74,21 +75,21 @@ class Record(NamedTuple):
 
     @classmethod
     def of(cls, record: Any) -> Record:
-        """Return a client's record. All clients but confluent-kafka have these attributes."""
+        """Convert a client's record. The records of all clients except confluent-kafka have these attributes."""
         *fields, headers = (getattr(record, name) for name in cls._fields)
         return cls(*fields, list(map(tuple, headers)))
 
 
-class Delivery:
-    """A record that is on its way."""
+class PendingDelivery:
+    """A sent record whose result is still pending."""
 
-    def __init__(self, wait: Callable[[], Sent], is_done: Callable[[], bool]) -> None:
+    def __init__(self, wait: Callable[[], SentRecord], is_done: Callable[[], bool]) -> None:
         self.result = wait
         self.is_done = is_done
 
 
-class Closing:
-    """A client that is closed at the end of a ``with`` block."""
+class ClosesOnExit:
+    """Base class of clients that are closed at the end of a ``with`` block."""
 
     def __enter__(self) -> Any:
         return self
@@ -101,8 +102,8 @@ class Closing:
         raise NotImplementedError
 
 
-class Producer(Closing):
-    """A producer. ``transactional_id`` among its settings registers the id at once."""
+class Producer(ClosesOnExit):
+    """A producer. A setting ``transactional_id`` makes the adapter register the id immediately."""
 
     def send(
         self,
@@ -113,9 +114,9 @@ class Producer(Closing):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Any = None,
-        on_delivery: Callable[[Exception | None, Sent | None], Any] | None = None,
-    ) -> Delivery:
-        """Send a record. ``on_delivery`` gets an error or the result."""
+        on_delivery: Callable[[Exception | None, SentRecord | None], Any] | None = None,
+    ) -> PendingDelivery:
+        """Send a record. ``on_delivery`` is called with an error or the result."""
         raise NotImplementedError
 
     def flush(self) -> None:
@@ -143,7 +144,7 @@ class Producer(Closing):
         raise NotImplementedError
 
 
-class Consumer(Closing):
+class Consumer(ClosesOnExit):
     """A consumer."""
 
     def assign(self, partitions: Iterable[Partition] | Mapping[Partition, int]) -> None:
@@ -202,7 +203,7 @@ class Consumer(Closing):
         raise NotImplementedError
 
     def commit(self, offsets: Mapping[Partition, int | tuple[int, str]] | None = None) -> None:
-        """Commit offsets, with metadata if a value is a pair; the positions if ``offsets`` is None."""
+        """Commit offsets, with metadata if a value is a pair, or the positions if ``offsets`` is None."""
         raise NotImplementedError
 
     def committed_offset(self, partition: Partition) -> tuple[int, str] | None:
@@ -218,7 +219,7 @@ class Consumer(Closing):
         raise NotImplementedError
 
     def offset_for_time(self, partition: Partition, time_ms: int) -> int | None:
-        """Return the offset of the first record at a time or later, as the client reports it."""
+        """Return the client's result for the offset of the first record at a time or later."""
         raise NotImplementedError
 
     def topics(self) -> list[str]:
@@ -230,7 +231,7 @@ class Consumer(Closing):
         raise NotImplementedError
 
     def read(self, count: int, patience_s: float = PATIENCE_S) -> list[Record]:
-        """Poll until as many records were returned, or until the patience ends; return the records."""
+        """Poll until ``count`` records were returned or ``patience_s`` has passed; return the records."""
         records: list[Record] = []
         deadline = time.monotonic() + patience_s
         while len(records) < count and time.monotonic() < deadline:
@@ -238,7 +239,7 @@ class Consumer(Closing):
         return records
 
 
-class Admin(Closing):
+class Admin(ClosesOnExit):
     """An admin client."""
 
     def create_topic(
@@ -325,7 +326,7 @@ class Client:
         raise NotImplementedError
 
     def producer(self, **settings: Any) -> Producer:
-        """Create a producer. Settings have Java's names, with ``_`` for ``.``."""
+        """Create a producer. Create a producer; settings have Java's names with ``_`` instead of ``.``."""
         raise NotImplementedError
 
     def consumer(self, **settings: Any) -> Consumer:
@@ -345,7 +346,7 @@ def attempt(client: Client, call: Callable[[], Any]) -> str:
     """Return the kind of error that a call raises, or "no error"."""
     try:
         call()
-    except Cannot:
+    except CannotPerformError:
         raise
     except Exception as error:
         return client.kind(error)
@@ -358,7 +359,7 @@ def fails(client: Client, call: Callable[[], Any]) -> bool:
 
 
 def wait_for(condition: Callable[[], Any], *, patience_s: float = PATIENCE_S) -> bool:
-    """Return whether a condition becomes true before the patience ends."""
+    """Return whether a condition becomes true within ``patience_s``."""
     deadline = time.monotonic() + patience_s
     while not (holds := bool(condition())) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -11,10 +11,10 @@ from kafka import errors
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.structs import OffsetAndMetadata
 from tests.interop.peers import interface
-from tests.interop.peers.interface import Callback, Cannot, Delivery, Record, Sent
+from tests.interop.peers.interface import Callback, CannotPerformError, PendingDelivery, Record, SentRecord
 
 _TIMEOUT_S = interface.PATIENCE_S
-_REFUSALS = (
+_CLIENT_ERRORS = (
     errors.IllegalStateError,
     errors.IllegalArgumentError,
     errors.KafkaConfigurationError,
@@ -49,7 +49,7 @@ class Producer(interface.Producer):
         if on_delivery:
             future.add_callback(lambda metadata: on_delivery(None, _to_sent(metadata)))
             future.add_errback(lambda error: on_delivery(error, None))
-        return Delivery(lambda: _to_sent(future.get(timeout=_TIMEOUT_S)), lambda: future.is_done)
+        return PendingDelivery(lambda: _to_sent(future.get(timeout=_TIMEOUT_S)), lambda: future.is_done)
 
     def flush(self):
         self._producer.flush(timeout=_TIMEOUT_S)
@@ -74,8 +74,8 @@ class Producer(interface.Producer):
         self._producer.close(timeout=_TIMEOUT_S)
 
 
-def _to_sent(metadata: Any) -> Sent:
-    return Sent(metadata.topic, metadata.partition, metadata.offset, metadata.timestamp)
+def _to_sent(metadata: Any) -> SentRecord:
+    return SentRecord(metadata.topic, metadata.partition, metadata.offset, metadata.timestamp)
 
 
 class _Listener(kafka.ConsumerRebalanceListener):
@@ -94,18 +94,18 @@ class _Listener(kafka.ConsumerRebalanceListener):
 class Consumer(interface.Consumer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         if settings.get("group_protocol") == "consumer":
-            raise Cannot("no KIP-848 protocol")
+            raise CannotPerformError("no KIP-848 protocol")
         self._consumer = kafka.KafkaConsumer(**_translate(servers, settings))
 
     def assign(self, partitions):
         if isinstance(partitions, Mapping):
-            raise Cannot("assign() takes no offsets; seek() after it")
+            raise CannotPerformError("assign() takes no offsets; seek() after it")
         self._consumer.assign(list(map(_partition, partitions)))
 
     def subscribe(self, topics=None, *, pattern=None, on_assign=None, on_revoke=None):
         listener = _Listener(on_assign, on_revoke) if on_assign or on_revoke else None
         self._consumer.subscribe(topics=topics or (), pattern=pattern, listener=listener)
-        # A member that leads its group before metadata has arrived assigns nothing, and may never assign again.
+        # A group leader without metadata assigns no partitions, and may never assign again.
         self._consumer.topics()
         for topic in topics or ():
             self._consumer.partitions_for_topic(topic)
@@ -265,7 +265,7 @@ class Client(interface.Client):
             return interface.NO_OFFSET
         if isinstance(error, errors.OffsetOutOfRangeError):
             return interface.CODES[1]
-        if isinstance(error, _REFUSALS) or type(error) is errors.KafkaError:
+        if isinstance(error, _CLIENT_ERRORS) or type(error) is errors.KafkaError:
             return interface.REFUSED
         if isinstance(error, errors.CommitFailedError):
             return interface.CODES[25]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tests.interop.peers import interface
-from tests.interop.peers.interface import Callback, Delivery, Partition, Record, Sent
+from tests.interop.peers.interface import Callback, Partition, PendingDelivery, Record, SentRecord
 
 import kafkaframes
 from kafkaframes import client as kf
@@ -21,11 +21,11 @@ class Producer(interface.Producer):
 
     def send(self, topic, value=None, *, on_delivery=None, **fields):
         def call_back(error, metadata):
-            on_delivery(error, Sent(*metadata) if metadata else None)
+            on_delivery(error, SentRecord(*metadata) if metadata else None)
 
         callback = call_back if on_delivery else None
         future = self._producer.send(topic, value, on_delivery=callback, **fields)
-        return Delivery(lambda: Sent(*future.result(interface.PATIENCE_S)), future.done)
+        return PendingDelivery(lambda: SentRecord(*future.result(interface.PATIENCE_S)), future.done)
 
     def flush(self):
         self._producer.flush()
@@ -176,7 +176,7 @@ class Admin(interface.Admin):
 
 
 class Client(interface.Client):
-    """This package's plain client."""
+    """The adapter of this package's synchronous client."""
 
     def version(self):
         return kafkaframes.__version__

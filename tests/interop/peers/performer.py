@@ -1,7 +1,7 @@
-"""``python -m tests.interop.peers.performer ADAPTER SERVERS PORT``: a process in which one client performs.
+"""``python -m tests.interop.peers.performer ADAPTER SERVERS PORT`` is the process in which a client performs.
 
-The process with the broker sends names of performances over a ``multiprocessing`` connection to PORT. This process
-answers with calls of the stage and, at the end of a performance, with its outcome.
+The process with the broker listens on PORT and sends names of performances over a ``multiprocessing`` connection. This
+process sends back calls of the stage and, at the end of a performance, its outcome.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from multiprocessing import connection as connections
 from typing import Any, Final
 
 from tests.interop.peers.behaviours import load_performances, to_json
-from tests.interop.peers.interface import Cannot, Client
+from tests.interop.peers.interface import CannotPerformError, Client
 
-KEY: Final = "KAFKAFRAMES_PEERS_KEY"  # names the variable that holds the key of the connection
+KEY: Final = "KAFKAFRAMES_PEERS_KEY"  # environment variable with the authentication key of the connection
 
 
 class RemoteStage:
-    """The stage of the process that holds the broker: each method is called there."""
+    """A proxy of the stage: each method is called in the process with the broker."""
 
     def __init__(self, connection: connections.Connection) -> None:
         self._connection = connection
@@ -42,14 +42,14 @@ def perform(name: str, stage: RemoteStage, client: Client) -> tuple[str, Any]:
     """Return ("sees", value), ("cannot", reason) or ("error", traceback)."""
     try:
         return "sees", to_json(load_performances()[name].perform(stage, client))
-    except Cannot as reason:
+    except CannotPerformError as reason:
         return "cannot", str(reason)
     except BaseException:
         return "error", traceback.format_exc()[-2_000:]
 
 
 def main() -> None:
-    """Perform until the connection closes."""
+    """Run performances until the connection closes."""
     adapter, servers, port = sys.argv[1:]
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
@@ -59,7 +59,7 @@ def main() -> None:
         stage = RemoteStage(connection)
         while (name := connection.recv()) is not None:
             connection.send(("outcome", *perform(name, stage, client)))
-    os._exit(0)  # clients that a failed performance left open do not keep the process
+    os._exit(0)  # clients that a failed performance left open must not keep the process alive
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Outcomes of the performances: ``docs/everyday_peers.json``, which runs write and docs/everyday-peers.md shows.
+"""Outcomes of the performances in ``docs/everyday_peers.json``, which runs write and docs/everyday-peers.md shows.
 
     python -m tests.interop.peers.results ADAPTER PYTHON [NAME ...]
 
-performs with one client and prints its results, next to the expected ones.
+runs performances with one client and prints the results next to the expected ones.
 """
 
 from __future__ import annotations
@@ -17,53 +17,53 @@ from tests.interop.peers.behaviours import ADAPTERS, Performance, load_performan
 
 PATH: Final = Path(__file__).parents[3] / "docs" / "everyday_peers.json"
 EQUAL, DIFFERS, CANNOT = "equal", "differs", "cannot"
-SOMETIMES: Final = "sometimes "  # begins the reason for a difference that depends on timing within the peer
+SOMETIMES: Final = "sometimes "  # prefix of the reason for a difference that depends on timing within the peer
 
 
-class Result(NamedTuple):
-    """A performance by one client.
+class PerformanceResult(NamedTuple):
+    """The result of a performance with one client.
 
     Attributes:
         verdict: ``EQUAL``, ``DIFFERS`` or ``CANNOT``.
-        fault: what a test reports, if the client behaves otherwise than the performance says; else empty.
+        fault: the test's error message if the client does not behave as documented, otherwise empty.
     """
 
     verdict: str
     fault: str
 
 
-def judge(performance: Performance, adapter: str, outcome: str, value: Any) -> Result:
-    """Compare the results of a client's user with those of our client's user."""
+def judge(performance: Performance, adapter: str, outcome: str, value: Any) -> PerformanceResult:
+    """Compare a client's result with that of this package's client."""
     verdict = CANNOT if outcome == "cannot" else DIFFERS
     if outcome == "sees" and value == performance.sees:
         verdict = EQUAL
     reason = performance.differences.get(adapter, "")
     if (verdict != EQUAL) == bool(reason) or reason.startswith(SOMETIMES):
-        return Result(verdict, "")
+        return PerformanceResult(verdict, "")
     if verdict == EQUAL:
-        return Result(verdict, f"sees {value!r} as our users do; remove the difference {adapter!r}")
-    return Result(verdict, f"{outcome}: {value}\nexpected: {performance.sees!r}")
+        return PerformanceResult(verdict, f"{value!r} equals this package's result; remove the difference {adapter!r}")
+    return PerformanceResult(verdict, f"{outcome}: {value}\nexpected: {performance.sees!r}")
 
 
 def store(adapter: str, version: str, verdicts: dict[str, str]) -> None:
-    """Put the verdicts of a whole run in the place of the client's older ones."""
+    """Replace a client's verdicts by those of a complete run."""
     verdicts_by_client = load()
     verdicts_by_client[adapter] = {"version": version, "date": f"{datetime.now(UTC):%Y-%m-%d}", "verdicts": verdicts}
     PATH.write_text(json.dumps(verdicts_by_client, indent=1, sort_keys=True) + "\n")
 
 
 def load() -> dict[str, Any]:
-    """Return for each adapter its version, the date of its run and its verdicts."""
+    """Return each adapter's version, date of its run and verdicts."""
     verdicts_by_client: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {}
     return verdicts_by_client
 
 
 def main(adapter: str, python: str, names: list[str]) -> int:
-    """Perform with one client; return the number of performances that are not as expected."""
-    from tests.interop.peers.stage import Performer
+    """Run performances with one client; return the number of unexpected results."""
+    from tests.interop.peers.stage import ClientProcess
 
     performances = load_performances()
-    performer = Performer(adapter, python)
+    performer = ClientProcess(adapter, python)
     faults = 0
     try:
         for name in names or performances:

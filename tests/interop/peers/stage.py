@@ -1,4 +1,4 @@
-"""The embedded broker on which clients perform, and the processes in which they perform."""
+"""The embedded broker for performances, and the processes in which clients perform."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 
 ROOT: Final = Path(__file__).parents[3]
-TIMEOUT_S: Final = 120  # of one performance
+TIMEOUT_S: Final = 120  # time limit of a performance
 START_TIMEOUT_S: Final = 60
 
 
 class Stage:
-    """The functions of the broker that a performance may call. Values cross a process boundary, so they are plain.
+    """The broker functions that a performance may call. Values must be of builtin types, because they cross a process
+    boundary.
 
     Attributes:
         broker: the embedded broker.
@@ -35,7 +36,7 @@ class Stage:
         self._rules: list[Any] = []
 
     def begin(self, name: str) -> None:
-        """Prepare for a performance: its topics and groups have names of their own."""
+        """Prepare a performance, whose topics and groups get unique names."""
         self._name, self._topics = name.replace("::", "."), 0
 
     def end(self) -> None:
@@ -54,8 +55,8 @@ class Stage:
 
         Args:
             partitions: number of partitions.
-            records: number of records in partition 0, at 1000, 2000, ... ms, five in a batch.
-            configs: settings, with ``_`` for ``.``.
+            records: number of records in partition 0, with timestamps 1000, 2000, ... ms, in batches of five.
+            configs: topic settings, with ``_`` instead of ``.``.
         """
         name = self.name()
         self.broker.create_topic(name, partitions, **configs)
@@ -66,7 +67,7 @@ class Stage:
         return name
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """Create a topic of a given name."""
+        """Create a topic with a given name."""
         self.broker.create_topic(name, partitions)
 
     def append(self, topic: str, records: Sequence[Mapping[str, Any]], partition: int = 0) -> None:
@@ -90,7 +91,7 @@ class Stage:
         return sorted(self.broker.topics)
 
     def fault(self, api: str, effect: str, argument: Any = None, *, topic: str | None = None, times: int = 0) -> int:
-        """Add a fault; return its number. ``times`` is 0 for always."""
+        """Add a fault; return its number. With ``times`` 0, the fault applies to all requests."""
         rule = self.broker.on(api, optional=True, **({} if topic is None else {"topic": topic}))
         if times:
             rule = rule.times(times)
@@ -99,7 +100,7 @@ class Stage:
         return len(self._rules) - 1
 
     def fault_count(self, number: int) -> int:
-        """Return how often a fault has happened."""
+        """Return how often a fault was applied."""
         return int(self._rules[number].count)
 
     def remove_fault(self, number: int) -> None:
@@ -111,8 +112,8 @@ class Stage:
         return len(self.broker.groups[group].members) if group in self.broker.groups else 0
 
 
-class Performer:
-    """A process in which one client performs. It is started again after a performance that hangs."""
+class ClientProcess:
+    """A process in which a client performs. The process is restarted after a performance that hangs."""
 
     def __init__(self, adapter: str, python: str | Path) -> None:
         self.adapter, self._python = adapter, python
@@ -153,7 +154,7 @@ class Performer:
                     return message[0], message[1]
                 self._connection.send(self._answer(*message))
             self._end_process()
-            return "error", f"hangs: no outcome within {TIMEOUT_S} s"
+            return "error", f"the performance hangs: no outcome within {TIMEOUT_S} s"
         except EOFError:
             self._end_process()
             return "error", "the process has ended"

@@ -10,12 +10,12 @@ from tests.interop.peers.interface import Client, attempt, fails, wait_for
 if TYPE_CHECKING:
     from tests.interop.peers.stage import Stage
 
-COMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
-UNCOMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_uncommitted"}
+READ_COMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+READ_UNCOMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_uncommitted"}
 
 
-def values_of(client: Client, topic: str, count: int, settings: dict[str, str], patience_s: float = 3) -> list[Any]:
-    """Return what a consumer reads of partition 0; more than ``count`` values show as well."""
+def read_values(client: Client, topic: str, count: int, settings: dict[str, str], patience_s: float = 3) -> list[Any]:
+    """Return the values that a consumer reads from partition 0, including any after ``count`` values."""
     with client.consumer(**settings) as consumer:
         consumer.assign([(topic, 0)])
         records = consumer.read(count, patience_s=patience_s if count == 0 else 20)
@@ -29,7 +29,7 @@ def a_committed_transaction_is_read(stage: Stage, client: Client) -> Any:
         producer.begin()
         producer.send(topic, b"v", partition=0)
         producer.commit()
-    return values_of(client, topic, 1, COMMITTED)
+    return read_values(client, topic, 1, READ_COMMITTED)
 
 
 @next_to_peers(sees=[[], ["v"]])
@@ -39,7 +39,7 @@ def an_aborted_transaction_is_not_read(stage: Stage, client: Client) -> Any:
         producer.begin()
         producer.send(topic, b"v", partition=0).result()
         producer.abort()
-    return values_of(client, topic, 0, COMMITTED), values_of(client, topic, 1, UNCOMMITTED)
+    return read_values(client, topic, 0, READ_COMMITTED), read_values(client, topic, 1, READ_UNCOMMITTED)
 
 
 @next_to_peers(sees=["again"])
@@ -52,7 +52,7 @@ def records_of_an_aborted_transaction_can_be_sent_again(stage: Stage, client: Cl
         producer.begin()
         producer.send(topic, b"again", partition=0)
         producer.commit()
-    return values_of(client, topic, 1, COMMITTED)
+    return read_values(client, topic, 1, READ_COMMITTED)
 
 
 @next_to_peers(sees=[["before"], ["before", "open", "after"]])
@@ -63,7 +63,7 @@ def an_open_transaction_hides_later_records_from_read_committed(stage: Stage, cl
         producer.begin()
         producer.send(topic, b"open", partition=0).result()
         other.send(topic, b"after", partition=0).result()
-        answer = values_of(client, topic, 1, COMMITTED), values_of(client, topic, 3, UNCOMMITTED)
+        answer = read_values(client, topic, 1, READ_COMMITTED), read_values(client, topic, 3, READ_UNCOMMITTED)
         producer.abort()
     return answer
 
@@ -77,7 +77,7 @@ def the_end_offset_is_the_last_stable_offset_with_read_committed(stage: Stage, c
         producer.send(topic, b"open", partition=0).result()
         other.send(topic, b"after", partition=0).result()
         ends = []
-        for settings in (COMMITTED, UNCOMMITTED):
+        for settings in (READ_COMMITTED, READ_UNCOMMITTED):
             with client.consumer(**settings) as consumer:
                 ends.append(consumer.end_offset((topic, 0)))
         producer.abort()
@@ -105,7 +105,7 @@ def a_transaction_covers_several_topics(stage: Stage, client: Client) -> Any:
         for topic in topics:
             producer.send(topic, b"v", partition=0)
         producer.commit()
-    return [values_of(client, topic, 1, COMMITTED) for topic in topics]
+    return [read_values(client, topic, 1, READ_COMMITTED) for topic in topics]
 
 
 @next_to_peers(sees=[str(number) for number in range(20)])
@@ -116,7 +116,7 @@ def committing_a_transaction_sends_all_pending_records(stage: Stage, client: Cli
         for number in range(20):
             producer.send(topic, b"%d" % number, partition=0)
         producer.commit()
-    return values_of(client, topic, 20, COMMITTED)
+    return read_values(client, topic, 20, READ_COMMITTED)
 
 
 @next_to_peers(sees=["refused by the client", []])
@@ -160,7 +160,7 @@ def a_second_producer_of_the_same_id_fences_the_first(stage: Stage, client: Clie
         second.commit()
         kind = attempt(client, lambda: first.send(topic, b"old", partition=0).result())
     fails(client, first.close)
-    return kind, values_of(client, topic, 1, COMMITTED)
+    return kind, read_values(client, topic, 1, READ_COMMITTED)
 
 
 @next_to_peers(sees="fenced")
@@ -186,7 +186,7 @@ def a_new_producer_aborts_the_open_transaction_of_a_lost_one(stage: Stage, clien
         producer.send(topic, b"new", partition=0)
         producer.commit()
     fails(client, lost_producer.close)
-    return values_of(client, topic, 1, COMMITTED)
+    return read_values(client, topic, 1, READ_COMMITTED)
 
 
 @next_to_peers(sees=[7, ""])
@@ -226,7 +226,7 @@ def a_transaction_with_a_failed_record_cannot_be_committed(stage: Stage, client:
         producer.begin()
         producer.send(topic, b"again", partition=0)
         producer.commit()
-    return kind, is_refused, values_of(client, topic, 1, COMMITTED)
+    return kind, is_refused, read_values(client, topic, 1, READ_COMMITTED)
 
 
 @next_to_peers(sees="refused by the client")
@@ -242,7 +242,7 @@ def a_transactional_id_without_idempotence_is_rejected(stage: Stage, client: Cli
 @next_to_peers(sees=[[2, "committed"]])
 def a_reader_waits_across_aborted_records(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
-    with client.consumer(**COMMITTED) as consumer, client.producer(transactional_id=topic) as producer:
+    with client.consumer(**READ_COMMITTED) as consumer, client.producer(transactional_id=topic) as producer:
         consumer.assign([(topic, 0)])
         producer.begin()
         producer.send(topic, b"aborted", partition=0).result()

@@ -1,1 +1,1 @@
-"""Random requests to our broker and to Kafka, with compared answers."""
+"""Send random requests to the embedded broker and to Kafka, and compare the answers."""

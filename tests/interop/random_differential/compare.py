@@ -1,4 +1,4 @@
-"""The comparison of two responses, field by field: unnamed differences."""
+"""Compare two responses field by field, and return the unnamed differences."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.interop.random_differential.named import Named, has_internal_failure, name_of
-from tests.interop.random_differential.requests import Asked
-from tests.interop.random_differential.symbols import Memory
+from tests.interop.random_differential.named import NamedDifference, find_named, has_internal_failure
+from tests.interop.random_differential.requests import RandomRequest
+from tests.interop.random_differential.symbols import BrokerMemory
 
 from kafkaframes.records.batch import read_batches
 
@@ -31,19 +31,19 @@ class AnswerDifference(NamedTuple):
         return f"{self.path}: ours {self.ours!r}, Kafka's {self.theirs!r}"
 
 
-def plain(memory: Memory, request: Asked, answer: Any) -> Any:
-    """Return a response as JSON without values that two brokers cannot share."""
+def plain_answer(memory: BrokerMemory, request: RandomRequest, answer: Any) -> Any:
+    """Return a response as JSON without values that always differ between two brokers."""
     if isinstance(answer, str):
         return answer
     memory.named_symbols = set(re.findall(r'"(__\w+)"', json.dumps(request.body)))
-    answer_json = memory.plain(with_records(answer.to_json(request.version, records="base64")))
+    answer_json = memory.name_values(decode_records(answer.to_json(request.version, records="base64")))
     if request.api == "Fetch":
         answer_json["responses"] = _by_topic(answer_json["responses"])
     return answer_json
 
 
 def _by_topic(rows: list[Any]) -> list[Any]:
-    """Return the topics of a Fetch, each once: Kafka repeats a topic if its partition cache splits it."""
+    """Return the topics of a Fetch without duplicates; Kafka repeats a topic if its partition cache splits it."""
     rows_by_topic: dict[str, Any] = {}
     for row in rows:
         key = str(row.get("topic") or row.get("topicId"))
@@ -51,17 +51,19 @@ def _by_topic(rows: list[Any]) -> list[Any]:
     return list(rows_by_topic.values())
 
 
-def with_records(value: Any) -> Any:
+def decode_records(value: Any) -> Any:
     """Return JSON with decoded records."""
     if isinstance(value, list):
-        return [with_records(one) for one in value]
+        return [decode_records(one) for one in value]
     if isinstance(value, dict):
-        return {key: _decode_batches(one) if key == "records" else with_records(one) for key, one in value.items()}
+        return {key: _decode_batches(one) if key == "records" else decode_records(one) for key, one in value.items()}
     return value
 
 
 def _decode_batches(text: str | None) -> Any:
-    """Return batches without sizes and CRCs: two libraries of one codec write different bytes for the same content."""
+    """Return batches without sizes and CRCs, because compression libraries write different bytes for the same
+    content.
+    """
     if not text:
         return text
     return [
@@ -83,21 +85,21 @@ def _decode_batches(text: str | None) -> Any:
     ]
 
 
-def differences(request: Asked, ours: Any, theirs: Any) -> list[AnswerDifference]:
+def differences(request: RandomRequest, ours: Any, theirs: Any) -> list[AnswerDifference]:
     """Return the unnamed differences."""
     return [difference for difference in _walk(ours, theirs, "$") if _name(request, difference) is None]
 
 
-def has_parted(request: Asked, ours: Any, theirs: Any) -> bool:
-    """Return whether the brokers have diverged, for a named reason."""
+def has_diverged(request: RandomRequest, ours: Any, theirs: Any) -> bool:
+    """Return whether a named difference means that the brokers' states have diverged."""
     if ours == theirs:
         return False
     names = (_name(request, one) for one in _walk(ours, theirs, "$"))
     return any(name is not None and name.parts for name in names)
 
 
-def _name(request: Asked, one: AnswerDifference) -> Named | None:
-    return name_of(request.api, re.sub(r"\[\d+\]", "[]", one.path), one.ours, one.theirs)
+def _name(request: RandomRequest, one: AnswerDifference) -> NamedDifference | None:
+    return find_named(request.api, re.sub(r"\[\d+\]", "[]", one.path), one.ours, one.theirs)
 
 
 def _walk(ours: Any, theirs: Any, path: str) -> Iterator[AnswerDifference]:

@@ -1,5 +1,5 @@
-"""Episodes of random requests to two brokers: the first response that differs, and the shortest sequence of requests
-that causes it.
+"""Run episodes of random requests to two brokers; find the first response that differs, and the shortest sequence of
+requests that causes it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.interop.random_differential.compare import AnswerDifference, differences, has_parted, plain
-from tests.interop.random_differential.pair import CLOSED, SILENT, Connection, Side, answers
-from tests.interop.random_differential.requests import RECONNECT, WAIT, Asked, draw_request, opening
+from tests.interop.random_differential.compare import AnswerDifference, differences, has_diverged, plain_answer
+from tests.interop.random_differential.pair import CLOSED, SILENT, BrokerConnection, BrokerSide, ask_both
+from tests.interop.random_differential.requests import RECONNECT, WAIT, RandomRequest, draw_opening, draw_request
 from tests.interop.random_differential.share import share_episode
-from tests.interop.random_differential.sides import delete_topics, learn_topics, prepare
-from tests.interop.random_differential.symbols import Memory
+from tests.interop.random_differential.sides import delete_topics, learn_topics, wait_for_coordinators
+from tests.interop.random_differential.symbols import BrokerMemory
 
-_PER_EPISODE = 60
+_REQUESTS_PER_EPISODE = 60
 _PATIENCE_SECONDS = 60.0
 _MAX_REPLAYS = 25
-_LATER_SECONDS = 0.1  # Kafka responds before it has initialised a group's partitions, or released a session's records
-# Requests after which Kafka's controller updates its broker later than the response.
-_TOLD_LATER = frozenset(
+# wait because Kafka responds before it has initialised a group's partitions, or released a session's records
+_DELAY_SECONDS = 0.1
+# Requests after whose response Kafka's controller still has to update its broker.
+_APPLIED_LATER = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"),
         *("AlterClientQuotas", "AlterUserScramCredentials", "UpdateFeatures", "AlterPartitionReassignments"),
@@ -34,11 +35,11 @@ _TOLD_LATER = frozenset(
 _ENDS_TRANSACTION = frozenset({"EndTxn", "InitProducerId", "WriteTxnMarkers"})
 
 
-class Finding(NamedTuple):
-    """A request with different responses, and the earlier requests that it needs."""
+class DifferenceFinding(NamedTuple):
+    """A request with different responses, and the earlier requests that are required to reproduce it."""
 
-    before: tuple[Asked, ...]
-    asked: Asked
+    before: tuple[RandomRequest, ...]
+    asked: RandomRequest
     found: tuple[AnswerDifference, ...]
 
     def __str__(self) -> str:
@@ -47,16 +48,16 @@ class Finding(NamedTuple):
 
 
 @dataclass
-class Judge:
-    """Two brokers, and their requests.
+class EpisodeJudge:
+    """Two brokers, and the comparison of their responses.
 
     Attributes:
-        ours, theirs: the addresses.
-        served_ranges: the APIs and versions that both have.
+        ours, theirs: addresses of the brokers.
+        served_ranges: the APIs and versions that both brokers serve.
         count: number of compared requests.
-        kinds: requests by API and version.
-        is_about_share_groups: draw episodes of ``share``.
-        heard: a list to which the requests of an episode and Kafka's responses are appended, or None.
+        kinds: number of requests by API and version.
+        is_about_share_groups: whether to draw the episodes of ``share``.
+        heard: a list to which an episode's requests and Kafka's responses are appended, or None.
     """
 
     ours: tuple[str, int]
@@ -65,58 +66,65 @@ class Judge:
     count: int = 0
     kinds: Counter[tuple[str, int]] = field(default_factory=Counter)
     is_about_share_groups: bool = False
-    heard: list[tuple[Asked, Any]] | None = None
+    heard: list[tuple[RandomRequest, Any]] | None = None
     _run: int = field(default_factory=lambda: time.time_ns() // 1_000 % 10**10)  # several runs may share one Kafka
     _episodes: int = 0
     _barriers: int = 0
-    _aside: Side | None = None
+    _aside: BrokerSide | None = None
 
     def prepare(self) -> None:
         """Wait until the coordinators of both brokers are available."""
         for address in (self.ours, self.theirs):
-            prepare(address)
+            wait_for_coordinators(address)
         self.wait_for_kafka()
 
     def close(self) -> None:
-        """Close the extra connection, so that a test fails because of a difference only."""
+        """Close the extra connection, so that a test fails only because of differences."""
         if self._aside is not None:
             self._aside.connection.close()
 
     # ------------------------------------------------------------------------------------------------ an episode
 
     def episode(
-        self, requests: Sequence[Asked], *, last_only: bool = False, seen_findings: list[Finding] | None = None
-    ) -> Finding | None:
-        """Send requests in order. Return the first with different responses (``last_only``: if it is the last one)."""
+        self,
+        requests: Sequence[RandomRequest],
+        *,
+        last_only: bool = False,
+        seen_findings: list[DifferenceFinding] | None = None,
+    ) -> DifferenceFinding | None:
+        """Send requests in order.
+
+        Return the first request with different responses; with ``last_only``, only if it is the last request.
+        """
         self._episodes += 1
         prefix = f"r{self._run}x{self._episodes}-"
-        ours, theirs = (Side(address, Memory(prefix)) for address in (self.ours, self.theirs))
-        parked_requests: list[tuple[int, Any, Any, Connection, Connection]] = []
+        ours, theirs = (BrokerSide(address, BrokerMemory(prefix)) for address in (self.ours, self.theirs))
+        parked_requests: list[tuple[int, Any, Any, BrokerConnection, BrokerConnection]] = []
         try:
             for position, one in enumerate(requests):
                 if self._is_no_request(one, ours, theirs):
                     continue
                 self.count += 1
                 self.kinds[one.api, one.version] += 1
-                first, second = answers(ours, theirs, one)
+                first, second = ask_both(ours, theirs, one)
                 if first is SILENT and second is SILENT:
                     parked_requests.append(self._park(position, one, ours, theirs))
                     continue
-                mine, answer = plain(ours.memory, one, first), plain(theirs.memory, one, second)
-                differences_found = differences(one, mine, answer)
+                own_answer, answer = plain_answer(ours.memory, one, first), plain_answer(theirs.memory, one, second)
+                differences_found = differences(one, own_answer, answer)
                 if self.heard is not None:
                     self.heard.append((one, answer))
                 if differences_found and (not last_only or position == len(requests) - 1):
-                    finding = Finding(tuple(requests[:position]), one, tuple(differences_found))
+                    finding = DifferenceFinding(tuple(requests[:position]), one, tuple(differences_found))
                     if seen_findings is None:
                         return finding
                     seen_findings.append(finding)
-                if has_parted(one, mine, answer):
+                if has_diverged(one, own_answer, answer):
                     break
                 self._settle(ours, theirs, one, first)
                 found_late = self._unpark(parked_requests, ours, theirs, requests)
                 if found_late is not None and not last_only:
-                    finding = Finding(tuple(requests[:position]), one, found_late)
+                    finding = DifferenceFinding(tuple(requests[:position]), one, found_late)
                     if seen_findings is None:
                         return finding
                     seen_findings.append(finding)
@@ -125,47 +133,51 @@ class Judge:
         return None
 
     @staticmethod
-    def _is_no_request(one: Asked, ours: Side, theirs: Side) -> bool:
-        """Wait, or close the connections, so that the next request uses others."""
+    def _is_no_request(one: RandomRequest, ours: BrokerSide, theirs: BrokerSide) -> bool:
+        """Wait, or close the connections, so that the next request uses new ones."""
         if one.api == RECONNECT:
             ours.connection.close()
             theirs.connection.close()
-            time.sleep(_LATER_SECONDS)
+            time.sleep(_DELAY_SECONDS)
         elif one.api == WAIT:
             time.sleep(one.version / 1000)
         return one.api in (RECONNECT, WAIT)
 
-    def _park(self, position: int, one: Asked, ours: Side, theirs: Side) -> Any:
+    def _park(self, position: int, one: RandomRequest, ours: BrokerSide, theirs: BrokerSide) -> Any:
         parked_request = (position, one, None, ours.connection, theirs.connection)
-        ours.connection, theirs.connection = Connection(self.ours), Connection(self.theirs)
+        ours.connection, theirs.connection = BrokerConnection(self.ours), BrokerConnection(self.theirs)
         return parked_request
 
-    def _unpark(self, parked_requests: list[Any], ours: Side, theirs: Side, requests: Sequence[Asked]) -> Any:
-        """Compare the responses to parked requests, once they have arrived."""
+    def _unpark(
+        self, parked_requests: list[Any], ours: BrokerSide, theirs: BrokerSide, requests: Sequence[RandomRequest]
+    ) -> Any:
+        """Compare the responses to parked requests once they have arrived."""
         for parked_request in list(parked_requests):
-            _, one, _, mine, other = parked_request
-            data = mine.receive(0.0)
+            _, one, _, own_side, other = parked_request
+            data = own_side.receive(0.0)
             if data is SILENT:
                 continue
             parked_requests.remove(parked_request)
             theirs_data = other.receive(10.0)
             body = _body_of(ours, one)
             first, second = ours.read(one, body, data), theirs.read(one, _body_of(theirs, one), theirs_data)
-            mine.close()
+            own_side.close()
             other.close()
-            differences_found = differences(one, plain(ours.memory, one, first), plain(theirs.memory, one, second))
+            differences_found = differences(
+                one, plain_answer(ours.memory, one, first), plain_answer(theirs.memory, one, second)
+            )
             if differences_found:
                 return tuple(differences_found)
         return None
 
-    def _settle(self, ours: Side, theirs: Side, one: Asked, answer: Any) -> None:
+    def _settle(self, ours: BrokerSide, theirs: BrokerSide, one: RandomRequest, answer: Any) -> None:
         """Wait until Kafka has completed the request, and record the ids that both brokers created."""
         if answer is CLOSED:
             return
-        if one.api in _TOLD_LATER:
+        if one.api in _APPLIED_LATER:
             self.wait_for_kafka()
         if one.api == "ShareGroupHeartbeat" or one.body.get("shareSessionEpoch") == -1:
-            time.sleep(_LATER_SECONDS)
+            time.sleep(_DELAY_SECONDS)
         if one.api in _ENDS_TRANSACTION:
             self._wait_for_transactions(theirs)
         for side in (ours, theirs):
@@ -173,15 +185,13 @@ class Judge:
 
     @property
     def _barrier(self) -> str:
-        """The topic whose setting is changed to wait for Kafka; each run has its own."""
-        return f"zz-barrier-{self._run}"  # the last by name, so that cursors reach it last
+        """The topic whose setting is changed to wait for Kafka; each run has another one."""
+        return f"zz-barrier-{self._run}"  # the last topic by name, so that cursors reach it last
 
     def wait_for_kafka(self) -> None:
-        """Wait until Kafka's broker has applied all changes that its controller confirmed: two changes, one after
-        the other.
-        """
+        """Wait, by two changes, until Kafka's broker has applied all changes that its controller confirmed."""
         if self._aside is None:
-            self._aside = Side(self.theirs, Memory(""))
+            self._aside = BrokerSide(self.theirs, BrokerMemory(""))
             topic = {
                 "name": self._barrier,
                 "numPartitions": 1,
@@ -210,7 +220,7 @@ class Judge:
                     break
                 assert time.monotonic() < end, "Kafka's broker does not apply its controller's changes"
 
-    def _wait_for_transactions(self, theirs: Side) -> None:
+    def _wait_for_transactions(self, theirs: BrokerSide) -> None:
         """Wait until Kafka has written the markers of ending transactions."""
         end = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < end:
@@ -219,28 +229,28 @@ class Judge:
                 return
             time.sleep(0.005)
 
-    def _clean(self, ours: Side, theirs: Side, parked_requests: Sequence[Any]) -> None:
+    def _clean(self, ours: BrokerSide, theirs: BrokerSide, parked_requests: Sequence[Any]) -> None:
         """Delete the topics of an episode on both sides, and close pending connections."""
         for side in (ours, theirs):
             delete_topics(side)
-        for *_, mine, other in parked_requests:
-            mine.close()
+        for *_, own_side, other in parked_requests:
+            own_side.close()
             other.close()
 
     # ------------------------------------------------------------------------------------------------ a campaign
 
-    def draw(self, seed: int, number: int) -> list[Asked]:
-        """Return the requests of an episode: the same for the same seed and number."""
+    def draw(self, seed: int, number: int) -> list[RandomRequest]:
+        """Return the requests of an episode, which depend only on the seed and the number."""
         rng = random.Random(f"{seed}/{number}")
         if self.is_about_share_groups:
             return share_episode(rng)
         return [
-            *opening(rng, self.served_ranges),
-            *(draw_request(rng, self.served_ranges) for _ in range(_PER_EPISODE)),
+            *draw_opening(rng, self.served_ranges),
+            *(draw_request(rng, self.served_ranges) for _ in range(_REQUESTS_PER_EPISODE)),
         ]
 
-    def shortest(self, finding: Finding) -> Finding:
-        """Remove requests before a difference as long as the difference remains: halves first, then single ones."""
+    def shorten_finding(self, finding: DifferenceFinding) -> DifferenceFinding:
+        """Remove requests before a difference while the difference remains: first halves, then single requests."""
         best, replays = finding, 0
         size = max(len(best.before) // 2, 1)
         while size and replays < _MAX_REPLAYS:
@@ -257,14 +267,14 @@ class Judge:
         return best
 
 
-def _same(one: Finding, other: Finding) -> bool:
+def _same(one: DifferenceFinding, other: DifferenceFinding) -> bool:
     return {row.path for row in one.found} & {row.path for row in other.found} != set()
 
 
-def _body_of(side: Side, one: Asked) -> Any:
+def _body_of(side: BrokerSide, one: RandomRequest) -> Any:
     from kafkaframes.protocol.messages import message
 
-    return message(f"{one.api}Request").from_json(side.memory.own(one.body), one.version)
+    return message(f"{one.api}Request").from_json(side.memory.fill_symbols(one.body), one.version)
 
 
 def common_ranges(ours: tuple[str, int], theirs: tuple[str, int]) -> dict[str, tuple[int, int]]:
@@ -273,16 +283,20 @@ def common_ranges(ours: tuple[str, int], theirs: tuple[str, int]) -> dict[str, t
 
     ranges_by_key = []
     for address in (ours, theirs):
-        side = Side(address, Memory(""))
+        side = BrokerSide(address, BrokerMemory(""))
         answer = side.ask("ApiVersions", 0)
         side.connection.close()
         ranges_by_key.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
-    mine, other = ranges_by_key
-    both = {key: (max(mine[key][0], other[key][0]), min(mine[key][1], other[key][1])) for key in mine if key in other}
+    own_range, other = ranges_by_key
+    both = {
+        key: (max(own_range[key][0], other[key][0]), min(own_range[key][1], other[key][1]))
+        for key in own_range
+        if key in other
+    }
     ranges_by_name = {catalog_api(key).name: span for key, span in both.items() if span[0] <= span[1]}
     if "Produce" in ranges_by_name:
         ranges_by_name["Produce"] = (
             3,
             ranges_by_name["Produce"][1],
-        )  # Kafka 4 advertises 0 to 2 for old clients, and rejects them
+        )  # Kafka 4 advertises versions 0 to 2 for old clients, but rejects them
     return ranges_by_name

@@ -1,4 +1,4 @@
-"""Small pools of values by field name: existing, missing, invalid, nil, empty, huge."""
+"""Small pools of values by field name, with existing, missing, invalid, nil, empty and huge values."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.random_differential.symbols import NIL, symbol, unknown_id, uuid_text
+from tests.interop.random_differential.symbols import NIL_ID_TEXT, symbol, unknown_id, uuid_text
 
 INT32, INT64 = 2**31 - 1, 2**63 - 1
-NOW = 1_700_000_000_000
-TOPICS = ("~a", "~b", "~c")  # created at the start of an episode, with 2, 1 and 1 partitions; c is compacted
-LATER_TOPICS = ("~d", "~e")  # created and deleted by requests
+NOW_MS = 1_700_000_000_000
+TOPICS = ("~a", "~b", "~c")  # topics created at the start of an episode, with 2, 1 and 1 partitions; c is compacted
+LATER_TOPICS = ("~d", "~e")  # topics that requests create and delete
 WRONG_TOPICS = ("~none", "", "..", "a/b", "~" + "x" * 250, "~a.b", "~a_b")
-GROUPS = ("~g", "~g", "~k", "~s")  # mostly a classic, a consumer and a share group
+GROUPS = ("~g", "~g", "~k", "~s")  # these are mostly a classic group, a consumer group and a share group
 WRONG_GROUPS = ("~nobody", "")
 TRANSACTIONS = ("~t", "~u")
 MEMBERS = ("", "nobody", "m" * 300)
 
 
 @dataclass
-class Draw:
-    """The choices of one request: its group, transaction and topic.
+class RequestDraw:
+    """The choices for a request: its group, transaction and topic.
 
     Attributes:
-        oddness: the share of fields that are drawn from the pools of invalid values.
+        oddness: the fraction of fields that are drawn from the pools of invalid values.
     """
 
     random: random.Random
@@ -34,26 +34,26 @@ class Draw:
     oddness: float
 
     def __post_init__(self) -> None:
-        # A commit would create the group without a name, which all episodes share.
+        # A commit would create the group with the empty name, which all episodes share.
         self.group = self.odd_or(GROUPS, WRONG_GROUPS[:1] if self.api == "OffsetCommit" else WRONG_GROUPS)
         self.transaction = self.odd_or(TRANSACTIONS, ("~nobody", ""))
         self.topic, self.names_internal = "", False
 
-    def of(self, *values: Any) -> Any:
-        """Return a random one of the values."""
+    def pick(self, *values: Any) -> Any:
+        """Return one of the values at random."""
         return self.random.choice(values)
 
     def odd_or(self, usual: tuple[Any, ...], odd: tuple[Any, ...]) -> Any:
-        """Return a usual value, or rarely an odd one."""
+        """Return a usual value, or rarely an invalid one."""
         return self.random.choice(odd if self.random.random() < self.oddness else usual)
 
 
-Maker = Callable[[Draw], Any]
+Maker = Callable[[RequestDraw], Any]
 
 
 def choice(*usual: Any, odd: tuple[Any, ...] = ()) -> Maker:
-    """Draw one of ``usual``, or one of ``odd`` with the request's oddness."""
-    return lambda draw: draw.odd_or(usual, odd) if odd else draw.of(*usual)
+    """Return a function that draws one of ``usual``, or, with the probability ``oddness``, one of ``odd``."""
+    return lambda draw: draw.odd_or(usual, odd) if odd else draw.pick(*usual)
 
 
 INTERNAL = "__consumer_offsets"
@@ -65,14 +65,15 @@ _MAY_NAME_INTERNAL = frozenset(
         *("ShareGroupHeartbeat", "ElectLeaders", "AlterPartitionReassignments"),
     }
 )
-# All episodes write to it, and each broker writes different bytes and offsets: requests use a partition that does not
-# exist.
+# All episodes write to the internal topic, with different bytes and offsets on each broker, so requests use a missing
+# partition.
 _ASKS_CONTENT = frozenset({"Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DescribeProducers"})
-# All episodes share it: changes are only validated. DeleteTopics and WriteTxnMarkers have no such option.
+# All episodes share the internal topic, so changes are only validated. DeleteTopics and WriteTxnMarkers do not have
+# this option.
 _CHANGES = frozenset({"CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"})
 
 
-def topic_name(draw: Draw) -> Any:
+def topic_name(draw: RequestDraw) -> Any:
     """Draw a topic's name."""
     internal = (INTERNAL,) if draw.api in _MAY_NAME_INTERNAL | _ASKS_CONTENT | _CHANGES else ()
     draw.topic = draw.odd_or(TOPICS * 3 + LATER_TOPICS, (*WRONG_TOPICS, *internal, "~none"))
@@ -80,64 +81,70 @@ def topic_name(draw: Draw) -> Any:
     return draw.topic
 
 
-def partition(draw: Draw) -> Any:
-    """Draw a partition of the topic that was drawn last."""
+def partition(draw: RequestDraw) -> Any:
+    """Draw a partition of the last drawn topic."""
     if draw.topic == INTERNAL and draw.api in _ASKS_CONTENT:
         return 99
     return draw.odd_or((0, 0, 0, 1), (1, 2, 99, -1, INT32))
 
 
-def topic_id(draw: Draw) -> Any:
+def topic_id(draw: RequestDraw) -> Any:
     """Draw a topic's id."""
-    known_id = symbol("topic", draw.of(*TOPICS, *TOPICS, *LATER_TOPICS))
-    return known_id if draw.random.random() >= draw.oddness else draw.of(uuid_text(NIL), uuid_text(unknown_id("")))
+    known_id = symbol("topic", draw.pick(*TOPICS, *TOPICS, *LATER_TOPICS))
+    return (
+        known_id
+        if draw.random.random() >= draw.oddness
+        else draw.pick(uuid_text(NIL_ID_TEXT), uuid_text(unknown_id("")))
+    )
 
 
-def producer_id(draw: Draw) -> Any:
+def producer_id(draw: RequestDraw) -> Any:
     """Draw the producer id of the request's transaction."""
     known_id = symbol("producer", draw.transaction)
-    return known_id if draw.random.random() >= draw.oddness else draw.of(-1, 0, symbol("producer", None), 987654321, -7)
+    return (
+        known_id if draw.random.random() >= draw.oddness else draw.pick(-1, 0, symbol("producer", None), 987654321, -7)
+    )
 
 
-def producer_epoch(draw: Draw) -> Any:
+def producer_epoch(draw: RequestDraw) -> Any:
     """Draw the epoch of the request's transaction."""
     known_epoch = symbol("epoch", draw.transaction)
     if draw.random.random() >= draw.oddness:
         return known_epoch
-    return draw.of(-1, 0, 32767, symbol("epoch", draw.transaction, 1), symbol("epoch", draw.transaction, -1))
+    return draw.pick(-1, 0, 32767, symbol("epoch", draw.transaction, 1), symbol("epoch", draw.transaction, -1))
 
 
-def member_id(draw: Draw) -> Any:
+def member_id(draw: RequestDraw) -> Any:
     """Draw a member of the request's group."""
-    return symbol("member", draw.group) if draw.random.random() >= draw.oddness else draw.of(*MEMBERS)
+    return symbol("member", draw.group) if draw.random.random() >= draw.oddness else draw.pick(*MEMBERS)
 
 
-def generation(draw: Draw) -> Any:
+def generation(draw: RequestDraw) -> Any:
     """Draw a generation, or a member's epoch."""
     known_generation = symbol("generation", draw.group)
-    return known_generation if draw.random.random() >= draw.oddness else draw.of(-1, 0, 1, -2, 99, INT32)
+    return known_generation if draw.random.random() >= draw.oddness else draw.pick(-1, 0, 1, -2, 99, INT32)
 
 
-def records(draw: Draw) -> Any:
-    """Draw records of the version's format; rarely invalid ones."""
+def records(draw: RequestDraw) -> Any:
+    """Draw records in the version's format, rarely invalid ones."""
     magic = 2 if draw.version >= 3 else 1 if draw.version == 2 else 0
-    count = draw.of(1, 1, 2, 5)
+    count = draw.pick(1, 1, 2, 5)
     columns = {
-        "key": [draw.of("k", "l", "k", "m", None) for _ in range(count)],
-        "value": [draw.of("v", "w" * 20, "") for _ in range(count)],
-        "timestamp": [NOW + draw.of(0, 5, 3, 1000) for _ in range(count)],
+        "key": [draw.pick("k", "l", "k", "m", None) for _ in range(count)],
+        "value": [draw.pick("v", "w" * 20, "") for _ in range(count)],
+        "timestamp": [NOW_MS + draw.pick(0, 5, 3, 1000) for _ in range(count)],
     }
     record_spec: dict[str, Any] = {"columns": columns, "record_format": magic}
-    record_spec["codec"] = draw.of("none", "none", "none", "gzip", "lz4", "snappy", *(["zstd"] if magic == 2 else []))
+    record_spec["codec"] = draw.pick("none", "none", "none", "gzip", "lz4", "snappy", *(["zstd"] if magic == 2 else []))
     if magic == 2 and draw.random.random() < 0.5:
-        owner = draw.of(None, draw.transaction, draw.transaction)
+        owner = draw.pick(None, draw.transaction, draw.transaction)
         record_spec["producer_id"] = symbol("producer", owner)
         record_spec["producer_epoch"] = symbol("epoch", owner)
-        record_spec["base_sequence"] = draw.of(0, 0, 0, 1, 2, 3, 5, 7)
+        record_spec["base_sequence"] = draw.pick(0, 0, 0, 1, 2, 3, 5, 7)
         record_spec["transactional"] = owner is not None and draw.random.random() < 0.9
     wrong = draw.odd_or((None,), ("crc", "torn", "short", "empty", "twice", "format"))
     if wrong == "format":
-        record_spec["record_format"] = draw.of(0, 1, 2)
+        record_spec["record_format"] = draw.pick(0, 1, 2)
         if record_spec["record_format"] < 2:
             for key in ("producer_id", "producer_epoch", "base_sequence", "transactional"):
                 record_spec.pop(key, None)
@@ -203,7 +210,7 @@ BY_NAME: dict[str, Maker] = {
     "committedMetadata": choice("", "m", None, odd=("x" * 5000,)),
     "offset": choice(0, 1, odd=(-1, -2, 1000, INT64)),
     "startOffset": choice(0, 1, odd=(-1, -2, 1000)),
-    "timestamp": choice(-1, -2, NOW, NOW + 4, odd=(-3, -4, -5, -6, -7, 0, INT64, NOW + 10**9)),
+    "timestamp": choice(-1, -2, NOW_MS, NOW_MS + 4, odd=(-3, -4, -5, -6, -7, 0, INT64, NOW_MS + 10**9)),
     "maxNumOffsets": choice(1, 5, odd=(0, -1)),
     "commitTimestamp": choice(-1),
     "retentionTimeMs": choice(-1, odd=(1_000_000,)),
@@ -223,7 +230,7 @@ BY_NAME: dict[str, Maker] = {
     "brokerIds": choice(1, odd=(2, -1)),
     "replicas": choice(1, odd=(2, -1)),
     "count": choice(2, 3, odd=(0, -1, 1)),
-    "validateOnly": lambda draw: draw.names_internal or draw.of(False, False, True),
+    "validateOnly": lambda draw: draw.names_internal or draw.pick(False, False, True),
     "resourceType": choice(2, odd=(4, 8, 16, 32, 99, 0, 1)),
     "resourceTypes": choice(2, 16, 32, odd=(4, 8, 99, 0)),
     "resourceName": topic_name,
@@ -274,12 +281,12 @@ BY_NAME: dict[str, Maker] = {
     "lastOffset": choice(1, 2, odd=(-1, 0, 100)),
     "acknowledgeTypes": choice(1, 2, 3, odd=(0, 4, 9, -1)),
     "highWatermark": choice(INT64),
-    "replicaDirectoryId": choice(uuid_text(NIL)),
+    "replicaDirectoryId": choice(uuid_text(NIL_ID_TEXT)),
     "authBytes": choice("", "AGEAYg=="),
     "nullableTopics": choice(None),
 }
 
-# Fields with too general names, by API and name.
+# Fields whose names are too general for ``BY_NAME``, by API and name.
 BY_API: dict[str, dict[str, Maker]] = {
     "JoinGroup": {"name": choice("range", odd=("other",))},
     "CreateTopics": {"name": lambda draw: draw.odd_or(LATER_TOPICS, TOPICS + WRONG_TOPICS)},
@@ -299,14 +306,15 @@ BY_API: dict[str, dict[str, Maker]] = {
         "producerEpoch": lambda draw: symbol("epoch", draw.transaction),
         "coordinatorEpoch": choice(0),
     },
-    # Kafka reads a group's state concurrently with the fetch: one that does not wait may be answered before or after.
+    # Kafka reads a group's state concurrently with the fetch, so a fetch that does not wait may be answered before or
+    # after.
     "ShareFetch": {
         "shareAcquireMode": choice(0, 1),
         "isRenewAck": choice(False),
         "maxWaitMs": choice(100, odd=(100, 50, 20)),
     },
     "ShareAcknowledge": {"isRenewAck": choice(False)},
-    "Metadata": {"topicId": lambda draw: uuid_text(NIL) if draw.random.random() < 0.5 else topic_id(draw)},
+    "Metadata": {"topicId": lambda draw: uuid_text(NIL_ID_TEXT) if draw.random.random() < 0.5 else topic_id(draw)},
 }
 SETTINGS: tuple[tuple[str, Any], ...] = (
     ("retention.ms", "1000000000"),
@@ -327,7 +335,7 @@ ODD_SETTINGS: tuple[tuple[str, Any], ...] = (
     ("segment.bytes", "-1"),
     ("min.insync.replicas", "0"),
 )
-# Settings of brokers; they are only validated, since all episodes share them.
+# Broker settings, which are only validated, because all episodes share them.
 BROKER_SETTINGS: tuple[tuple[str, Any], ...] = (
     ("log.retention.ms", "1000000000"),
     ("log.cleanup.policy", "compact"),

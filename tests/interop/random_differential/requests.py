@@ -1,4 +1,4 @@
-"""Random requests, built from the specs: any API, any version, each field from a pool by its name."""
+"""Build random requests from the specs: any API and version, with values drawn from a pool by field name."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from tests.interop.random_differential.pools import (
     ODD_SETTINGS,
     SETTINGS,
     TOPICS,
-    Draw,
+    RequestDraw,
     topic_name,
 )
-from tests.interop.random_differential.symbols import NIL, uuid_text
+from tests.interop.random_differential.symbols import NIL_ID_TEXT, uuid_text
 
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
 
-class Asked(NamedTuple):
-    """A request: its body is Kafka's JSON, with symbols for values of earlier responses."""
+class RandomRequest(NamedTuple):
+    """A request whose body is Kafka's JSON, with symbols for values of earlier responses."""
 
     api: str
     version: int
     body: dict[str, Any]
 
 
-RECONNECT = "reconnect"  # not an API: both connections are closed
-WAIT = "wait"  # not an API: a pause in milliseconds
+RECONNECT = "reconnect"  # not an API: closes both connections
+WAIT = "wait"  # not an API: pauses for some milliseconds
 
-# Requests drawn more often than others: those that create state, and those that read it.
+# Requests that are drawn more often than others, because they create state or read it.
 WEIGHTS = {
     "Produce": 8,
     "Fetch": 8,
@@ -54,7 +54,7 @@ WEIGHTS = {
     "ConsumerGroupHeartbeat": 5,
     "DescribeGroups": 2,
 }
-# For these, Kafka's response to a duplicate name depends on its hash tables.
+# APIs for which Kafka's response to a duplicate name does not depend on its hash tables.
 _MAY_REPEAT = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "Metadata"),
@@ -62,31 +62,31 @@ _MAY_REPEAT = frozenset(
         *("Produce", "Fetch", "DeleteRecords", "AlterClientQuotas"),
     }
 )
-_SELDOM = 0.3
-_LEVELS = (0.0, 0.05, 0.05, 0.15, 0.4)
+_RARE_PROBABILITY = 0.3
+_ODDNESS_LEVELS = (0.0, 0.05, 0.05, 0.15, 0.4)
 _COUNTS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 0)
 _PLAIN_COUNTS = (1, 1, 1, 1, 2)
 
 
-def draw_request(rng: random.Random, served_ranges: Mapping[str, tuple[int, int]]) -> Asked:
+def draw_request(rng: random.Random, served_ranges: Mapping[str, tuple[int, int]]) -> RandomRequest:
     """Draw a request that both brokers serve."""
     names = sorted(served_ranges)
     api = rng.choices(names, [WEIGHTS.get(name, 1) for name in names])[0]
     version = rng.randint(*served_ranges[api])
-    return request_of(Draw(rng, api, version, rng.choice(_LEVELS)))
+    return draw_body(RequestDraw(rng, api, version, rng.choice(_ODDNESS_LEVELS)))
 
 
-def request_of(draw: Draw) -> Asked:
+def draw_body(draw: RequestDraw) -> RandomRequest:
     """Draw the body of a request."""
     spec = message(f"{draw.api}Request").spec
     body = _struct(draw, spec, spec.struct)
     repair = _REPAIRS.get(draw.api)
     if repair is not None:
         repair(draw, body)
-    return Asked(draw.api, draw.version, body)
+    return RandomRequest(draw.api, draw.version, body)
 
 
-def _struct(draw: Draw, spec: MessageSpec, struct: StructSpec) -> dict[str, Any]:
+def _struct(draw: RequestDraw, spec: MessageSpec, struct: StructSpec) -> dict[str, Any]:
     fields = {}
     for field in struct.fields:
         if not field.is_present(draw.version):
@@ -97,14 +97,14 @@ def _struct(draw: Draw, spec: MessageSpec, struct: StructSpec) -> dict[str, Any]
     return fields
 
 
-def _field(draw: Draw, spec: MessageSpec, field: FieldSpec) -> Any:
+def _field(draw: RequestDraw, spec: MessageSpec, field: FieldSpec) -> Any:
     can_be_null = field.is_nullable(draw.version)
     if field.type.is_array:
         if can_be_null and draw.random.random() < 0.15:
             return None
         count = draw.random.choice(_PLAIN_COUNTS if draw.oddness < 0.1 else _COUNTS)
         rows = [_element(draw, spec, field) for _ in range(count)]
-        return rows if draw.api in _MAY_REPEAT and draw.oddness > _SELDOM else _distinct(rows)
+        return rows if draw.api in _MAY_REPEAT and draw.oddness > _RARE_PROBABILITY else _distinct(rows)
     if field.type.is_struct:
         if can_be_null and draw.random.random() < 0.8:
             return None
@@ -131,7 +131,7 @@ _KEYS = (
 )
 
 
-def _element(draw: Draw, spec: MessageSpec, field: FieldSpec) -> Any:
+def _element(draw: RequestDraw, spec: MessageSpec, field: FieldSpec) -> Any:
     if field.type.is_struct:
         return _struct(draw, spec, spec.structs[field.type.name])
     name = field.json_name
@@ -151,12 +151,12 @@ def _element(draw: Draw, spec: MessageSpec, field: FieldSpec) -> Any:
     return value
 
 
-def _any(draw: Draw, kind: str) -> Any:
+def _any(draw: RequestDraw, kind: str) -> Any:
     values: dict[str, tuple[Any, ...]] = {
         "bool": (False, True),
         "string": ("", "x"),
         "bytes": ("", "AQI="),
-        "uuid": (uuid_text(NIL),),
+        "uuid": (uuid_text(NIL_ID_TEXT),),
         "float64": (0.0, 1.5),
         "uint16": (0, 1, 65_535),
         "uint32": (0, 1),
@@ -167,8 +167,8 @@ def _any(draw: Draw, kind: str) -> Any:
 # ------------------------------------------------------------------------------------- what one field says of another
 
 
-def _configs(draw: Draw, body: dict[str, Any]) -> None:
-    """Give settings valid values, and change nothing that all episodes share."""
+def _configs(draw: RequestDraw, body: dict[str, Any]) -> None:
+    """Give most settings valid values, and do not change resources that all episodes share."""
     for row in body.get("resources", body.get("topics", [])):
         pools = (BROKER_SETTINGS, ODD_BROKER_SETTINGS) if row.get("resourceType") == 4 else (SETTINGS, ODD_SETTINGS)
         for config in row.get("configs", ()):
@@ -177,8 +177,8 @@ def _configs(draw: Draw, body: dict[str, Any]) -> None:
             row["configs"] = _distinct(row["configs"])
         if row.get("resourceType") in (4, 8):
             body["validateOnly"] = True
-            # AlterConfigs of all brokers may not take min.insync.replicas away (KIP-966).
-            row["resourceName"] = draw.of("1", "1", "2" if draw.api == "AlterConfigs" else "", "2", "x")
+            # AlterConfigs of all brokers must not remove min.insync.replicas (KIP-966).
+            row["resourceName"] = draw.pick("1", "1", "2" if draw.api == "AlterConfigs" else "", "2", "x")
         elif row.get("resourceType") == 32:
             row["resourceName"] = draw.group
     if draw.api == "CreateTopics":
@@ -190,9 +190,9 @@ def _configs(draw: Draw, body: dict[str, Any]) -> None:
         body.setdefault("validateOnly", False)
 
 
-def _names_and_ids(draw: Draw, body: dict[str, Any]) -> None:
+def _names_and_ids(draw: RequestDraw, body: dict[str, Any]) -> None:
     for row in body.get("topics") or ():
-        if row.get("topicId") not in (None, uuid_text(NIL)) and draw.random.random() >= draw.oddness:
+        if row.get("topicId") not in (None, uuid_text(NIL_ID_TEXT)) and draw.random.random() >= draw.oddness:
             row["name"] = None
     if body.get("topics"):
         body["topics"] = _distinct(body["topics"])
@@ -202,13 +202,16 @@ def _names_and_ids(draw: Draw, body: dict[str, Any]) -> None:
         body["topics"] = []
 
 
-def _joins(draw: Draw, body: dict[str, Any]) -> None:
+def _joins(draw: RequestDraw, body: dict[str, Any]) -> None:
     if draw.random.random() >= draw.oddness:
         body["memberId"] = body["memberId"] if draw.random.random() < 0.7 else ""
 
 
-def _epochs(draw: Draw, body: dict[str, Any]) -> None:
-    """Join about as often as other epochs. Owned partitions are not reported in the first heartbeat."""
+def _epochs(draw: RequestDraw, body: dict[str, Any]) -> None:
+    """Draw the joining epoch about as often as other epochs.
+
+    A joining heartbeat does not report owned partitions.
+    """
     if draw.random.random() < 0.4:
         body["memberEpoch"] = 0
         body["topicPartitions"] = []
@@ -220,23 +223,24 @@ def _epochs(draw: Draw, body: dict[str, Any]) -> None:
         body["subscribedTopicNames"] = ["~a"]
 
 
-def _inits(draw: Draw, body: dict[str, Any]) -> None:
+def _inits(draw: RequestDraw, body: dict[str, Any]) -> None:
     if draw.random.random() < 0.2:
         body["transactionalId"] = None
     if draw.random.random() < 0.7 and "producerId" in body:
         body["producerId"], body["producerEpoch"] = -1, -1
 
 
-def _transaction(draw: Draw) -> dict[str, Any]:
+def _transaction(draw: RequestDraw) -> dict[str, Any]:
     """Draw one transaction of AddPartitionsToTxn."""
     spec = message("AddPartitionsToTxnRequest").spec
     return _struct(draw, spec, spec.structs["AddPartitionsToTxnTransaction"])
 
 
-def _additions(draw: Draw, body: dict[str, Any]) -> None:
-    """Name no transaction twice, and no topic without partitions: Kafka's response depends on its hash tables.
+def _additions(draw: RequestDraw, body: dict[str, Any]) -> None:
+    """Remove duplicate transactions and topics without partitions, for which Kafka's response depends on its hash
+    tables.
 
-    Without a transaction Kafka never responds.
+    Add a transaction if there is none, because Kafka would never respond.
     """
     if body.get("transactions") == []:
         body["transactions"] = [_transaction(draw)]
@@ -248,15 +252,15 @@ def _additions(draw: Draw, body: dict[str, Any]) -> None:
             row["partitions"] = row["partitions"] or [0]
 
 
-def _markers(draw: Draw, body: dict[str, Any]) -> None:
+def _markers(draw: RequestDraw, body: dict[str, Any]) -> None:
     for marker in body["markers"]:
         marker["topics"] = [row for row in marker["topics"] if row["partitionIndexes"]] or [
             {"name": "~a", "partitionIndexes": [0]}
         ]
 
 
-def _pages(draw: Draw, body: dict[str, Any]) -> None:
-    """Name topics: a request for all topics would include those of other episodes."""
+def _pages(draw: RequestDraw, body: dict[str, Any]) -> None:
+    """Add topic names, because a request for all topics would include those of other episodes."""
     body["topics"] = body["topics"] or [{"name": "~a"}]
 
 
@@ -277,8 +281,8 @@ _REPAIRS = {
 }
 
 
-def opening(rng: random.Random, served_ranges: Mapping[str, tuple[int, int]]) -> list[Asked]:
-    """Return the first requests of an episode: its topics, some records, two producers."""
+def draw_opening(rng: random.Random, served_ranges: Mapping[str, tuple[int, int]]) -> list[RandomRequest]:
+    """Return the first requests of an episode, which create its topics, some records and two producers."""
     rows = [
         {
             "name": name,
@@ -289,9 +293,11 @@ def opening(rng: random.Random, served_ranges: Mapping[str, tuple[int, int]]) ->
         }
         for name in TOPICS
     ]
-    requests = [Asked("CreateTopics", 5, {"topics": rows, "timeoutMs": 20_000, "validateOnly": False})]
+    requests = [RandomRequest("CreateTopics", 5, {"topics": rows, "timeoutMs": 20_000, "validateOnly": False})]
     for _ in range(rng.randint(0, 4)):
-        requests.append(request_of(Draw(rng, "Produce", rng.randint(*served_ranges["Produce"]), 0.0)))
+        requests.append(draw_body(RequestDraw(rng, "Produce", rng.randint(*served_ranges["Produce"]), 0.0)))
     for _ in range(rng.randint(0, 2)):
-        requests.append(request_of(Draw(rng, "InitProducerId", rng.randint(*served_ranges["InitProducerId"]), 0.0)))
+        requests.append(
+            draw_body(RequestDraw(rng, "InitProducerId", rng.randint(*served_ranges["InitProducerId"]), 0.0))
+        )
     return requests

@@ -1,7 +1,8 @@
-"""Values that differ between two brokers, under one name: topic ids, producer ids, member ids, epochs, sessions.
+"""Names for values that differ between two brokers: topic ids, producer ids, member ids, epochs and sessions.
 
-A request is JSON in which ``{"@": [kind, ...]}`` stands for a value of an earlier response, and ``~`` in a text for the
-episode's prefix. Each broker has a ``Memory``, which puts its own values into requests, and names into its responses.
+A request is JSON in which ``{"@": [kind, ...]}`` represents a value of an earlier response, and ``~`` in a text the
+episode's prefix. Each broker has a ``BrokerMemory``, which puts the broker's values into requests, and names into its
+responses.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Any
 from kafkaframes.records.build import build_records
 
 SYMBOL = "@"
-NIL = str(uuid.UUID(int=0))
+NIL_ID_TEXT = str(uuid.UUID(int=0))
 UNKNOWN_PRODUCER = 987_654_321
-_KAFKA_TEXT = re.compile(r"^(r\d+x\d+|zz-barrier)-")  # topics of all episodes, and those that runs use to wait
+_KAFKA_TEXT = re.compile(r"^(r\d+x\d+|zz-barrier)-")  # topics of all episodes, and topics that runs use to wait
 
 
 def symbol(*words: Any) -> dict[str, Any]:
@@ -41,17 +42,17 @@ def unknown_id(topic: str) -> str:
     return str(uuid.UUID(int=7 + sum(topic.encode())))
 
 
-_UNTOLD = re.compile(r"^(\w+-)?[0-9a-f]{8}-[0-9a-f]{4}-")
+_GENERATED_MEMBER_ID = re.compile(r"^(\w+-)?[0-9a-f]{8}-[0-9a-f]{4}-")
 
 
-class Memory:
-    """One broker's answers in one episode.
+class BrokerMemory:
+    """Values from one broker's answers in an episode.
 
     Attributes:
-        prefix: of the names of the episode, so that many can follow each other on one broker.
-        latest: the last value of each kind and owner: ``("producer", "~t")``.
-        names: a kind and a value, as text, and the name that stands for it in answers.
-        named_symbols: the topics of coordinators that the request names, which all episodes share.
+        prefix: prefix of the names in the episode, so that many episodes can run on one broker.
+        latest: last value by kind and owner, such as ``("producer", "~t")``.
+        names: name that replaces a value in answers, by kind and value as text.
+        named_symbols: the shared topics of coordinators that the request contains.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -61,16 +62,16 @@ class Memory:
         self.named_symbols: set[str] = set()
         self._counts: Counter[tuple[str, str | None]] = Counter()
 
-    def own(self, value: Any) -> Any:
-        """Return a request with this broker's values in it."""
+    def fill_symbols(self, value: Any) -> Any:
+        """Return a request in which symbols are replaced by this broker's values."""
         if isinstance(value, list):
-            return [self.own(one) for one in value]
+            return [self.fill_symbols(one) for one in value]
         if isinstance(value, str):
             return value.replace("~", self.prefix)
         if isinstance(value, dict):
             if SYMBOL in value:
                 return self._value(*value[SYMBOL])
-            return {key: self.own(one) for key, one in value.items()}
+            return {key: self.fill_symbols(one) for key, one in value.items()}
         return value
 
     def _value(self, kind: str, *words: Any) -> Any:
@@ -99,7 +100,7 @@ class Memory:
         return batches
 
     def _records(self, fields: dict[str, Any]) -> str:
-        fields = dict(self.own(fields))
+        fields = dict(self.fill_symbols(fields))
         wrong = fields.pop("wrong", None)
         fields["columns"]["value"] = [field.encode() for field in fields["columns"]["value"]]
         fields["columns"]["key"] = [None if field is None else field.encode() for field in fields["columns"]["key"]]
@@ -107,24 +108,24 @@ class Memory:
         return base64.b64encode(_DAMAGE[wrong](data)).decode()
 
     def learn(self, kind: str, owner: str | None, value: Any, *, is_named: bool = True) -> None:
-        """Record a value. ``is_named``: also give it a name."""
+        """Record a value. ``is_named``: also assign a name to the value."""
         owner = None if owner is None else owner.replace(self.prefix, "~")
         self.latest[kind, owner] = value
         if is_named and (kind, str(value)) not in self.names:
             self._counts[kind, owner] += 1
             self.names[kind, str(value)] = f"<{kind} {owner} {self._counts[kind, owner]}>"
 
-    def plain(self, value: Any, key: str = "") -> Any:
-        """Return a response as JSON, with names in place of this broker's values, without rows of other episodes."""
+    def name_values(self, value: Any, key: str = "") -> Any:
+        """Return a response as JSON, with names instead of this broker's values, without rows of other episodes."""
         if isinstance(value, list):
-            return [self.plain(one, key) for one in value if not self._is_foreign(one)]
+            return [self.name_values(one, key) for one in value if not self._is_foreign(one)]
         if isinstance(value, dict):
-            return {name: self.plain(one, name) for name, one in value.items()}
+            return {name: self.name_values(one, name) for name, one in value.items()}
         kind = _NAMED.get(key)
         if kind is not None and (kind, str(value)) in self.names:
             return self.names[kind, str(value)]
-        if kind == "member" and _UNTOLD.match(str(value)):
-            return "<member>"  # its own response is still pending
+        if kind == "member" and _GENERATED_MEMBER_ID.match(str(value)):
+            return "<member>"  # the member's own response is still pending
         return value.replace(self.prefix, "~") if isinstance(value, str) else value
 
     def _is_foreign(self, row: Any) -> bool:
@@ -139,7 +140,7 @@ class Memory:
 
 
 _MEMBER_ID_REQUIRED = 79
-_NAMED = {  # fields with a broker's own values, and their kind
+_NAMED = {  # kinds of the fields with a broker's own values
     "producerId": "producer",
     "topicId": "topic",
     "memberId": "member",
@@ -156,14 +157,14 @@ _DAMAGE: dict[str | None, Callable[[bytes], bytes]] = {
 }
 
 
-def learn(memory: Memory, api: str, request: Any, answer: Any) -> None:
+def learn_values(memory: BrokerMemory, api: str, request: Any, answer: Any) -> None:
     """Record the values of a response that later requests need."""
     teacher = _TEACHERS.get(api)
     if teacher is not None:
         teacher(memory, request, answer)
 
 
-def _metadata(memory: Memory, request: Any, answer: Any) -> None:
+def _metadata(memory: BrokerMemory, request: Any, answer: Any) -> None:
     for topic in answer.topics:
         if topic.name and topic.topic_id is not None and topic.topic_id.int and not topic.error_code:
             owner = topic.name.replace(memory.prefix, "~")
@@ -172,20 +173,20 @@ def _metadata(memory: Memory, request: Any, answer: Any) -> None:
                 memory.names["topic", uuid_text(str(topic.topic_id))] = memory.names["topic", str(topic.topic_id)]
 
 
-def _producer(memory: Memory, request: Any, answer: Any) -> None:
+def _producer(memory: BrokerMemory, request: Any, answer: Any) -> None:
     if not answer.error_code and answer.producer_id >= 0:
         memory.learn("producer", request.transactional_id, answer.producer_id)
         memory.learn("epoch", request.transactional_id, answer.producer_epoch, is_named=False)
 
 
-def _remember_member(memory: Memory, request: Any, answer: Any) -> None:
+def _remember_member(memory: BrokerMemory, request: Any, answer: Any) -> None:
     if answer.member_id and answer.error_code in (0, _MEMBER_ID_REQUIRED):
         memory.learn("member", request.group_id, answer.member_id)
     if not answer.error_code:
         memory.learn("generation", request.group_id, answer.generation_id, is_named=False)
 
 
-def _share_session(memory: Memory, request: Any, answer: Any) -> None:
+def _share_session(memory: BrokerMemory, request: Any, answer: Any) -> None:
     if answer.error_code:
         return
     key, member = ("share-epoch", request.member_id), request.member_id
@@ -199,31 +200,31 @@ def _share_session(memory: Memory, request: Any, answer: Any) -> None:
                 memory.latest[place] = memory.latest.get(place, []) + runs
 
 
-def _share_beat(memory: Memory, request: Any, answer: Any) -> None:
-    _beat(memory, request, answer)
+def _remember_share_member(memory: BrokerMemory, request: Any, answer: Any) -> None:
+    _remember_member_epoch(memory, request, answer)
     if answer.member_id and not answer.error_code:
         memory.latest["generation", request.member_id] = answer.member_epoch
 
 
-def _beat(memory: Memory, request: Any, answer: Any) -> None:
+def _remember_member_epoch(memory: BrokerMemory, request: Any, answer: Any) -> None:
     if answer.member_id and not answer.error_code:
         memory.learn("member", request.group_id, answer.member_id)
         memory.learn("generation", request.group_id, answer.member_epoch, is_named=False)
 
 
-def _remember_session(memory: Memory, request: Any, answer: Any) -> None:
+def _remember_session(memory: BrokerMemory, request: Any, answer: Any) -> None:
     if getattr(answer, "session_id", 0):
         memory.learn("session", "", answer.session_id)
         memory.latest["session-epoch", ""] = 1 if request.session_epoch == 0 else request.session_epoch + 1
 
 
-_TEACHERS: dict[str, Callable[[Memory, Any, Any], None]] = {
+_TEACHERS: dict[str, Callable[[BrokerMemory, Any, Any], None]] = {
     "Metadata": _metadata,
     "InitProducerId": _producer,
     "EndTxn": _producer,
     "JoinGroup": _remember_member,
-    "ConsumerGroupHeartbeat": _beat,
-    "ShareGroupHeartbeat": _share_beat,
+    "ConsumerGroupHeartbeat": _remember_member_epoch,
+    "ShareGroupHeartbeat": _remember_share_member,
     "ShareFetch": _share_session,
     "ShareAcknowledge": _share_session,
     "Fetch": _remember_session,
