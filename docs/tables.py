@@ -171,7 +171,9 @@ def differences_table() -> str:
     named = importlib.util.module_from_spec(spec)
     sys.modules["named"] = named  # a dataclass looks for its module there
     spec.loader.exec_module(named)
-    body = [(row.apis.replace(".*", "all").replace("|", ", "), row.shown, row.reason) for row in named.NAMED_DIFFERENCES]
+    body = [
+        (row.apis.replace(".*", "all").replace("|", ", "), row.shown, row.reason) for row in named.NAMED_DIFFERENCES
+    ]
     body += [(f"{row.apis}, beside 3.9.1", row.shown, row.reason) for row in named.DIFFERENCES_OF_3_9]
     return rows(("API", "what", "why"), body)
 
