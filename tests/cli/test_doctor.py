@@ -40,6 +40,20 @@ def test_a_missing_spark_and_java_are_notes_with_advice(ask, monkeypatch):
     assert "pip install 'kafkaframes[java]'" in result.output
 
 
+def test_extras_are_listed(ask, monkeypatch):
+    """The page about the installation promised this list."""
+    requirements = [
+        "click>=8.1",
+        "pandas<4,>=2.2; extra == 'pandas'",
+        'no-such-package; extra == "ray"',
+        "x; extra == 'java'",
+    ]
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda name: requirements)
+    (extras,) = json.loads(ask("--json", "--only", "extras").stdout)
+    assert extras["found"] == "pandas"
+    assert extras["advice"] == "not installed: ray; pip install 'kafkaframes[ray]' adds one"
+
+
 def test_a_missing_codec_is_an_error(ask, monkeypatch):
     monkeypatch.setitem(doctor.CODEC_LIBRARIES, "zstd", ("zstandard", "no_such_module"))
     result = ask()

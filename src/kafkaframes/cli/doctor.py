@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -166,6 +167,36 @@ def check_kernels() -> Iterator[CheckResult]:
         yield CheckResult("kernels", "note", "no safe folder is writable", advice)
 
 
+def check_extras() -> Iterator[CheckResult]:
+    """List the installed extras, and the others. A checkout that is not installed has no list of extras."""
+    try:
+        requirements = importlib.metadata.requires("kafkaframes") or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    is_installed: dict[str, bool] = {}  # by extra: whether all of its packages are installed
+    for requirement in requirements:
+        if (match := _EXTRA_REQUIREMENT.match(requirement)) and match["extra"] not in _SEPARATE_EXTRAS:
+            is_installed[match["extra"]] = is_installed.get(match["extra"], True) and _has_package(match["package"])
+    installed, missing = (
+        sorted(name for name in is_installed if is_installed[name] is state) for state in (True, False)
+    )
+    advice = f"not installed: {', '.join(missing)}; pip install 'kafkaframes[{missing[0]}]' adds one" if missing else ""
+    yield CheckResult("extras", "ok", ", ".join(installed) or "none", advice)
+
+
+# A requirement of an extra, such as: pandas<4,>=2.2; extra == 'pandas'
+_EXTRA_REQUIREMENT = re.compile(r"(?P<package>[\w.-]+).*;.*\bextra == ['\"](?P<extra>[\w-]+)['\"]")
+_SEPARATE_EXTRAS = ("spark", "java", "compile")  # extras with lines of their own: Spark, Java and kernels
+
+
+def _has_package(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
 CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_python,
     check_codecs,
@@ -173,6 +204,7 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_kernels,
     check_spark,
     check_workers,
+    check_extras,
 )
 
 
@@ -185,7 +217,7 @@ def run_checks() -> list[CheckResult]:
 @make_json_option("Print the findings as JSON.")
 @click.option("--only", metavar="WHAT", help="Check a single component (Java, Spark, zstd); exit 1 if it is not ok.")
 def command(as_json: bool, only: str | None) -> None:
-    """Check the installation (Python, Java, Spark, codecs, kernel cache) and show how to fix its problems.
+    """Check the installation (Python, Java, Spark, codecs, kernel cache, extras) and show how to fix its problems.
 
     Exit status: 1 if something that every command needs is missing.
     """
