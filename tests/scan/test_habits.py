@@ -81,6 +81,23 @@ def test_wrong_arguments_of_a_scan_are_explained(log, read, message):
         read(log)
 
 
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        ({"partition": "0"}, "`partition` is '0'; expected a partition number or several"),
+        ({"partition": ["0", 1]}, "expected a partition number or several"),
+        ({"topic": "ord*"}, r"`topic` is 'ord\*'; expected names \(`topics` of scan_log"),
+        ({"offset": (5, 2)}, r"`offset` is \(5, 2\); expected a range that does not end before its start"),
+        ({"timestamp": ("2026-11-20", "2026-11-19")}, "that does not end before its start"),
+    ],
+)
+def test_conditions_that_no_record_can_fulfil_are_rejected(log, conditions, message):
+    """They returned no rows, without an error."""
+    with pytest.raises(OptionError, match=message):
+        kafkaframes.scan_log(log).where(**conditions)
+    assert kafkaframes.scan_log(log).where(offset=(1, 1)).count() == 0
+
+
 def test_an_address_or_a_tilde_in_place_of_a_path_is_explained():
     with pytest.raises(LogDirError, match="scan_topic and `kafkaframes consume` read topics of a broker"):
         kafkaframes.scan_log("localhost:9092").count()

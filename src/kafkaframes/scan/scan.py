@@ -115,9 +115,12 @@ class Scan:
         Raises:
             OptionError: A value is not a valid range, or a time cannot be parsed.
         """
-        return self.with_conditions(
-            create_row_filter(offset=offset, timestamp=timestamp, partition=partition, topic=topic)
-        )
+        row_filter = create_row_filter(offset=offset, timestamp=timestamp, partition=partition, topic=topic)
+        ranges = {"offset": (offset, row_filter.offsets), "timestamp": (timestamp, row_filter.timestamps_ms)}
+        for setting, (value, (first, end)) in ranges.items():
+            if first is not None and end is not None and first > end:
+                raise OptionError(f"`{setting}` is {value!r}; expected a range that does not end before its start")
+        return self.with_conditions(row_filter)
 
     def with_conditions(self, row_filter: RowFilter) -> Scan:
         """Return a scan of the rows that also fulfil these conditions, as ``where`` does for its arguments."""

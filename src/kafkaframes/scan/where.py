@@ -124,6 +124,9 @@ class RowFilter:
 NO_CONDITIONS = RowFilter()
 
 
+_WILDCARDS = frozenset("*?[")  # signs of patterns, which topic names cannot contain
+
+
 def create_row_filter(
     *,
     offset: OffsetRange | None = None,
@@ -137,11 +140,22 @@ def create_row_filter(
     RowFilter(topics=None, partitions=frozenset({0}), offsets=(10, None), timestamps_ms=(86400000, None))
 
     Raises:
-        OptionError: A value is not a valid range, or a time cannot be parsed.
+        OptionError: A value is not a valid range, a time cannot be parsed, a partition is not a number, or a topic is a
+            pattern.
     """
+    topics = None if topic is None else frozenset([topic] if isinstance(topic, str) else topic)
+    partitions = (
+        None if partition is None else frozenset([partition] if isinstance(partition, int | str) else partition)
+    )
+    if pattern := next((name for name in topics or () if not _WILDCARDS.isdisjoint(name)), None):
+        raise OptionError(
+            f"`topic` is {pattern!r}; expected names (`topics` of scan_log and scan_topic accept patterns)"
+        )
+    if any(isinstance(number, str) for number in partitions or ()):
+        raise OptionError(f"`partition` is {partition!r}; expected a partition number or several")
     return RowFilter(
-        None if topic is None else frozenset([topic] if isinstance(topic, str) else topic),
-        None if partition is None else frozenset([partition] if isinstance(partition, int) else partition),
+        topics,
+        partitions,
         (None, None) if offset is None else _offsets(offset),
         (None, None) if timestamp is None else _to_time_range(timestamp),
     )
