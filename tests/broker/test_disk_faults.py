@@ -151,7 +151,7 @@ def test_a_partition_accepts_records_again_when_a_full_disk_has_space(tmp_path, 
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A real file system of 4 MiB."""
+    """A mounted file system of 4 MiB."""
     place = tmp_path / "small"
     place.mkdir()
     if shutil.which("mount") is None or os.geteuid():

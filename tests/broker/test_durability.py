@@ -164,12 +164,12 @@ class FailingDisk(LocalDisk):
         file, disk = super().open_file(path, is_private=is_private), self
         fsync = file.fsync
 
-        def failing():
+        def fail_fsync():
             if disk.is_broken and path.endswith(".log"):
                 raise OSError(5, "Input/output error")
             fsync()
 
-        file.fsync = failing
+        file.fsync = fail_fsync
         return file
 
 

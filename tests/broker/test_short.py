@@ -153,7 +153,7 @@ def produce_frame(version, topics, *, acks=-1, client_id="me", header_tags=(), *
 
 
 def topic_field(name, version, *, field="name"):
-    """The topic's name, or its id from version 13 on."""
+    """Return the field with the topic's name, or with its id from version 13 on."""
     from uuid import UUID
 
     if version < 13:

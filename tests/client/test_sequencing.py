@@ -107,16 +107,16 @@ def test_batches_are_retried_in_their_order_regardless_of_the_order_of_responses
 
 
 def test_at_most_four_batches_follow_one_without_a_result():
-    one = machine()
-    acknowledge_first(one)
-    batches = add_batches(one, 8)
-    first, *later_batches = (one.take_batch(T_0, FIRST, 0.0) for _ in range(3))
-    refuse(one, first, 20)  # the batch is in the log, but too few replicas have it
+    sequencer = machine()
+    acknowledge_first(sequencer)
+    batches = add_batches(sequencer, 8)
+    first, *later_batches = (sequencer.take_batch(T_0, FIRST, 0.0) for _ in range(3))
+    refuse(sequencer, first, 20)  # the batch is in the log, but too few replicas have it
     for offset, batch in enumerate(later_batches):
-        one.process_acknowledgement(batch, 2 + offset, -1)
-    assert take_all(one, FIRST) == [first, *batches[3:5]]
-    one.process_acknowledgement(first, 1, -1)
-    assert take_all(one, FIRST) == batches[5:8]
+        sequencer.process_acknowledgement(batch, 2 + offset, -1)
+    assert take_all(sequencer, FIRST) == [first, *batches[3:5]]
+    sequencer.process_acknowledgement(first, 1, -1)
+    assert take_all(sequencer, FIRST) == batches[5:8]
 
 
 def test_a_retried_batch_waits_for_its_backoff():
@@ -294,24 +294,24 @@ def test_single_records_and_batches_of_a_failed_transaction_are_not_divided():
 
 @pytest.mark.parametrize(("number", "kind"), [(TOO_LARGE, BrokerError), (STALE_LEADER, MaybeWrittenError)])
 def test_a_rejected_batch_is_not_written_unless_its_error_can_follow_the_append(number, kind):
-    one = machine(retries=0)
-    add_batches(one, 1)
-    refuse(one, one.take_batch(T_0, FIRST, 0.0), number)
-    assert take_errors(one) == [kind]
+    sequencer = machine(retries=0)
+    add_batches(sequencer, 1)
+    refuse(sequencer, sequencer.take_batch(T_0, FIRST, 0.0), number)
+    assert take_errors(sequencer) == [kind]
 
 
 def test_a_failed_batch_fails_all_waiting_batches_of_its_transaction():
-    one = machine()
-    one.transactional = True
-    add_batches(one, 3)
-    refuse(one, one.take_batch(T_0, FIRST, 0.0), FENCED)
-    assert take_errors(one) == [BrokerError] * 3
-    assert one.must_abort
-    add_batches(one, 1)
-    assert take_errors(one) == [BrokerError] * 4
-    one.set_producer(ProducerIdentity(7, 1))
-    add_batches(one, 1)
-    assert sequences(take_all(one, FIRST)) == [(1, 0)]
+    sequencer = machine()
+    sequencer.transactional = True
+    add_batches(sequencer, 3)
+    refuse(sequencer, sequencer.take_batch(T_0, FIRST, 0.0), FENCED)
+    assert take_errors(sequencer) == [BrokerError] * 3
+    assert sequencer.must_abort
+    add_batches(sequencer, 1)
+    assert take_errors(sequencer) == [BrokerError] * 4
+    sequencer.set_producer(ProducerIdentity(7, 1))
+    add_batches(sequencer, 1)
+    assert sequences(take_all(sequencer, FIRST)) == [(1, 0)]
 
 
 def test_batches_in_flight_at_close_may_be_written():

@@ -1,6 +1,7 @@
 """Write the table of docs/clients.md: a row for each client or framework, with the trials of its last run.
 
-``python -m tests.interop`` writes it. Rows of clients that are not part of the run stay unchanged, with their date.
+``python -m tests.interop`` writes this table. Rows of clients that are not part of the run stay unchanged, with their
+date.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Fixtures with Apache Kafka's own classes and brokers, to which results are compared. They are built once with Maven.
+"""Fixtures with Apache Kafka's own classes and brokers, to which results are compared. The Java classes are built once
+with Maven.
 
 The Java classes (``RecordsTruth`` and others) are a Maven project in the folder ``KAFKAFRAMES_ORACLE``, or in one next
 to this checkout. The project is built in a copy under ``~/.cache/kafkaframes/oracle``, so the folder itself may be

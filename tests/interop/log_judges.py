@@ -21,7 +21,7 @@ _LAYOUTS = (MESSAGE_V0, MESSAGE_V1, BATCH_V2)
 
 @dataclass(frozen=True)
 class KafkaLogJudge:
-    """One release's classes."""
+    """A Java program with the log classes of a Kafka release."""
 
     version: str
     classpath: str

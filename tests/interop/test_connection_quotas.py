@@ -18,7 +18,7 @@ CONNECTIONS, AT_ONCE = 16, 10  # one connection per second, in a window of ten s
 
 
 class ThrottledClient:
-    """One connection."""
+    """A connection to a broker with a connection rate quota."""
 
     def __init__(self, port: int) -> None:
         self._connection = ClientConnection(client_id="app")

@@ -92,7 +92,7 @@ def servers(kafka, classes, file, tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def points(file) -> Callable[[str], list[MetricPoint]]:
+def read_points(file) -> Callable[[str], list[MetricPoint]]:
     def read(client_id: str) -> list[MetricPoint]:
         lines = file.read_text().splitlines() if file.exists() else []
         all_points = [MetricPoint(*line.split("\t")) for line in lines]
@@ -109,9 +109,9 @@ def run_java_clients(kafka, classes: Path, servers: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def java_points(kafka, classes, servers, points) -> list[MetricPoint]:
+def java_points(kafka, classes, servers, read_points) -> list[MetricPoint]:
     run_java_clients(kafka, classes, servers)
-    return points("java")
+    return read_points("java")
 
 
 def kinds_of(points: list[MetricPoint], client: str) -> dict[str, str]:
@@ -128,7 +128,7 @@ def to_kafka_text(instance_id) -> str:
     return base64.urlsafe_b64encode(instance_id.bytes).decode().rstrip("=")
 
 
-def push_as_producer(servers: str, client_id: str, points) -> str:
+def push_as_producer(servers: str, client_id: str, read_points) -> str:
     with Producer(
         servers, client_id=client_id, enable_metrics_push=True, transactional_id=f"{client_id}-id"
     ) as producer:
@@ -136,14 +136,14 @@ def push_as_producer(servers: str, client_id: str, points) -> str:
         producer.send("t", b"1").result(PATIENCE_S)
         producer.commit_transaction()
         instance_id = producer.client_instance_id(60_000)
-        wait_for(lambda: points(client_id))
+        wait_for(lambda: read_points(client_id))
         producer.begin_transaction()
         producer.send("t", b"2").result(PATIENCE_S)
         producer.commit_transaction()
     return to_kafka_text(instance_id)
 
 
-def push_as_consumer(servers: str, client_id: str, points) -> str:
+def push_as_consumer(servers: str, client_id: str, read_points) -> str:
     settings = {"group_id": client_id, "group_instance_id": "i1", "client_rack": "r1"}
     with Consumer(
         servers, client_id=client_id, enable_metrics_push=True, auto_offset_reset="earliest", **settings
@@ -152,15 +152,15 @@ def push_as_consumer(servers: str, client_id: str, points) -> str:
         wait_for(lambda: consumer.poll(200))
         consumer.commit()
         instance_id = consumer.client_instance_id(60_000)
-        point_count = len(points(client_id))
-        wait_for(lambda: consumer.poll(200) or len(points(client_id)) > point_count)
+        point_count = len(read_points(client_id))
+        wait_for(lambda: consumer.poll(200) or len(read_points(client_id)) > point_count)
     return to_kafka_text(instance_id)
 
 
 @pytest.mark.parametrize(("client", "push"), [("producer", push_as_producer), ("consumer", push_as_consumer)])
-def test_a_plugin_gets_the_metrics_that_java_clients_push(servers, points, java_points, client, push):
-    instance_id = push(servers, client, points)
-    ours = points(client)
+def test_a_plugin_gets_the_metrics_that_java_clients_push(servers, read_points, java_points, client, push):
+    instance_id = push(servers, client, read_points)
+    ours = read_points(client)
     assert {point.instance_id for point in ours} == {instance_id}
     assert ours[-1].terminating == "true"
     java = [point for point in java_points if point.name.startswith(PREFIX + client)]
@@ -178,38 +178,38 @@ def test_a_plugin_gets_the_metrics_that_java_clients_push(servers, points, java_
     assert names == java_names - ({"client_rack"} if client == "producer" else set())
 
 
-def test_the_sum_of_all_pushes_is_the_producers_total(servers, points):
-    push_as_producer(servers, "totals", points)
+def test_the_sum_of_all_pushes_is_the_producers_total(servers, read_points):
+    push_as_producer(servers, "totals", read_points)
     name = f"{PREFIX}producer.record.send.total"
-    assert sum(float(point.value) for point in points("totals") if point.name == name) == 2
+    assert sum(float(point.value) for point in read_points("totals") if point.name == name) == 2
 
 
-def test_share_consumers_and_admins_push(servers, points, kafka):
+def test_share_consumers_and_admins_push(servers, read_points, kafka):
     with Admin(servers, client_id="admin", enable_metrics_push=True) as admin:
         admin.list_topics()
-        wait_for(lambda: points("admin"))
-    assert {point.name.startswith(f"{PREFIX}admin.client.") for point in points("admin")} == {True}
+        wait_for(lambda: read_points("admin"))
+    assert {point.name.startswith(f"{PREFIX}admin.client.") for point in read_points("admin")} == {True}
     if kafka.version.startswith("3."):
         return
     with ShareConsumer(servers, group_id="sg", client_id="share", enable_metrics_push=True) as consumer:
         consumer.subscribe("t")
         consumer.poll(100)
-        wait_for(lambda: points("share"))
-    assert f"{PREFIX}consumer.share.connection.creation.total" in {point.name for point in points("share")}
+        wait_for(lambda: read_points("share"))
+    assert f"{PREFIX}consumer.share.connection.creation.total" in {point.name for point in read_points("share")}
 
 
-def test_a_changed_subscription_takes_effect(servers, points):
+def test_a_changed_subscription_takes_effect(servers, read_points):
     name = f"{PREFIX}producer.request.total"
     with (
         Producer(servers, client_id="changes", enable_metrics_push=True) as producer,
         Admin(servers) as admin,
     ):
         producer.send("t", b"1").result(PATIENCE_S)
-        wait_for(lambda: points("changes"))
+        wait_for(lambda: read_points("changes"))
         admin.alter_configs("client-metrics", "all", {"metrics": name})
         try:
             producer.send("t", b"2").result(PATIENCE_S)
-            wait_for(lambda: points("changes")[-1].name == name)
+            wait_for(lambda: read_points("changes")[-1].name == name)
         finally:
             admin.alter_configs("client-metrics", "all", {"metrics": "*"})
 

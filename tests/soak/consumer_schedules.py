@@ -19,7 +19,7 @@ Invariants, checked at every record, callback and commit. A record is (topic id,
 * No member raises errors for ever, and none stays in the group without being served.
 
 A schedule is determined by its seed. ``consumer_mutants.py`` breaks the machine's rules one at a time. ``tests/client``
-runs a short form.
+runs a small number of these schedules.
 """
 
 from __future__ import annotations

@@ -551,7 +551,7 @@ class ProducerSimulation:
 def limit_sizes(count: int, sizes: Sequence[int]) -> list[int]:
     """Return sizes that add up to ``count`` and start with ``sizes``, limited to the sum.
 
-    >>> cut_sizes(5, [2, 1]), cut_sizes(2, [3]), cut_sizes(3, [])
+    >>> limit_sizes(5, [2, 1]), limit_sizes(2, [3]), limit_sizes(3, [])
     ([2, 1, 2], [2], [3])
     """
     result: list[int] = []

@@ -78,7 +78,7 @@ class RestartableProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, *more: str) -> str:
-        """Start the process, optionally with more arguments. Return its first output line."""
+        """Start the process, optionally with more arguments. Return the process's first output line."""
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         self._process = subprocess.Popen(
             [*self._command, *more],
