@@ -171,7 +171,12 @@ def test_another_mechanism_of_the_same_listener_still_works(broker):
         (
             {"sasl.jaas.config": f'{KRB5_MODULE} required useKeyTab=true keyTab="/nowhere";'},
             OptionError,
-            "GSSAPI: ",
+            "GSSAPI: the keytab /nowhere cannot be read",
+        ),
+        (  # confluentinc/librdkafka#3149 and others: the library's message names neither the keytab nor the principal
+            {"sasl.jaas.config": f'{KRB5_MODULE} required useKeyTab=true keyTab="KEYTAB" principal="bob@EXAMPLE.TEST";'},
+            OptionError,
+            r"GSSAPI: .* \(service kafka@localhost; keytab .*, which must have a key of bob@EXAMPLE.TEST\)",
         ),
         (
             {"sasl.jaas.config": f"{KRB5_MODULE} required useTicketCache=true;"},
@@ -196,6 +201,7 @@ def test_the_error_says_why_a_client_has_no_ticket(broker, kdc, alice, changed_p
             name: value.replace('"NOWHERE"', f'"{keytab}"').replace("a@", "a    @")
             for name, value in changed_properties.items()
         }
+    changed_properties = {name: value.replace('"KEYTAB"', f'"{alice}"') for name, value in changed_properties.items()}
     client_properties = {**properties(broker, alice), **changed_properties, "default.api.timeout.ms": "1000"}
     with pytest.raises(error, match=message), Admin(client_properties) as admin:
         admin.list_topics()

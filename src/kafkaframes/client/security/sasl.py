@@ -13,6 +13,7 @@ import binascii
 import hashlib
 import hmac
 import json
+import os
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -146,7 +147,7 @@ def authenticate_gssapi(settings: Any, host: str) -> Exchange:
         context = _create_security_context(library, settings, host)
         token = context.step(None)
     except library.exceptions.GSSError as error:
-        raise _to_ticket_error(error) from None
+        raise _to_ticket_error(error, settings, host) from None
     try:
         while not context.complete:
             token = context.step((yield token or b""))
@@ -165,6 +166,9 @@ def _create_security_context(library: Any, settings: Any, host: str) -> Any:
         principal = library.Name(settings.sasl_kerberos_principal, library.NameType.kerberos_principal)
     store = {}
     if keytab is not None:
+        path = keytab.removeprefix("FILE:")
+        if ":" not in path and not os.access(path, os.R_OK):  # other prefixes, such as MEMORY:, are not files
+            raise OptionError(f"GSSAPI: the keytab {keytab} cannot be read")
         digest = hashlib.sha256(f"{keytab}\0{settings.sasl_kerberos_principal}".encode()).hexdigest()
         store = {"client_keytab": keytab, "ccache": f"MEMORY:kafkaframes-{digest}"}
     elif settings.sasl_kerberos_ticket_cache is not None:
@@ -175,7 +179,16 @@ def _create_security_context(library: Any, settings: Any, host: str) -> Any:
     return library.SecurityContext(name=service, creds=credentials, usage="initiate", mech=kerberos, flags=flags)
 
 
-def _to_ticket_error(error: Any) -> Exception:
-    reason = f"GSSAPI: {error.gen_message()}"
+def _to_ticket_error(error: Any, settings: Any, host: str) -> Exception:
+    """Return the error for a ticket that cannot be acquired, with the settings that select the ticket."""
+    keytab, cache, principal = (
+        getattr(settings, f"sasl_kerberos_{name}") for name in ("keytab", "ticket_cache", "principal")
+    )
+    if keytab is not None:
+        source = f"keytab {keytab}, which must have a key of {principal or 'the client'}"
+    else:
+        source = f"ticket cache {cache or 'of the process'}, principal {principal or 'of the cache'}"
+    service = f"service {settings.sasl_kerberos_service_name}@{host}"
+    reason = f"GSSAPI: {error.gen_message()} ({service}; {source})"
     minor = error.min_code - 2**32 if error.min_code >= 2**31 else error.min_code
     return NetworkError(reason) if minor == _KDC_UNREACHABLE_CODE else OptionError(reason)
