@@ -145,7 +145,20 @@ class ClusterClient:
         if (connection := self.find_open_connection(broker, channel)) is not None:
             return connection
         async with self._opening.setdefault((broker.node_id, channel), asyncio.Lock()):
-            return self.find_open_connection(broker, channel) or await self._open_connection(broker, channel)
+            connection = self.find_open_connection(broker, channel) or await self._reauthenticate(broker, channel)
+            return connection or await self._open_connection(broker, channel)
+
+    async def _reauthenticate(self, broker: Node, channel: Channel) -> Connection | None:
+        """Authenticate again on the open connection. Return None if a new connection has to be opened."""
+        connection = self._connections.get((broker.node_id, channel))
+        if connection is None or not connection.can_reauthenticate:
+            return None
+        try:
+            await connection.reauthenticate(broker.host)
+        except (NetworkError, BrokerError):  # the error of a new connection is reported
+            return None
+        self._count_authentication(None)
+        return connection
 
     async def _open_connection(self, broker: Node, channel: Channel) -> Connection:
         failures, not_before = self._failures.get(broker.node_id, (0, 0.0))

@@ -8,6 +8,7 @@ requests fail with ``NetworkError``, and the connection cannot be used again. If
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import time
@@ -43,6 +44,7 @@ from kafkaframes.protocol.negotiation import (
 from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1
+_MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.1  # brokers reject SaslHandshake within a second of the last one
 _FIRST_THROTTLE_API_VERSION: Final = 2  # version of ApiVersions since Kafka 2.0, where clients wait (KIP-219)
 _MAX_THROTTLE_S: Final = 30.0  # longest wait for a broker that throttles, unless ``request_timeout_ms`` is longer
 _MAX_REUSED_BYTES: Final = 64 << 20  # memory that a connection keeps for large responses
@@ -87,6 +89,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         self._writable.set()
         self._is_full = False  # whether the transport accepts no more data
         self._throttle_timer: asyncio.TimerHandle | None = None
+        self._is_authenticating = False
         self.max_throttle_s = 0.0  # longest wait after a response with throttle_time_ms; 0 for brokers before KIP-219
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -177,12 +180,24 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         self._update_writable()
 
     def _update_writable(self) -> None:
-        if not self._is_full and self._throttle_timer is None:
+        if not self._is_full and self._throttle_timer is None and not self._is_authenticating:
             self._writable.set()
 
+    @contextlib.contextmanager
+    def hold_requests(self) -> Iterator[None]:
+        """Let other requests wait while the connection authenticates again: brokers accept only SASL messages then."""
+        self._is_authenticating = True
+        self._writable.clear()
+        try:
+            yield
+        finally:
+            self._is_authenticating = False
+            self._update_writable()
+
     async def wait_until_writable(self) -> None:
-        """Wait until the transport accepts more data, and the broker no longer throttles the connection."""
-        await self._writable.wait()
+        """Wait until the transport accepts more data, and the connection is neither throttled nor authenticating."""
+        while not self._writable.is_set():
+            await self._writable.wait()
 
     @property
     def is_writable(self) -> bool:
@@ -313,6 +328,7 @@ class Connection:
         self.ranges: Ranges = {}
         self._versions: dict[tuple[int, int | None, int], int] = {}  # versions by API key and the caller's bounds
         self.features: dict[str, int] = {}
+        self._authenticated_at = 0.0
         self._authenticated_until: float | None = None
 
     @classmethod
@@ -404,7 +420,7 @@ class Connection:
         try:
             await connection._negotiate_versions()
             if settings.uses_sasl:
-                await connection._authenticate(host)
+                await connection._authenticate(host, await _get_token(settings))
             elif settings.api_version is None:
                 question = f"does this port require SASL? (security.protocol is {settings.security_protocol})"
                 protocol.hint = f", although it has responded to ApiVersions; {question}"
@@ -418,6 +434,45 @@ class Connection:
         """Whether requests can be sent: the connection has not ended, and its authentication is valid (KIP-368)."""
         until = self._authenticated_until
         return not self.has_ended and (until is None or time.monotonic() < until)
+
+    @property
+    def can_reauthenticate(self) -> bool:
+        """Whether the client may authenticate again on this connection.
+
+        Brokers reject a second authentication within a second. They answer it after all requests in flight, so it does
+        not wait for requests that brokers may hold back for longer than ``request_timeout_ms``, such as JoinGroup.
+        """
+        if self.has_ended or self._authenticated_until is None:
+            return False
+        is_recent = time.monotonic() < self._authenticated_at + _MIN_REAUTHENTICATION_INTERVAL_S
+        max_wait_ms = max((entry.wait_ms for entry in self._wire.waiting), default=0)
+        return not is_recent and max_wait_ms <= self._settings.request_timeout_ms
+
+    async def reauthenticate(self, host: str) -> None:
+        """Authenticate again on this connection before the broker ends the session (KIP-368).
+
+        Unlike with a new connection, brokers keep the share sessions of the connection. If the client cannot get a
+        token, the connection is not changed. After other errors it is closed.
+
+        Args:
+            host: broker's host name, used by GSSAPI only.
+
+        Raises:
+            NetworkError: the connection ended, or the client cannot get a token.
+            BrokerError: the broker rejects the client.
+            OptionError: no Kerberos ticket is available.
+        """
+        try:
+            async with asyncio.timeout(self._settings.socket_connection_setup_timeout_ms / 1000):
+                token = await _get_token(self._settings)
+        except TimeoutError:
+            raise NetworkError(f"{self.host_port}: no access token was available in time") from None
+        try:
+            with self._wire.hold_requests():
+                await self._authenticate(host, token)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def has_ended(self) -> bool:
@@ -469,6 +524,12 @@ class Connection:
         """
         frame = await self.exchange(body, self.select_version(body) if version is None else version, timeout_ms)
         return frame.body
+
+    async def _request_sasl(self, body: Message, version: int) -> Any:
+        """Send a request of an authentication at once, while other requests wait. Return the body of its response."""
+        answer = self._send_request(body, version, self._settings.request_timeout_ms)
+        assert answer is not None
+        return (await answer).body
 
     async def wait_until_writable(self) -> None:
         """Wait until the connection accepts more data."""
@@ -545,27 +606,24 @@ class Connection:
             self._wire.max_throttle_s = max(self._settings.request_timeout_ms / 1000, _MAX_THROTTLE_S)
         self.features = {entry.name: entry.max_version_level for entry in frame.body.finalized_features}
 
-    async def _authenticate(self, host: str) -> None:
-        settings = self._settings
+    async def _authenticate(self, host: str, token: str) -> None:
+        settings, started_at = self._settings, time.monotonic()
         body = settings.message_class("SaslHandshakeRequest")(mechanism=settings.sasl_mechanism)
         version = self.select_version(body, max_version=_SASL_HANDSHAKE_VERSION)
-        handshake = await self.request(body, version=version)
+        handshake = await self._request_sasl(body, version)
         if handshake.error_code:
-            mechanisms = ", ".join(handshake.mechanisms) or "none"
-            raise to_broker_error(
-                handshake.error_code,
-                f"{self._wire.host_port} does not support {settings.sasl_mechanism}; it supports {mechanisms}",
-            )
-        token = ""
-        if settings.sasl_mechanism == "OAUTHBEARER":
-            from kafkaframes.client.security.tokens import request_token  # imports an HTTP client
-
-            token = await request_token(settings.sasl_oauthbearer_token or "")
+            subject = f"{self._wire.host_port} rejected the handshake for {settings.sasl_mechanism}"
+            if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+                mechanisms = ", ".join(handshake.mechanisms) or "none"
+                subject = f"{self._wire.host_port} does not support {settings.sasl_mechanism}; it supports {mechanisms}"
+            raise to_broker_error(handshake.error_code, subject)
         exchange = create_exchange(settings, host, token)
         lifetime_ms, answer = 0, None
         while (step := await self._advance_exchange(exchange, answer)) is not None:
             answer, lifetime_ms = await (self._exchange_raw_token(step) if version == 0 else self._exchange_token(step))
-        if lifetime_ms > 0:  # reconnect shortly before the broker would end the connection
+        self._authenticated_at = started_at
+        self._authenticated_until = None
+        if lifetime_ms > 0:  # authenticate again shortly before the broker would end the connection
             self._authenticated_until = time.monotonic() + lifetime_ms / 1000 * 0.85
 
     async def _advance_exchange(self, exchange: Exchange, answer: bytes | None) -> bytes | None:
@@ -575,7 +633,8 @@ class Connection:
 
     async def _exchange_token(self, token: bytes) -> tuple[bytes, int]:
         """Send a token. Return the broker's token and the lifetime of the session, in milliseconds."""
-        answer = await self.request(self._settings.message_class("SaslAuthenticateRequest")(auth_bytes=token))
+        body = self._settings.message_class("SaslAuthenticateRequest")(auth_bytes=token)
+        answer = await self._request_sasl(body, self.select_version(body))
         if answer.error_code:
             reason = answer.error_message or "no reason given"
             raise to_broker_error(
@@ -620,6 +679,15 @@ def _join_short_buffers(buffers: Iterable[bytes]) -> Iterator[bytes]:
         yield entry
     if short:
         yield b"".join(short)
+
+
+async def _get_token(settings: ClientSettings) -> str:
+    """Return a bearer token for OAUTHBEARER; an empty string for other mechanisms."""
+    if settings.sasl_mechanism != "OAUTHBEARER":
+        return ""
+    from kafkaframes.client.security.tokens import request_token  # imports an HTTP client
+
+    return await request_token(settings.sasl_oauthbearer_token or "")
 
 
 def _create_allocator() -> Callable[[int], memoryview]:
