@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -11,13 +13,23 @@ from kafkaframes.client import (
     EARLIEST,
     LATEST,
     Admin,
+    Consumer,
     NewTopic,
     Producer,
+    QuotaEntity,
     ScramCredential,
     ScramCredentialInfo,
+    ShareConsumer,
     TopicPartition,
 )
-from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, PartialFailureError, UnknownTopicError
+from kafkaframes.errors import (
+    BrokerError,
+    ErrorCode,
+    NetworkError,
+    OptionError,
+    PartialFailureError,
+    UnknownTopicError,
+)
 
 REPORTS_0 = TopicPartition("reports", 0)
 
@@ -180,3 +192,167 @@ def test_list_groups_is_complete_while_a_coordinator_is_lost(broker, admin):
         assert set(names) <= {group.group_id for group in admin.list_groups()}
     finally:
         broker.start_node(2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.delete_topics("ab"),
+        lambda admin: admin.create_topics("ab"),
+        lambda admin: admin.describe_topics("ab"),
+        lambda admin: admin.delete_groups("ab"),
+        lambda admin: admin.list_groups(states="Stable"),
+        lambda admin: admin.describe_configs("topic", "reports", keys="retention.ms"),
+        lambda admin: admin.describe_user_scram_credentials("ann"),
+        lambda admin: admin.fence_producers("ab"),
+        lambda admin: admin.describe_transactions("ab"),
+        lambda admin: admin.delete_share_group_offsets("queue", "ab"),
+        lambda admin: admin.remove_group_members("g", "ab"),
+        lambda admin: admin.create_delegation_token("User:bob"),
+        lambda admin: admin.list_config_resources("topic"),
+    ],
+)
+def test_one_name_in_place_of_a_list_is_an_error(call, admin):
+    """confluent-kafka rejects it: the characters are other names, and delete_topics("ab") would delete a and b."""
+    with pytest.raises(OptionError, match="expected a list, such as"):
+        call(admin)
+
+
+def test_an_empty_list_of_users_selects_no_user(admin):
+    """Brokers return every user for it, so a program that describes and deletes its own users would delete others."""
+    admin.alter_user_scram_credentials([ScramCredential("eve", "x")])
+    assert admin.describe_user_scram_credentials([]) == {}
+    assert "eve" in admin.describe_user_scram_credentials()
+    with pytest.raises(OptionError, match="password of user 'eve' is not text"):
+        admin.alter_user_scram_credentials([ScramCredential("eve", b"x")])
+
+
+def test_replicas_are_assigned_to_brokers(admin):
+    """kafkajs#1162, dpkp/kafka-python#3146: assignments could not be sent, or were sent next to the counts."""
+    admin.create_topics([NewTopic("placed", replica_assignments=[[2, 0], [1, 2]])])
+    admin.create_partitions({"placed": 4}, assignments={"placed": [[0, 1], [1, 0]]})
+    partitions = admin.describe_topics(["placed"])["placed"].partitions
+    assert [tuple(partitions[number].replicas) for number in range(4)] == [(2, 0), (1, 2), (0, 1), (1, 0)]
+    with pytest.raises(BrokerError) as failure:
+        admin.create_partitions({"placed": 6}, assignments={"placed": [[0, 1]]})
+    assert failure.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    with pytest.raises(OptionError, match="topic other has no count"):
+        admin.create_partitions({"placed": 6}, assignments={"other": [[0, 1]]})
+
+
+def test_settings_may_be_numbers_and_booleans(admin):
+    """Peers accept them. Here, an integer failed when the request was encoded, without the name of the setting."""
+    configs = {"retention.ms": 60_000, "unclean.leader.election.enable": True, "min.cleanable.dirty.ratio": 0.25}
+    admin.create_topics([NewTopic("typed", 1, 1, configs)])
+    described = admin.describe_configs("topic", "typed", keys=list(configs))
+    assert {name: entry.value for name, entry in described.items()} == {
+        "retention.ms": "60000",
+        "unclean.leader.election.enable": "true",
+        "min.cleanable.dirty.ratio": "0.25",
+    }
+    admin.alter_configs("topic", "typed", {"retention.ms": 70_000, "unclean.leader.election.enable": False})
+    described = admin.describe_configs("topic", "typed", keys=list(configs))
+    assert [described[name].value for name in list(configs)[:2]] == ["70000", "false"]
+    with pytest.raises(OptionError, match=r"cleanup.policy is \['compact'\]; expected text"):
+        admin.alter_configs("topic", "typed", append={"cleanup.policy": ["compact"]})
+
+
+def test_an_empty_list_of_setting_names_is_answered_with_all_settings(admin):
+    """As Kafka 4.3.1 does."""
+    assert admin.describe_configs("topic", "reports", keys=[]) == admin.describe_configs("topic", "reports")
+
+
+def test_the_last_stable_offset_is_listed(broker, admin):
+    """segmentio/kafka-go#407, klag-exporter#104: the high watermark is beyond what read_committed reads."""
+    admin.create_topics([NewTopic("open", 1)])
+    partition = TopicPartition("open", 0)
+    with Producer(broker.bootstrap_servers, transactional_id="open") as producer:
+        producer.begin_transaction()
+        producer.send("open", b"1").result()
+        assert admin.list_offsets({partition: LATEST}) == {partition: 1}
+        assert admin.list_offsets({partition: LATEST}, isolation_level="read_committed") == {partition: 0}
+        producer.commit_transaction()
+    with pytest.raises(OptionError, match="isolation_level is 'committed'"):
+        admin.list_offsets({partition: LATEST}, isolation_level="committed")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_of_a_group_with_members_are_rejected_with_the_reason(protocol, broker, admin):
+    """confluent-kafka-dotnet#2119, confluent-kafka-go#1138: UNKNOWN_MEMBER_ID alone does not say what to do."""
+    options = {"group_id": f"busy-{protocol}", "group_protocol": protocol, "auto_offset_reset": "earliest"}
+    with Consumer(broker.bootstrap_servers, **options) as consumer:
+        consumer.subscribe(["reports"])
+        assert consumer.poll(20_000)
+        with pytest.raises(BrokerError, match=f"group busy-{protocol} has members; stop its consumers first"):
+            admin.alter_group_offsets(f"busy-{protocol}", {PARTITION: 0})
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_all_members_of_a_group_are_removed(protocol, broker, admin):
+    """KAFKA-18188: members with the consumer protocol were not found, and could not be removed."""
+    options = {"group_id": f"left-{protocol}", "group_protocol": protocol, "auto_offset_reset": "earliest"}
+    with Consumer(broker.bootstrap_servers, **options) as consumer:
+        consumer.subscribe(["reports"])
+        assert consumer.poll(20_000)
+        (member,) = admin.describe_group(f"left-{protocol}").members
+        admin.remove_group_members(f"left-{protocol}")
+        assert member not in admin.describe_group(f"left-{protocol}").members
+
+
+@pytest.mark.parametrize("offset", [EARLIEST, LATEST])
+@pytest.mark.parametrize("way", ["group", "share", "commit", "transaction"])
+def test_negative_offsets_are_not_committed(way, offset, broker, admin):
+    """DataDog/integrations-core#24165: brokers store the constants, and consumers of the group fail or start over."""
+    with ExitStack() as stack:
+        if way == "group":
+            commit = partial(admin.alter_group_offsets, "negative")
+        elif way == "share":
+            commit = partial(admin.alter_share_group_offsets, "negative-share")
+        elif way == "commit":
+            commit = stack.enter_context(Consumer(broker.bootstrap_servers, group_id="negative")).commit
+        else:
+            producer = stack.enter_context(Producer(broker.bootstrap_servers, transactional_id=f"negative{offset}"))
+            producer.begin_transaction()
+            stack.callback(producer.abort_transaction)
+            commit = partial(producer.send_offsets_to_transaction, group="negative")
+        with pytest.raises(OptionError, match=f"offset {offset} of reports-0 is negative"):
+            commit({PARTITION: offset})
+
+
+def test_unknown_states_and_types_of_groups_are_errors(admin):
+    """Brokers ignore unknown names, so a misspelled filter looks like a cluster without groups (KIP-518, KIP-848)."""
+    with pytest.raises(OptionError, match="states: 'Sleeping' does not exist; expected one of"):
+        admin.list_groups(states=["Sleeping"])
+    with pytest.raises(OptionError, match="types: 'simple' does not exist; expected one of classic"):
+        admin.list_groups(types=["simple"])
+    admin.alter_group_offsets("listed", {PARTITION: 1})
+    assert "listed" in {group.group_id for group in admin.list_groups(states=["empty"], types=["CLASSIC"])}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("producer_byte_rate", 1.5, "producer_byte_rate cannot be a fractional value"),
+        ("producer_byte_rate", 0, "Quota producer_byte_rate must be greater than 0"),
+        ("nope", 1, "Invalid configuration key nope"),
+    ],
+)
+def test_rejected_quotas_have_kafkas_reason(key, value, message, admin):
+    with pytest.raises(BrokerError, match=message):
+        admin.alter_client_quotas({QuotaEntity(user="u"): {key: value}})
+
+
+@pytest.mark.parametrize("kind", ["share", "consumer"])
+def test_the_id_of_a_group_of_another_type_is_an_error_of_poll(kind, broker, admin):
+    """librdkafka#5471 and #5514: members joined for ever, and polls returned nothing, without an error."""
+    if kind == "share":
+        admin.alter_group_offsets("taken-by-consumers", {PARTITION: 0})
+        client = ShareConsumer(broker.bootstrap_servers, group_id="taken-by-consumers")
+    else:
+        admin.alter_share_group_offsets("taken-by-share", {PARTITION: 0})
+        client = Consumer(broker.bootstrap_servers, group_id="taken-by-share", group_protocol="consumer")
+    with client:
+        client.subscribe(["reports"])
+        with pytest.raises(BrokerError, match=f"is not a {kind} group") as failure:
+            client.poll(20_000)
+        assert failure.value.code is ErrorCode.GROUP_ID_NOT_FOUND

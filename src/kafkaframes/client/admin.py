@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.administration.acls import AclMethods
-from kafkaframes.client.administration.base import get_row_error, raise_response_error
+from kafkaframes.client.administration.base import get_row_error, raise_response_error, to_list
 from kafkaframes.client.administration.cluster import CONFIG_RESOURCES, ClusterMethods
 from kafkaframes.client.administration.groups import GroupMethods
 from kafkaframes.client.administration.item_requests import (
@@ -57,7 +57,7 @@ from kafkaframes.errors import (
     QuotaExceededError,
     to_broker_error,
 )
-from kafkaframes.protocol.api_keys import CONSUMER_GROUP_DESCRIBE, INCREMENTAL_ALTER_CONFIGS
+from kafkaframes.protocol.api_keys import INCREMENTAL_ALTER_CONFIGS
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -65,11 +65,14 @@ if TYPE_CHECKING:
     from kafkaframes.client.options import ClientOptions, Servers
 
 RESOURCES: Final = CONFIG_RESOURCES
+_GROUP_STATES: Final = (
+    "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling", "NotReady",
+)  # fmt: skip
+_GROUP_TYPES: Final = ("classic", "consumer", "share", "streams")
 CONFIG_OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
-# Errors of ConsumerGroupDescribe after which the group is described as a classic group.
-_NOT_A_CONSUMER_GROUP_ERRORS: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})
 _RETRIABLE_COMMIT_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
 _RETRIABLE_FETCH_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
+ConfigValue = str | int | float | bool
 TopicItem = TypeVar("TopicItem", bound=str | UUID)
 _TOPIC_STATE_VERSION: Final = 6  # first version of DeleteTopics with topic states instead of names
 
@@ -83,12 +86,15 @@ class NewTopic:
         num_partitions: number of partitions; -1 selects the broker's default.
         replication_factor: number of replicas of each partition; -1 selects the broker's default.
         configs: topic settings under Kafka's names; other settings have the broker's defaults.
+        replica_assignments: node ids of the replicas of each partition, with the preferred leader first, in place of
+            ``num_partitions`` and ``replication_factor``; empty lets the controller select the nodes.
     """
 
     name: str
     num_partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
+    replica_assignments: Sequence[Sequence[int]] = ()
 
 
 class ConfigEntry(NamedTuple):
@@ -268,7 +274,7 @@ class AsyncAdmin(
         Raises:
             BrokerError: a topic does not exist, or the principal may not describe it.
         """
-        topic_list = list(dict.fromkeys(topics))
+        topic_list = list(dict.fromkeys(to_list("topics", topics)))
         ids = [entry for entry in topic_list if isinstance(entry, UUID)]
         await self._retry_step(
             lambda: self._cluster.refresh_metadata(None if ids else map(str, topic_list), can_share=False)
@@ -294,10 +300,10 @@ class AsyncAdmin(
             validate_only: check the topics without creating them.
 
         Raises:
-            OptionError: two topics have the same name.
+            OptionError: two topics have the same name, or a setting is not text, a number or a boolean.
             BrokerError: a topic already exists (``TopicExistsError``), or a broker rejected it. Others were created.
         """
-        new_topics = [NewTopic(name=entry) if isinstance(entry, str) else entry for entry in topics]
+        new_topics = [NewTopic(name=entry) if isinstance(entry, str) else entry for entry in to_list("topics", topics)]
         topics_by_name = {entry.name: entry for entry in new_topics}
         if len(topics_by_name) < len(new_topics):
             raise OptionError("topics: two new topics have the same name")
@@ -310,7 +316,14 @@ class AsyncAdmin(
                     name=entry.name,
                     num_partitions=entry.num_partitions,
                     replication_factor=entry.replication_factor,
-                    configs=[cls.CreatableTopicConfig(name=key, value=value) for key, value in entry.configs.items()],
+                    assignments=[
+                        cls.CreatableReplicaAssignment(partition_index=index, broker_ids=list(node_ids))
+                        for index, node_ids in enumerate(entry.replica_assignments)
+                    ],
+                    configs=[
+                        cls.CreatableTopicConfig(name=key, value=_to_config_text(key, value))
+                        for key, value in entry.configs.items()
+                    ],
                 )
                 for entry in map(topics_by_name.__getitem__, names)
             ]
@@ -328,7 +341,7 @@ class AsyncAdmin(
             OptionError: a topic is specified by id, and the brokers are older than Kafka 2.8.
             BrokerError: a topic does not exist, or the principal may not delete it. The other topics were deleted.
         """
-        topic_list = list(topics)
+        topic_list = to_list("topics", topics)
         cls = self.settings.message_class("DeleteTopicsRequest")
         connection = await self._retry_step(self._cluster.get_any_connection)
         takes_ids = connection.select_version(cls()) >= _TOPIC_STATE_VERSION
@@ -350,21 +363,43 @@ class AsyncAdmin(
 
         await self._change_topics(topic_list, to_request, lambda response: response.responses)
 
-    async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
         """Increase the number of partitions of topics (KIP-195).
 
         Args:
             counts: total number of partitions afterwards, by topic name.
+            assignments: node ids of the replicas of each new partition, by topic name; the controller selects the nodes
+                for other topics.
             validate_only: check the changes without applying them.
 
         Raises:
+            OptionError: a topic has an assignment, but no count.
             BrokerError: a topic does not exist, or has as many partitions already (INVALID_PARTITIONS).
         """
         cls = self.settings.message_class("CreatePartitionsRequest")
+        replicas_by_topic = assignments or {}
+        for name in replicas_by_topic.keys() - counts.keys():
+            raise OptionError(f"assignments: topic {name} has no count of partitions")
+
+        def to_topic(name: str) -> Any:
+            rows = replicas_by_topic.get(name)
+            return cls.CreatePartitionsTopic(
+                name=name,
+                count=counts[name],
+                assignments=None
+                if rows is None
+                else [cls.CreatePartitionsAssignment(broker_ids=list(node_ids)) for node_ids in rows],
+            )
 
         def to_request(names: Iterable[str]) -> Any:
             body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
-            body.topics = [cls.CreatePartitionsTopic(name=name, count=counts[name], assignments=None) for name in names]
+            body.topics = list(map(to_topic, names))
             return body
 
         await self._change_topics(counts, to_request, lambda response: response.results)
@@ -409,12 +444,16 @@ class AsyncAdmin(
             await self._request_items(offsets_by_partition, leaders, delete_at_leader, RETRIABLE_CODES)
         )
 
-    async def list_offsets(self, timestamps: PartitionMapping[int]) -> dict[TopicPartition, int]:
+    async def list_offsets(
+        self, timestamps: PartitionMapping[int], *, isolation_level: str = "read_uncommitted"
+    ) -> dict[TopicPartition, int]:
         """Return offsets by timestamp (KIP-396).
 
         Args:
             timestamps: for each partition, a time in milliseconds since 1970, or ``EARLIEST``, ``LATEST`` or
                 ``MAX_TIMESTAMP`` of ``kafkaframes.client``.
+            isolation_level: with ``read_committed``, ``LATEST`` is the last stable offset, at which consumers with this
+                isolation level stop; with ``read_uncommitted``, it is the high watermark.
 
         Returns:
             The offset of the first record at or after each time; -1 if no such record exists.
@@ -423,12 +462,14 @@ class AsyncAdmin(
             BrokerError: a partition does not exist, or the principal may not describe it.
         """
         times = to_partition_mapping(timestamps)
+        check_choice("isolation_level", isolation_level, ("read_uncommitted", "read_committed"))
+        read_committed = isolation_level == "read_committed"
 
         async def list_at_leader(
             leader: Node, partitions: list[TopicPartition]
         ) -> dict[TopicPartition, OffsetAndTimestamp | BrokerError]:
             part = {partition: times[partition] for partition in partitions}
-            return await offsets.list_offsets_at_leader(self._cluster, leader, part, read_committed=False)
+            return await offsets.list_offsets_at_leader(self._cluster, leader, part, read_committed=read_committed)
 
         results = require_success(
             await self._request_items(times, LeaderLookup(self._cluster), list_at_leader, RETRIABLE_CODES)
@@ -454,7 +495,9 @@ class AsyncAdmin(
         check_choice("kind", kind, tuple(RESOURCES))
         cls = self.settings.message_class("DescribeConfigsRequest")
         resource = cls.DescribeConfigsResource(
-            resource_type=RESOURCES[kind], resource_name=name, configuration_keys=None if keys is None else list(keys)
+            resource_type=RESOURCES[kind],
+            resource_name=name,
+            configuration_keys=None if keys is None else to_list("keys", keys),
         )
         answer = await self._retry_step(lambda: self._send_config_request(kind, name, cls(resources=[resource])))
         result = require_one_row(answer.results, f"{kind} {name}")
@@ -475,7 +518,7 @@ class AsyncAdmin(
         self,
         kind: str,
         name: str,
-        changes: Mapping[str, str | None] | None = None,
+        changes: Mapping[str, ConfigValue | None] | None = None,
         *,
         append: Mapping[str, str] | None = None,
         subtract: Mapping[str, str] | None = None,
@@ -495,13 +538,17 @@ class AsyncAdmin(
             validate_only: check the changes without applying them.
 
         Raises:
-            OptionError: a setting is specified twice; brokers before 2.3 cannot append or subtract.
+            OptionError: a setting is specified twice, or is not text, a number or a boolean; brokers before 2.3 cannot
+                append or subtract.
             BrokerError: a broker rejected the changes; none took effect.
         """
         check_choice("kind", kind, tuple(RESOURCES))
-        changes = changes or {}
-        lists = {"append": append or {}, "subtract": subtract or {}}
-        names = [*changes, *lists["append"], *lists["subtract"]]
+        new_values = {key: _to_config_text(key, value) for key, value in (changes or {}).items()}
+        lists = {
+            operation: {key: _to_config_text(key, value) for key, value in (values or {}).items()}
+            for operation, values in (("append", append), ("subtract", subtract))
+        }
+        names = [*new_values, *lists["append"], *lists["subtract"]]
         if len(set(names)) < len(names):
             raise OptionError(
                 f"a setting is specified twice: {', '.join(sorted({key for key in names if names.count(key) > 1}))}"
@@ -513,14 +560,14 @@ class AsyncAdmin(
                 cls.AlterableConfig(
                     name=key, value=value, config_operation=CONFIG_OPERATIONS["delete" if value is None else "set"]
                 )
-                for key, value in changes.items()
+                for key, value in new_values.items()
             ] + [
                 cls.AlterableConfig(name=key, value=value, config_operation=CONFIG_OPERATIONS[operation])
                 for operation, values in lists.items()
                 for key, value in values.items()
             ]
         else:
-            if len(names) > len(changes):
+            if len(names) > len(new_values):
                 raise OptionError("`append` and `subtract` need brokers of Kafka 2.3 or later (KIP-339)")
             cls = self.settings.message_class("AlterConfigsRequest")
             current_entries = await self.describe_configs(kind, name)
@@ -529,7 +576,7 @@ class AsyncAdmin(
                 for key, entry in current_entries.items()
                 if not entry.is_default and not entry.is_read_only
             }
-            whole |= changes
+            whole |= new_values
             configs = [cls.AlterableConfig(name=key, value=value) for key, value in whole.items() if value is not None]
         resource = cls.AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
         body = cls(resources=[resource], validate_only=validate_only)
@@ -563,11 +610,19 @@ class AsyncAdmin(
                 empty is all.
 
         Raises:
-            OptionError: a broker does not support a filter and would return all groups.
+            OptionError: a state or type does not exist, or a broker does not support a filter and would return all
+                groups.
             BrokerError: a coordinator rejected the request.
         """
         cls = self.settings.message_class("ListGroupsRequest")
-        body = cls(states_filter=list(states), types_filter=list(types))
+        body = cls(states_filter=to_list("states", states), types_filter=to_list("types", types))
+        for setting, values, choices in (
+            ("states", body.states_filter, _GROUP_STATES),
+            ("types", body.types_filter, _GROUP_TYPES),
+        ):
+            for value in values:
+                if value.lower() not in map(str.lower, choices):
+                    raise OptionError(f"{setting}: {value!r} does not exist; expected one of {', '.join(choices)}")
 
         def check_version(broker: Node, version: int) -> None:
             for setting, values, first in (("states", body.states_filter, 4), ("types", body.types_filter, 5)):
@@ -592,18 +647,12 @@ class AsyncAdmin(
             BrokerError: the principal may not describe the group, or it does not exist (brokers of 4.0 and later; older
                 brokers return the state ``Dead``).
         """
-        connection = await self._retry_step(self._cluster.get_any_connection)
-        if CONSUMER_GROUP_DESCRIBE in connection.ranges:
-            cls = self.settings.message_class("ConsumerGroupDescribeRequest")
-            match = await self._request_group_row(group_id, cls(group_ids=[group_id]))
-            if not match.error_code:
-                return _to_consumer_group(match)
-            if match.error_code not in _NOT_A_CONSUMER_GROUP_ERRORS:
-                raise_response_error(match, f"group {group_id}")
-        cls = self.settings.message_class("DescribeGroupsRequest")
-        match = await self._request_group_row(group_id, cls(groups=[group_id]))
-        raise_response_error(match, f"group {group_id}")
-        return _to_classic_group(match)
+        match = await self._request_consumer_group(group_id)
+        return (
+            _to_classic_group(await self._request_classic_group(group_id))
+            if match is None
+            else _to_consumer_group(match)
+        )
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups that have no members (KIP-229).
@@ -622,7 +671,9 @@ class AsyncAdmin(
 
         coordinators = CoordinatorLookup(self._cluster)
         require_success(
-            await self._request_items(group_ids, coordinators, delete_at_coordinator, COORDINATOR_MOVED_CODES)
+            await self._request_items(
+                to_list("group_ids", group_ids), coordinators, delete_at_coordinator, COORDINATOR_MOVED_CODES
+            )
         )
 
     async def group_offsets(
@@ -665,15 +716,17 @@ class AsyncAdmin(
             offsets: for each partition, the offset of the next record to read, or a ``CommittedOffset``.
 
         Raises:
+            OptionError: an offset is negative.
             BrokerError: the group has members (UNKNOWN_MEMBER_ID), or the principal may not read it.
         """
-        commits = to_partition_mapping(offsets)
+        commits = group_offsets.check_offsets(to_partition_mapping(offsets))
 
         async def commit_at_coordinator(
             _: Node, partitions: list[TopicPartition]
         ) -> dict[TopicPartition, BrokerError | None]:
             part = {partition: commits[partition] for partition in partitions}
-            return await group_offsets.commit_offset_rows(self._cluster, GroupMember(group_id), part)
+            results = await group_offsets.commit_offset_rows(self._cluster, GroupMember(group_id), part)
+            return {partition: _explain_members(partition, group_id, error) for partition, error in results.items()}
 
         coordinator = CoordinatorLookup(self._cluster, key=group_id)
         require_success(await self._request_items(commits, coordinator, commit_at_coordinator, _RETRIABLE_COMMIT_CODES))
@@ -722,7 +775,7 @@ class AsyncAdmin(
             BrokerError: brokers have no ``delegation.token.secret.key``, or the principal may not create tokens.
         """
         cls = self.settings.message_class("CreateDelegationTokenRequest")
-        rows = [cls.CreatableRenewers(**_split_principal("", entry)) for entry in renewers]
+        rows = [cls.CreatableRenewers(**_split_principal("", entry)) for entry in to_list("renewers", renewers)]
         body = cls(renewers=rows, max_lifetime_ms=max_lifetime_ms, **_split_principal("owner_", owner) if owner else {})
         answer = await self._send_to_any_broker(body, "delegation token", retriable=())
         return _to_token(answer, [_format_principal(row) for row in rows], "_ms")
@@ -769,7 +822,9 @@ class AsyncAdmin(
         rows = (
             None
             if owners is None
-            else [cls.DescribeDelegationTokenOwner(**_split_principal("", owner)) for owner in owners]
+            else [
+                cls.DescribeDelegationTokenOwner(**_split_principal("", owner)) for owner in to_list("owners", owners)
+            ]
         )
         answer = await self._send_to_any_broker(cls(owners=rows), "delegation tokens", retriable=())
         return [_to_token(entry, [_format_principal(row) for row in entry.renewers], "") for entry in answer.tokens]
@@ -805,6 +860,23 @@ class AsyncAdmin(
 
         controller = ControllerLookup(self._cluster)
         require_success(await self._request_items(items, controller, send_change, RETRIABLE_CONTROLLER_CODES))
+
+
+def _to_config_text(name: str, value: ConfigValue | None) -> str | None:
+    """Return the value of a setting as brokers parse it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is not None and not isinstance(value, (str, int, float)):
+        raise OptionError(f"{name} is {value!r}; expected text, a number or a boolean")
+    return None if value is None else str(value)
+
+
+def _explain_members(partition: TopicPartition, group_id: str, error: BrokerError | None) -> BrokerError | None:
+    """Return an error that names the reason if a coordinator rejects a commit because the group has members."""
+    if error is None or error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+        return error
+    reason = f"group {group_id} has members; stop its consumers first"
+    return broker_error(error.code, f"commit of {partition} for group {group_id}", reason)
 
 
 def _split_principal(prefix: str, text: str) -> dict[str, str]:

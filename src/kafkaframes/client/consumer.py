@@ -35,7 +35,7 @@ from kafkaframes.client.fetched_batches import (
     resolve_columns,
     select_output_columns,
 )
-from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
+from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, check_offsets, to_committed_offset
 from kafkaframes.client.interceptors import CONSUMER_HOOKS, Interceptors
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, cancel_tasks, start_background_task, wait_for_event, warn_unclosed
 from kafkaframes.client.metadata import (
@@ -837,7 +837,9 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             raise to_broker_error(ErrorCode.UNKNOWN_MEMBER_ID, reason)
         offsets_to_commit: Mapping[TopicPartition, CommittedOffset | int]
         offsets_to_commit = (
-            self._get_positions_to_commit(self.assignment()) if offsets is None else to_partition_mapping(offsets)
+            self._get_positions_to_commit(self.assignment())
+            if offsets is None
+            else check_offsets(to_partition_mapping(offsets))
         )
         await cancel_tasks(self._auto_commit)  # a background commit would write older offsets later
         with measure_ns(self._cluster.metrics.client["commit-sync"]):

@@ -172,7 +172,7 @@ class ConsumerMember:
         """Process the failure of a heartbeat."""
         if request is not self._in_flight:
             return
-        is_leave = self._in_flight.epoch < 0
+        is_leave, is_join = self._in_flight.epoch < 0, self._in_flight.epoch == _JOIN
         self._in_flight = self._topics = None
         if is_leave:
             return  # the session expires at the coordinator
@@ -182,7 +182,8 @@ class ConsumerMember:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
             self._reset_membership()
-        elif code in MEMBER_FENCED_CODES:
+        # A member that joins creates the group, unless a group of another type has this id: the next poll raises that.
+        elif code in MEMBER_FENCED_CODES and not (is_join and code == ErrorCode.GROUP_ID_NOT_FOUND):
             self._reset_membership()
         elif not is_retriable(error):
             self._host.queue_error(error)

@@ -9,7 +9,7 @@ from uuid import UUID
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition, group_by_topic
 from kafkaframes.client.response_rows import require_one_row, require_rows
-from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, to_broker_error
+from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, OptionError, to_broker_error
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.primitives import NIL_UUID
 
@@ -38,6 +38,23 @@ class CommittedOffset(NamedTuple):
 def to_committed_offset(value: CommittedOffset | int) -> CommittedOffset:
     """Return the committed offset that a caller specifies, possibly as a bare offset."""
     return value if isinstance(value, CommittedOffset) else CommittedOffset(value)
+
+
+def check_offsets(
+    offsets: Mapping[TopicPartition, CommittedOffset | int],
+) -> Mapping[TopicPartition, CommittedOffset | int]:
+    """Return the offsets of a commit.
+
+    Raises:
+        OptionError: an offset is negative, such as ``EARLIEST``. Brokers would store it, and clients would reject it.
+    """
+    for partition, value in offsets.items():
+        offset = to_committed_offset(value).offset
+        if offset < 0:
+            raise OptionError(
+                f"offset {offset} of {partition} is negative; `list_offsets` returns those of EARLIEST and LATEST"
+            )
+    return offsets
 
 
 class GroupMember(NamedTuple):

@@ -31,7 +31,7 @@ from kafkaframes.client.batches import (
     split_batches,
 )
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, check_offsets
 from kafkaframes.client.interceptors import PRODUCER_HOOKS, AcknowledgementCallback, Interceptors, to_producer_record
 from kafkaframes.client.loop import cancel_tasks, start_background_task, wait_for_event, warn_unclosed
 from kafkaframes.client.metadata import (
@@ -730,11 +730,11 @@ class AsyncProducer(TelemetryMethods):
                 rejects former members.
 
         Raises:
-            OptionError: no transaction is open.
+            OptionError: no transaction is open, or an offset is negative.
             BrokerError: the consumer is not a member of the group any more, or the principal may not read the group.
         """
         with self._measure_transaction("txn-send-offsets"):
-            await self._transactions.send_offsets(to_partition_mapping(offsets), group)
+            await self._transactions.send_offsets(check_offsets(to_partition_mapping(offsets)), group)
 
     @contextlib.contextmanager
     def _measure_transaction(self, sensor: str) -> Iterator[None]:

@@ -366,6 +366,8 @@ class ShareConsumerSettings(ClientSettings):
         super().__post_init__()
         if not self.group_id:
             raise OptionError("a share consumer needs group_id")
+        for name in ("share_acknowledgement_mode", "share_acquire_mode"):  # Java accepts upper and lower case
+            object.__setattr__(self, name, getattr(self, name).lower())
         check_choice("share_acknowledgement_mode", self.share_acknowledgement_mode, ("implicit", "explicit"))
         check_choice("share_acquire_mode", self.share_acquire_mode, ("batch_optimized", "record_limit"))
 

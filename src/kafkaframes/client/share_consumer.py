@@ -284,7 +284,8 @@ class AsyncShareConsumer(TelemetryMethods):
         """
         if kind not in ACKNOWLEDGEMENT_TYPES:
             raise OptionError(
-                f"acknowledgement {kind!r} does not exist; expected one of {', '.join(ACKNOWLEDGEMENT_TYPES)}"
+                f"acknowledgement {kind!r} does not exist; expected one of {', '.join(ACKNOWLEDGEMENT_TYPES)}. "
+                "`renew` extends the locks of records"
             )
         self._machine.acknowledge(get_record_keys(records, mask), ACKNOWLEDGEMENT_TYPES[kind])
         self._collect_results()

@@ -22,7 +22,7 @@ from typing import Final
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.share_requests import JOIN_EPOCH, LEAVE_EPOCH, ShareHeartbeat, ShareHeartbeatResponse
 from kafkaframes.client.share_session import PartitionId
-from kafkaframes.errors import COORDINATOR_MOVED_CODES, MEMBER_FENCED_CODES, BrokerError
+from kafkaframes.errors import COORDINATOR_MOVED_CODES, MEMBER_FENCED_CODES, BrokerError, ErrorCode
 
 _MAX_LEAVE_RETRIES: Final = 2
 
@@ -138,7 +138,10 @@ class ShareMember:
             return None
         self._due = now + self._backoff_s(self._failures)
         self._failures += 1
-        if isinstance(error, BrokerError) and error.code in MEMBER_FENCED_CODES:
+        code = error.code if isinstance(error, BrokerError) else None
+        # A member that joins creates the group, unless a group of another type has this id.
+        is_other_type = request.epoch == JOIN_EPOCH and code == ErrorCode.GROUP_ID_NOT_FOUND
+        if code in MEMBER_FENCED_CODES and not is_other_type:
             self._reset_membership()
             return None
         return None if is_retriable(error) else error

@@ -346,8 +346,7 @@ def _find_quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> s
         return "an entity requires a name, unless it is the default"
     if len({op.key for op in ops}) < len(ops):
         return "a quota is listed twice"
-    invalid_op = next((op for op in ops if not op.remove and not _is_valid_quota(op, entity)), None)
-    return None if invalid_op is None else f"unknown quota: {invalid_op.key} = {invalid_op.value}"
+    return next(filter(None, (_find_quota_error(op, entity) for op in ops if not op.remove)), None)
 
 
 def _is_ip_address(text: str | None) -> bool:
@@ -358,7 +357,13 @@ def _is_ip_address(text: str | None) -> bool:
         return False
 
 
-def _is_valid_quota(operation: Any, entity: dict[str, Any]) -> bool:
-    """Return whether an entity can have this quota with this value."""
+def _find_quota_error(operation: Any, entity: dict[str, Any]) -> str | None:
+    """Return Kafka's message about a quota that an entity cannot have; None if the quota is valid."""
     must_be_integer = (_ADDRESS_QUOTA_KEYS if "ip" in entity else _QUOTA_KEYS).get(operation.key)
-    return must_be_integer is not None and operation.value > 0 and (not must_be_integer or operation.value.is_integer())
+    if must_be_integer is None:
+        return f"Invalid configuration key {operation.key}"
+    if not operation.value > 0:
+        return f"Quota {operation.key} must be greater than 0"
+    if must_be_integer and not operation.value.is_integer():
+        return f"{operation.key} cannot be a fractional value."
+    return None

@@ -72,7 +72,7 @@ def _describe_resource(
     request: _DescribeConfigs, broker: BrokerState, resource: kafka.DescribeConfigsRequest.DescribeConfigsResource
 ) -> kafka.DescribeConfigsResponse.DescribeConfigsResult:
     code, message, rows = describe_resource(request, broker, resource.resource_type, resource.resource_name)
-    if resource.configuration_keys is not None and code == ErrorCode.NONE:
+    if resource.configuration_keys and code == ErrorCode.NONE:  # as in Kafka, an empty list selects all settings
         names = set(resource.configuration_keys)
         rows = [row for row in rows if row.name in names]
     return request.response.DescribeConfigsResult(

@@ -294,5 +294,5 @@ def _delete_group(
             broker.groups.delete_group(name)
             broker.share_groups.delete_states(group_id=name)
         except KafkaframesError as error:
-            code, reason = get_error_code(error), str(error)
+            code, reason = get_error_code(error), getattr(error, "reason", str(error))
     return request.response.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)

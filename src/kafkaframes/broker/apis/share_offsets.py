@@ -151,7 +151,7 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
         try:
             rows = list(_alter_offsets(request, broker))
         except KafkaframesError as error:
-            code, reason = get_error_code(error), str(error)
+            code, reason = get_error_code(error), getattr(error, "reason", str(error))
     if code != ErrorCode.NONE:
         return request.response(error_code=code, error_message=reason)
     return request.response(responses=rows)
@@ -254,7 +254,7 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
                 rows.append(_forget_topic(request, broker, remaining_topics, name, topic, refusal))
         broker.groups.store_share_partitions(group, remaining_topics)
     except KafkaframesError as error:
-        return request.response(error_code=get_error_code(error), error_message=str(error))
+        return request.response(error_code=get_error_code(error), error_message=getattr(error, "reason", str(error)))
     return request.response(responses=rows)
 
 

@@ -269,6 +269,18 @@ class AdminRequests:
         return dict(zip(item_list, await asyncio.gather(*map(catch_error, item_list)), strict=True))
 
 
+def to_list(setting: str, values: Iterable[Item]) -> list[Item]:
+    """Return the items that a caller specifies.
+
+    Raises:
+        OptionError: the items are one text. Its characters are not meant, and would be other names: ``delete_topics``
+            would delete the topics ``a`` and ``b`` for ``"ab"``.
+    """
+    if isinstance(values, (str, bytes)):
+        raise OptionError(f"{setting} is the text {values!r}; expected a list, such as [{values!r}]")
+    return list(values)
+
+
 def raise_response_error(response: Any, subject: str) -> None:
     """Raise the error in a response or in one of its rows, if it has an error code."""
     if number := getattr(response, "error_code", 0):

@@ -11,6 +11,7 @@ from kafkaframes._version import __version__
 from kafkaframes.client.administration.base import (
     AdminRequests,
     get_row_error,
+    to_list,
     to_protocol_name,
     to_protocol_number,
 )
@@ -300,7 +301,7 @@ class ClusterMethods(AdminRequests):
             BrokerError: another kind than ``client-metrics`` is requested, and the brokers are older than Kafka 4.1
                 (UNSUPPORTED_VERSION).
         """
-        kinds = list(kinds)
+        kinds = to_list("kinds", kinds)
         numbers = [to_protocol_number("kind", kind, CONFIG_RESOURCES) for kind in kinds]
         cls = self.settings.message_class("ListConfigResourcesRequest")
         body = cls(resource_types=numbers)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, get_row_error, raise_response_error
+from kafkaframes.client.administration.base import AdminRequests, get_row_error, raise_response_error, to_list
+from kafkaframes.client.group_offsets import check_offsets
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -17,7 +18,10 @@ from kafkaframes.client.metadata import (
 )
 from kafkaframes.client.response_rows import require_success
 from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode
+from kafkaframes.protocol.api_keys import CONSUMER_GROUP_DESCRIBE
 
+# Errors of ConsumerGroupDescribe after which the group is described as a classic group.
+_NOT_A_CONSUMER_GROUP_ERRORS: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})
 _RETRIABLE_OFFSET_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.REBALANCE_IN_PROGRESS}
 
 
@@ -172,7 +176,7 @@ class GroupMethods(AdminRequests):
     async def remove_group_members(
         self, group_id: str, instance_ids: Iterable[str] | None = None, *, reason: str = "removed by an administrator"
     ) -> None:
-        """Remove members from a group that uses the classic protocol.
+        """Remove members from a classic or consumer group.
 
         Args:
             group_id: id of the group.
@@ -185,16 +189,14 @@ class GroupMethods(AdminRequests):
         subject = f"group {group_id}"
         cls = self.settings.message_class("LeaveGroupRequest")
         if instance_ids is None:
-            describe = self.settings.message_class("DescribeGroupsRequest")(groups=[group_id])
-            group = await self._request_group_row(group_id, describe)
-            raise_response_error(group, subject)
             members = [
-                cls.MemberIdentity(member_id=entry.member_id, group_instance_id=entry.group_instance_id, reason=reason)
-                for entry in group.members
+                cls.MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=reason)
+                for member_id, instance_id in await self._list_member_ids(group_id)
             ]
         else:
             members = [
-                cls.MemberIdentity(group_instance_id=entry, reason=reason) for entry in dict.fromkeys(instance_ids)
+                cls.MemberIdentity(group_instance_id=entry, reason=reason)
+                for entry in dict.fromkeys(to_list("instance_ids", instance_ids))
             ]
         if not members:
             return
@@ -210,6 +212,33 @@ class GroupMethods(AdminRequests):
             },
             [entry.group_instance_id or entry.member_id for entry in members],
         )
+
+    async def _request_consumer_group(self, group_id: str) -> Any:
+        """Return a group's row of ConsumerGroupDescribe; None if the group or the broker does not use this protocol."""
+        connection = await self._retry_step(self._cluster.get_any_connection)
+        if CONSUMER_GROUP_DESCRIBE not in connection.ranges:
+            return None
+        cls = self.settings.message_class("ConsumerGroupDescribeRequest")
+        row = await self._request_group_row(group_id, cls(group_ids=[group_id]))
+        if row.error_code in _NOT_A_CONSUMER_GROUP_ERRORS:
+            return None
+        raise_response_error(row, f"group {group_id}")
+        return row
+
+    async def _request_classic_group(self, group_id: str) -> Any:
+        """Return a group's row of DescribeGroups."""
+        cls = self.settings.message_class("DescribeGroupsRequest")
+        row = await self._request_group_row(group_id, cls(groups=[group_id]))
+        raise_response_error(row, f"group {group_id}")
+        return row
+
+    async def _list_member_ids(self, group_id: str) -> list[tuple[str, str | None]]:
+        """Return the member id and the instance id of each member of a classic or consumer group."""
+        row = await self._request_consumer_group(group_id)
+        if row is not None:
+            return [(entry.member_id, entry.instance_id) for entry in row.members]
+        row = await self._request_classic_group(group_id)
+        return [(entry.member_id, entry.group_instance_id) for entry in row.members]
 
     async def describe_share_group(self, group_id: str) -> ShareGroupDescription:
         """Return the state and the members of a share group (KIP-932).
@@ -304,11 +333,13 @@ class GroupMethods(AdminRequests):
             offsets: new start offset of each partition.
 
         Raises:
+            OptionError: an offset is negative.
             BrokerError: the group has members (NON_EMPTY_GROUP), a partition does not exist, or the principal may not
                 read the group.
         """
         cls = self.settings.message_class("AlterShareGroupOffsetsRequest")
         starts = to_partition_mapping(offsets)
+        check_offsets(starts)
         rows = group_by_topic(
             starts,
             lambda entry: cls.AlterShareGroupOffsetsRequestPartition(
@@ -341,7 +372,7 @@ class GroupMethods(AdminRequests):
             BrokerError: the group has members (NON_EMPTY_GROUP), or it has no offsets for a topic.
         """
         cls = self.settings.message_class("DeleteShareGroupOffsetsRequest")
-        names = list(dict.fromkeys(topics))
+        names = list(dict.fromkeys(to_list("topics", topics)))
         rows = [cls.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
         response = await self._send_share_offsets(cls(group_id=group_id, topics=rows), group_id)
         require_success(

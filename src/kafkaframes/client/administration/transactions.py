@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, get_row_error
+from kafkaframes.client.administration.base import AdminRequests, get_row_error, to_list
 from kafkaframes.client.administration.item_requests import BrokerLookup, CoordinatorLookup, LeaderLookup
 from kafkaframes.client.cluster import TRANSACTION
 from kafkaframes.client.metadata import Node, PartitionLike, TopicPartition, group_by_topic, to_partition, to_partitions
@@ -123,7 +123,7 @@ class TransactionMethods(AdminRequests):
             BrokerError: a coordinator rejected the request.
         """
         cls = self.settings.message_class("ListTransactionsRequest")
-        body = cls(state_filters=list(states), producer_id_filters=list(producer_ids))
+        body = cls(state_filters=to_list("states", states), producer_id_filters=list(producer_ids))
         required_versions = {"min_duration_ms": _DURATION_VERSION} if min_duration_ms is not None else {}
         required_versions |= (
             {"transactional_id_pattern": _PATTERN_VERSION} if transactional_id_pattern is not None else {}
@@ -172,7 +172,12 @@ class TransactionMethods(AdminRequests):
 
         coordinators = CoordinatorLookup(self._cluster, TRANSACTION)
         return require_success(
-            await self._request_items(transactional_ids, coordinators, describe_at_coordinator, COORDINATOR_MOVED_CODES)
+            await self._request_items(
+                to_list("transactional_ids", transactional_ids),
+                coordinators,
+                describe_at_coordinator,
+                COORDINATOR_MOVED_CODES,
+            )
         )
 
     async def describe_producers(
@@ -295,7 +300,12 @@ class TransactionMethods(AdminRequests):
 
         coordinators = CoordinatorLookup(self._cluster, TRANSACTION)
         return require_success(
-            await self._request_items(transactional_ids, coordinators, fence_at_coordinator, _RETRIABLE_FENCE_CODES)
+            await self._request_items(
+                to_list("transactional_ids", transactional_ids),
+                coordinators,
+                fence_at_coordinator,
+                _RETRIABLE_FENCE_CODES,
+            )
         )
 
 

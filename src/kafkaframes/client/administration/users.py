@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client.administration.base import (
     AdminRequests,
     get_row_error,
+    to_list,
     to_protocol_name,
     to_protocol_number,
 )
@@ -114,7 +115,9 @@ class UserMethods(AdminRequests):
             BrokerError: a user has no credential (RESOURCE_NOT_FOUND), or the principal may not describe the cluster.
         """
         cls = self.settings.message_class("DescribeUserScramCredentialsRequest")
-        names = None if users is None else list(users)
+        names = None if users is None else to_list("users", users)
+        if names == []:
+            return {}  # brokers would return every user
         body = cls(users=None if names is None else [cls.UserName(name=name) for name in names])
         response = await self._send_to_any_broker(body, "SCRAM credentials")
         return require_success(
@@ -231,6 +234,8 @@ class UserMethods(AdminRequests):
 def _to_upsertion_fields(credential: ScramCredential) -> dict[str, Any]:
     mechanism = to_protocol_number("mechanism", credential.mechanism, SCRAM_MECHANISMS)
     salt = credential.salt or secrets.token_bytes(_SALT_BYTES)
+    if not isinstance(credential.password, str):
+        raise OptionError(f"password of user {credential.user!r} is not text; decode bytes first")
     if credential.iterations < 1:
         raise OptionError(f"iterations {credential.iterations} is not positive; brokers require at least 4096")
     password = hashlib.pbkdf2_hmac(
