@@ -93,7 +93,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "keeps its partitions when it is fenced": (CONSUMER, "        self._host.drop_all_partitions()\n", ""),
     "ignores that it was fenced": (
         CONSUMER,
-        "        elif code in MEMBER_FENCED_CODES:\n            self._reset_membership()\n",
+        "        elif code in MEMBER_FENCED_CODES and not is_other_type:\n            self._reset_membership()\n",
         "",
     ),
     "does not send a full heartbeat after a lost one": (

@@ -208,7 +208,7 @@ MUTANTS: dict[str, Mutation] = {
         SESSION, "is_uniform = len(set(types)) == 1", "is_uniform = True"
     ),
     "a member that is removed does not join again": Mutation(
-        MEMBER, "if isinstance(error, BrokerError) and error.code in MEMBER_FENCED_CODES:", "if False:"
+        MEMBER, "if code in MEMBER_FENCED_CODES and not is_other_type:", "if False:"
     ),
     "a new subscription is not sent": Mutation(
         MEMBER,

@@ -179,11 +179,12 @@ class ConsumerMember:
         self._due = now + self._host.backoff_s(self._failures)
         self._failures += 1
         code = error.code if isinstance(error, BrokerError) else None
+        # A member that joins creates the group, unless a group of another type has this id.
+        is_other_type = is_join and code == ErrorCode.GROUP_ID_NOT_FOUND
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
             self._reset_membership()
-        # A member that joins creates the group, unless a group of another type has this id: the next poll raises that.
-        elif code in MEMBER_FENCED_CODES and not (is_join and code == ErrorCode.GROUP_ID_NOT_FOUND):
+        elif code in MEMBER_FENCED_CODES and not is_other_type:
             self._reset_membership()
         elif not is_retriable(error):
             self._host.queue_error(error)
