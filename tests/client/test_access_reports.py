@@ -6,7 +6,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
-from kafkaframes.client import AclBinding, AclFilter, Admin, Consumer, NewTopic, Producer
+from kafkaframes.client import AclBinding, AclFilter, Admin, Consumer, NewTopic, Producer, ShareConsumer
 from kafkaframes.errors import AuthorizationError, BrokerError
 
 POLL_MS = 20_000
@@ -109,10 +109,11 @@ def test_other_topics_of_a_classic_group_are_read_in_the_meantime(broker, admin)
         assert poll_through_errors(consumer, 1) == {"open": [b"o"]}
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "share"])
 def test_an_invalid_topic_name_is_reported(protocol):
-    """Java's consumer raises InvalidTopicException."""
-    with Broker() as broker, Consumer(broker.bootstrap_servers, group_id="g", group_protocol=protocol) as consumer:
+    """Java's consumers raise InvalidTopicException, as apache/kafka#21239 mentions for share consumers."""
+    cls, options = (ShareConsumer, {}) if protocol == "share" else (Consumer, {"group_protocol": protocol})
+    with Broker() as broker, cls(broker.bootstrap_servers, group_id="g", **options) as consumer:
         consumer.subscribe(["no topic!"])
         with pytest.raises(BrokerError, match=r"no topic!.*INVALID_TOPIC_EXCEPTION"):
             consumer.poll(timeout_ms=POLL_MS)

@@ -342,6 +342,20 @@ def test_rejected_quotas_have_kafkas_reason(key, value, message, admin):
         admin.alter_client_quotas({QuotaEntity(user="u"): {key: value}})
 
 
+@pytest.mark.parametrize("method", ["renew_delegation_token", "expire_delegation_token"])
+def test_the_base64_text_of_a_token_is_rejected_without_showing_it(method, admin):
+    """Kafka's command takes the HMAC of a delegation token in base64. The error of the encoder contained the secret."""
+    with pytest.raises(OptionError, match="hmac is not bytes") as failure:
+        getattr(admin, method)("aGlkZGVuNw==")
+    assert "aGlkZGVuNw" not in str(failure.value)
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "id"}
+    with pytest.raises(
+        OptionError, match="sasl_password is not text; the password of a delegation token is"
+    ) as failure:
+        Admin("a:1", sasl_password=b"hidden7", sasl_tokenauth=True, **login)
+    assert "hidden7" not in str(failure.value)
+
+
 @pytest.mark.parametrize("kind", ["share", "consumer"])
 def test_the_id_of_a_group_of_another_type_is_an_error_of_poll(kind, broker, admin):
     """librdkafka#5471 and #5514: members joined for ever, and polls returned nothing, without an error."""

@@ -271,3 +271,22 @@ def test_the_end_of_an_old_connection_does_not_end_the_session_of_the_new_one(sh
     close_connection(old)
     assert acquiring_member(share_world, 0) == "m"
     assert fetch_share(share_world, new, 1) == []
+
+
+def test_results_are_reported_after_the_callback_has_failed(broker):
+    """Java's callback may raise: the exception leaves poll or commit. The results of other nodes were then dropped."""
+    results = []
+
+    def fail_once(offsets, error):
+        results.append((sum(map(len, offsets.values())), error))
+        if len(results) == 1:
+            raise ValueError("the callback fails")
+
+    with share(broker.bootstrap_servers, TOPIC) as consumer:
+        consumer.subscribe(TOPIC, on_acknowledge=fail_once)
+        read(consumer, 10)
+        with pytest.raises(ValueError, match="the callback fails"):
+            consumer.commit()
+        consumer.commit()
+    assert sum(count for count, _ in results) == 10
+    assert {error for _, error in results} == {None}

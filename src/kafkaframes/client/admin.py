@@ -788,8 +788,10 @@ class AsyncAdmin(
             renew_period_ms: time from now until the token expires, in milliseconds; -1 selects the brokers' default.
 
         Raises:
+            OptionError: ``hmac`` is text.
             BrokerError: the token does not exist or has expired, or the principal may not renew it.
         """
+        _check_hmac(hmac)
         body = self.settings.message_class("RenewDelegationTokenRequest")(hmac=hmac, renew_period_ms=renew_period_ms)
         return int((await self._send_to_any_broker(body, "delegation token", retriable=())).expiry_timestamp_ms)
 
@@ -801,8 +803,10 @@ class AsyncAdmin(
             expiry_period_ms: time from now until the token expires, in milliseconds; -1 deletes the token at once.
 
         Raises:
+            OptionError: ``hmac`` is text.
             BrokerError: the token does not exist, or the principal may not expire it.
         """
+        _check_hmac(hmac)
         body = self.settings.message_class("ExpireDelegationTokenRequest")(
             hmac=hmac, expiry_time_period_ms=expiry_period_ms
         )
@@ -885,6 +889,12 @@ def _split_principal(prefix: str, text: str) -> dict[str, str]:
     if not (kind and colon and name):
         raise OptionError(f"principal {text!r} is not of the form User:name")
     return {f"{prefix}principal_type": kind, f"{prefix}principal_name": name}
+
+
+def _check_hmac(hmac: bytes) -> None:
+    """Reject the base64 text of an HMAC. The error does not contain it, because it is secret."""
+    if not isinstance(hmac, bytes):
+        raise OptionError("hmac is not bytes; pass the token's `hmac`, or decode its base64 text")
 
 
 def _format_principal(row: Any, prefix: str = "") -> str:

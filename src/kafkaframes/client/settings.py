@@ -164,6 +164,10 @@ class ClientSettings:
             raise OptionError(
                 f"sasl_mechanism {self.sasl_mechanism} needs sasl_username and sasl_password, or sasl.jaas.config"
             )
+        elif self.sasl_mechanism != "GSSAPI":
+            for name in ("sasl_username", "sasl_password"):
+                if not isinstance(getattr(self, name), str):
+                    raise OptionError(f"{name} is not text; the password of a delegation token is `token.password`")
 
     @property
     def servers(self) -> list[tuple[str, int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 
@@ -30,7 +31,7 @@ from kafkaframes.client.share_machine import (
 from kafkaframes.client.share_session import ACKNOWLEDGEMENT_TYPES
 from kafkaframes.client.share_task import ShareTask
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
-from kafkaframes.errors import BrokerError, NetworkError, OptionError
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, OptionError, broker_error
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class AsyncShareConsumer(TelemetryMethods):
         self._task = ShareTask(
             self._machine, self._cluster, self.settings, self._member_id, on_change=self._collect_results
         )
-        self._results: list[AcknowledgementResult] = []  # for the listener
+        self._results: deque[AcknowledgementResult] = deque()  # for the listener
         self._on_acknowledge: AcknowledgementListener | None = None
 
     @property
@@ -149,6 +150,10 @@ class AsyncShareConsumer(TelemetryMethods):
         self._cluster.log_missing_topics(names)
         self._on_acknowledge = on_acknowledge
         self._machine.subscribe(names, time.monotonic())
+        for name in names:  # brokers ignore invalid names in heartbeats
+            topic = self._cluster.cluster.topics.get(name)
+            if topic is not None and topic.error is ErrorCode.INVALID_TOPIC_EXCEPTION:
+                self._machine.queue_error(broker_error(topic.error, f"topic {name}"))
         self._task.start()
         self._task.send_due_requests()
 
@@ -355,8 +360,8 @@ class AsyncShareConsumer(TelemetryMethods):
                 _LOG.warning("%d acknowledgements of share group %r failed: %s", count, self.settings.group_id, error)
 
     def _report_results(self) -> None:
-        results, self._results = self._results, []
-        for offsets, error in results:
+        while self._results:  # if the listener raises an exception, later calls report the other results
+            offsets, error = self._results.popleft()
             if self._on_acknowledge is not None:
                 self._on_acknowledge(offsets, error)
 
