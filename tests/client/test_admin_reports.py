@@ -370,3 +370,17 @@ def test_the_id_of_a_group_of_another_type_is_an_error_of_poll(kind, broker, adm
         with pytest.raises(BrokerError, match=f"is not a {kind} group") as failure:
             client.poll(20_000)
         assert failure.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_values_of_all_levels_are_described(admin):
+    """provectus/kafka-ui#701, confluentinc/kafka-rest#677: which value would be in effect without the topic's own?"""
+    admin.create_topics([NewTopic("levels", 1, 1, {"retention.ms": 60_000})])
+    plain = admin.describe_configs("topic", "levels", keys=["retention.ms"])["retention.ms"]
+    entry = admin.describe_configs("topic", "levels", keys=["retention.ms"], include_synonyms=True)["retention.ms"]
+    assert plain.synonyms == ()
+    assert entry.synonyms[0] == ("retention.ms", "60000", 1)
+    assert entry._replace(synonyms=()) == plain
+    assert {synonym.source for synonym in entry.synonyms[1:]} <= {3, 4, 5}
+    admin.alter_configs("topic", "levels", {"retention.ms": None})
+    left = admin.describe_configs("topic", "levels", keys=["retention.ms"], include_synonyms=True)["retention.ms"]
+    assert left.synonyms == entry.synonyms[1:]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.admin import (
         AsyncAdmin,
         ConfigEntry,
+        ConfigSynonym,
         DelegationToken,
         GroupDescription,
         ListedGroup,
@@ -95,6 +96,7 @@ __all__ = [
     "CommittedOffset",
     "ConfigEntry",
     "ConfigResource",
+    "ConfigSynonym",
     "Consumer",
     "ConsumerOptions",
     "ConsumerRecord",
@@ -152,6 +154,7 @@ _NAMES_BY_MODULE = {
     "admin": (
         "AsyncAdmin",
         "ConfigEntry",
+        "ConfigSynonym",
         "DelegationToken",
         "GroupDescription",
         "ListedGroup",

@@ -97,6 +97,20 @@ class NewTopic:
     replica_assignments: Sequence[Sequence[int]] = ()
 
 
+class ConfigSynonym(NamedTuple):
+    """A value that a setting has, or would have if the values before it were removed (KIP-226).
+
+    Attributes:
+        name: name of the setting at this level, such as ``log.retention.ms`` of the broker.
+        value: value as text; None if it is sensitive, or if it has no value.
+        source: number of Kafka's ``ConfigSource``, as in ``ConfigEntry``.
+    """
+
+    name: str
+    value: str | None
+    source: int
+
+
 class ConfigEntry(NamedTuple):
     """A setting of a topic, broker, group or client metrics subscription.
 
@@ -107,6 +121,7 @@ class ConfigEntry(NamedTuple):
         is_read_only: whether the value cannot be changed while the broker runs.
         is_sensitive: whether the value is secret, such as a password.
         source: number of Kafka's ``ConfigSource`` (1: the topic's own value, 5: Kafka's default); -1 if unknown.
+        synonyms: values of all levels, the effective one first; empty unless ``describe_configs`` includes them.
     """
 
     name: str
@@ -115,6 +130,7 @@ class ConfigEntry(NamedTuple):
     is_read_only: bool
     is_sensitive: bool
     source: int = -1
+    synonyms: tuple[ConfigSynonym, ...] = ()
 
 
 class ListedGroup(NamedTuple):
@@ -479,7 +495,7 @@ class AsyncAdmin(
     # ----------------------------------------------------------------------------------------------------- settings
 
     async def describe_configs(
-        self, kind: str, name: str, *, keys: Sequence[str] | None = None
+        self, kind: str, name: str, *, keys: Sequence[str] | None = None, include_synonyms: bool = False
     ) -> dict[str, ConfigEntry]:
         """Return the settings of a resource, by name (KIP-133).
 
@@ -487,6 +503,7 @@ class AsyncAdmin(
             kind: key of ``RESOURCES``: ``topic``, ``broker``, ``broker-logger``, ``client-metrics`` or ``group``.
             name: name of a topic, group or client metrics subscription; node id of a broker, as text.
             keys: names of the settings to return; None returns all.
+            include_synonyms: whether the entries contain the values of all levels (Kafka 1.1 and later).
 
         Raises:
             OptionError: the kind is unknown, or a broker's name is not a node id.
@@ -499,7 +516,8 @@ class AsyncAdmin(
             resource_name=name,
             configuration_keys=None if keys is None else to_list("keys", keys),
         )
-        answer = await self._retry_step(lambda: self._send_config_request(kind, name, cls(resources=[resource])))
+        body = cls(resources=[resource], include_synonyms=include_synonyms)
+        answer = await self._retry_step(lambda: self._send_config_request(kind, name, body))
         result = require_one_row(answer.results, f"{kind} {name}")
         raise_response_error(result, f"{kind} {name}")
         return {
@@ -510,6 +528,7 @@ class AsyncAdmin(
                 entry.read_only,
                 entry.is_sensitive,
                 entry.config_source,
+                tuple(ConfigSynonym(row.name, row.value, row.source) for row in entry.synonyms),
             )
             for entry in result.configs
         }
