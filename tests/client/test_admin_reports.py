@@ -13,6 +13,8 @@ from kafkaframes.client import (
     EARLIEST,
     LATEST,
     Admin,
+    AsyncAdmin,
+    ConfigEntry,
     Consumer,
     NewTopic,
     Producer,
@@ -384,3 +386,38 @@ def test_values_of_all_levels_are_described(admin):
     admin.alter_configs("topic", "levels", {"retention.ms": None})
     left = admin.describe_configs("topic", "levels", keys=["retention.ms"], include_synonyms=True)["retention.ms"]
     assert left.synonyms == entry.synonyms[1:]
+
+
+@pytest.fixture
+def old_admin():
+    """Admin of a broker without IncrementalAlterConfigs, which replaces whole configurations."""
+    with Broker(broker_release="2.2") as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics(["old"])
+        yield admin
+
+
+def test_static_settings_of_an_old_broker_do_not_become_dynamic(old_admin):
+    """kafka-configs.sh sends only dynamic values again (KIP-226): the values of server.properties would be pinned."""
+    before = old_admin.describe_configs("broker", "1")
+    old_admin.alter_configs("broker", "1", {"log.cleaner.threads": 2})
+    after = old_admin.describe_configs("broker", "1")
+    assert after.pop("log.cleaner.threads").source == 2
+    assert {name: entry.source for name, entry in after.items()} == {
+        name: entry.source for name, entry in before.items() if name in after
+    }
+    old_admin.alter_configs("topic", "old", {"retention.ms": 1_000})
+    old_admin.alter_configs("topic", "old", {"segment.ms": 2_000})
+    changed = old_admin.describe_configs("topic", "old")
+    assert {name for name, entry in changed.items() if entry.source == 1} == {"retention.ms", "segment.ms"}
+
+
+def test_secret_settings_of_an_old_broker_are_not_lost(old_admin, monkeypatch):
+    """kafkajs#1517, apache/kafka#12065: brokers do not return secrets, and a whole configuration without them removes
+    them."""
+
+    async def describe(*_, **__):
+        return {"ssl.keystore.password": ConfigEntry("ssl.keystore.password", None, False, False, True, 2)}
+
+    monkeypatch.setattr(AsyncAdmin, "describe_configs", describe)
+    with pytest.raises(OptionError, match=r"would lose the secret value of ssl\.keystore\.password"):
+        old_admin.alter_configs("broker", "1", {"log.cleaner.threads": 2})

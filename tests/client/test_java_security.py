@@ -278,6 +278,25 @@ def test_client_credentials_are_exchanged_for_a_token_that_is_cached(endpoint):
     assert _Endpoint.token_requests == [(basic, "grant_type=client_credentials&scope=kafka+read")] * 2
 
 
+def test_a_token_that_the_broker_rejects_is_not_used_again(endpoint):
+    """strimzi-kafka-operator#3021: after Keycloak had new keys, the client sent the cached token until it expired."""
+    _Endpoint.answers[:] = [
+        (200, json.dumps({"access_token": token, "expires_in": 300}).encode()) for token in ("old", give_token())
+    ]
+    settings = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": endpoint,
+        "sasl_jaas_config": f'{BEARER} required clientId="me" clientSecret="hidden7";',
+    }
+    with Broker(security=Security(needs_sasl=True, mechanisms=("OAUTHBEARER",), check_token=unsecured)) as broker:
+        admin = Admin(broker.bootstrap_servers, **settings)
+        with admin, pytest.raises(AuthenticationError):
+            admin.list_topics()
+        assert topics(broker.bootstrap_servers, **settings) == []
+    assert len(_Endpoint.token_requests) == 2
+
+
 @pytest.mark.parametrize("answer", [(401, b"unknown client"), (200, b"{}"), (200, b"[1]"), (200, b"no")])
 def test_an_endpoint_without_a_token_is_an_error_that_shows_no_secret(endpoint, answer, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)

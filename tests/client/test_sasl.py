@@ -56,6 +56,15 @@ def test_a_server_without_the_password_is_rejected():
         exchange.send(b"v=" + b"A" * 44)
 
 
+def test_the_reason_of_a_server_is_reported():
+    """RFC 5802, section 7: ``e=`` and a reason, in place of the server's signature."""
+    exchange = scram()
+    next(exchange)
+    exchange.send(FIRST)
+    with pytest.raises(BrokerError, match="rejected the credentials .*: unknown-user"):
+        exchange.send(b"e=unknown-user")
+
+
 def test_plain_and_bearer_messages_have_the_rfc_format():
     assert next(sasl.authenticate_plain("u", "p")) == b"\0u\0p"
     exchange = sasl.authenticate_oauthbearer("token")

@@ -69,6 +69,7 @@ _GROUP_STATES: Final = (
     "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling", "NotReady",
 )  # fmt: skip
 _GROUP_TYPES: Final = ("classic", "consumer", "share", "streams")
+_TOPIC_SOURCE, _BROKER_SOURCE, _DEFAULT_BROKER_SOURCE = 1, 2, 3  # Kafka's ConfigSource of values that clients have set
 CONFIG_OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 _RETRIABLE_COMMIT_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
 _RETRIABLE_FETCH_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
@@ -558,7 +559,7 @@ class AsyncAdmin(
 
         Raises:
             OptionError: a setting is specified twice, or is not text, a number or a boolean; brokers before 2.3 cannot
-                append or subtract.
+                append or subtract, and would lose a secret value that is not specified.
             BrokerError: a broker rejected the changes; none took effect.
         """
         check_choice("kind", kind, tuple(RESOURCES))
@@ -590,12 +591,13 @@ class AsyncAdmin(
                 raise OptionError("`append` and `subtract` need brokers of Kafka 2.3 or later (KIP-339)")
             cls = self.settings.message_class("AlterConfigsRequest")
             current_entries = await self.describe_configs(kind, name)
-            whole = {
-                key: entry.value
-                for key, entry in current_entries.items()
-                if not entry.is_default and not entry.is_read_only
-            }
-            whole |= new_values
+            own_entries = [entry for entry in current_entries.values() if _is_own_value(entry, kind, name)]
+            for entry in own_entries:
+                if entry.is_sensitive and entry.name not in new_values:
+                    raise OptionError(
+                        f"brokers before Kafka 2.3 would lose the secret value of {entry.name}; specify it as well"
+                    )
+            whole = {entry.name: entry.value for entry in own_entries} | new_values
             configs = [cls.AlterableConfig(name=key, value=value) for key, value in whole.items() if value is not None]
         resource = cls.AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
         body = cls(resources=[resource], validate_only=validate_only)
@@ -883,6 +885,15 @@ class AsyncAdmin(
 
         controller = ControllerLookup(self._cluster)
         require_success(await self._request_items(items, controller, send_change, RETRIABLE_CONTROLLER_CODES))
+
+
+def _is_own_value(entry: ConfigEntry, kind: str, name: str) -> bool:
+    """Return whether a resource itself has the value: neither a default, nor a broker's static configuration."""
+    if entry.is_read_only:
+        return False
+    if entry.source <= 0:  # brokers before Kafka 1.1 do not report sources
+        return not entry.is_default
+    return entry.source == (_TOPIC_SOURCE if kind == "topic" else _BROKER_SOURCE if name else _DEFAULT_BROKER_SOURCE)
 
 
 def _to_config_text(name: str, value: ConfigValue | None) -> str | None:

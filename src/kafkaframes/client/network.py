@@ -27,7 +27,14 @@ from kafkaframes.client.security.logins import create_exchange
 from kafkaframes.client.security.sasl import Exchange, advance_exchange
 from kafkaframes.client.security.tls import create_ssl_context
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import AuthenticationError, ErrorCode, KafkaframesError, NetworkError, to_broker_error
+from kafkaframes.errors import (
+    AuthenticationError,
+    BrokerError,
+    ErrorCode,
+    KafkaframesError,
+    NetworkError,
+    to_broker_error,
+)
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.framing import ClientConnection, ResponseBytes
@@ -619,8 +626,15 @@ class Connection:
             raise to_broker_error(handshake.error_code, subject)
         exchange = create_exchange(settings, host, token)
         lifetime_ms, answer = 0, None
-        while (step := await self._advance_exchange(exchange, answer)) is not None:
-            answer, lifetime_ms = await (self._exchange_raw_token(step) if version == 0 else self._exchange_token(step))
+        try:
+            while (step := await self._advance_exchange(exchange, answer)) is not None:
+                exchange_token = self._exchange_raw_token if version == 0 else self._exchange_token
+                answer, lifetime_ms = await exchange_token(step)
+        except BrokerError:
+            discard = getattr(settings.sasl_oauthbearer_token, "discard", None)
+            if discard is not None:
+                await run_in_thread(partial(discard, token))
+            raise
         self._authenticated_at = started_at
         self._authenticated_until = None
         if lifetime_ms > 0:  # authenticate again shortly before the broker would end the connection

@@ -99,6 +99,8 @@ def authenticate_scram(mechanism: str, username: str, password: str, *, nonce: s
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed_text, digest)
     proof = bytes(key_byte ^ signature_byte for key_byte, signature_byte in zip(client_key, signature, strict=True))
     server_message = yield f"{final_message},p={base64.b64encode(proof).decode()}".encode()
+    if server_message.startswith(b"e="):
+        raise BrokerError(f"the broker rejected the credentials (SCRAM): {server_message[2:].decode(errors='replace')}")
     server_signature = hmac.digest(hmac.digest(salted_password, b"Server Key", digest), signed_text, digest)
     if not hmac.compare_digest(server_message, b"v=" + base64.b64encode(server_signature)):
         raise BrokerError("the broker does not prove that it knows the password (SCRAM)")

@@ -80,6 +80,12 @@ class ClientCredentialsProvider:
             _tokens[self] = token, time.monotonic() + life * _TOKEN_REUSE_FRACTION
             return token
 
+    def discard(self, token: str) -> None:
+        """Do not reuse a token that a broker has rejected, for example after the keys of its issuer have changed."""
+        with _lock:
+            if _tokens.get(self, ("", 0.0))[0] == token:
+                del _tokens[self]
+
     @property
     def _shown(self) -> str:
         return redact_text(self.url)
