@@ -174,7 +174,10 @@ def test_another_mechanism_of_the_same_listener_still_works(broker):
             "GSSAPI: the keytab /nowhere cannot be read",
         ),
         (  # confluentinc/librdkafka#3149 and others: the library's message names neither the keytab nor the principal
-            {"sasl.jaas.config": f'{KRB5_MODULE} required useKeyTab=true keyTab="KEYTAB" principal="bob@EXAMPLE.TEST";'},
+            {
+                "sasl.jaas.config": f'{KRB5_MODULE} required useKeyTab=true keyTab="KEYTAB" '
+                'principal="bob@EXAMPLE.TEST";'
+            },
             OptionError,
             r"GSSAPI: .* \(service kafka@localhost; keytab .*, which must have a key of bob@EXAMPLE.TEST\)",
         ),

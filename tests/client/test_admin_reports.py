@@ -286,7 +286,7 @@ def test_offsets_of_a_group_with_members_are_rejected_with_the_reason(protocol, 
         consumer.subscribe(["reports"])
         assert consumer.poll(20_000)
         with pytest.raises(BrokerError, match=f"group busy-{protocol} has members; stop its consumers first"):
-            admin.alter_group_offsets(f"busy-{protocol}", {PARTITION: 0})
+            admin.alter_group_offsets(f"busy-{protocol}", {REPORTS_0: 0})
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -318,7 +318,7 @@ def test_negative_offsets_are_not_committed(way, offset, broker, admin):
             stack.callback(producer.abort_transaction)
             commit = partial(producer.send_offsets_to_transaction, group="negative")
         with pytest.raises(OptionError, match=f"offset {offset} of reports-0 is negative"):
-            commit({PARTITION: offset})
+            commit({REPORTS_0: offset})
 
 
 def test_unknown_states_and_types_of_groups_are_errors(admin):
@@ -327,7 +327,7 @@ def test_unknown_states_and_types_of_groups_are_errors(admin):
         admin.list_groups(states=["Sleeping"])
     with pytest.raises(OptionError, match="types: 'simple' does not exist; expected one of classic"):
         admin.list_groups(types=["simple"])
-    admin.alter_group_offsets("listed", {PARTITION: 1})
+    admin.alter_group_offsets("listed", {REPORTS_0: 1})
     assert "listed" in {group.group_id for group in admin.list_groups(states=["empty"], types=["CLASSIC"])}
 
 
@@ -362,10 +362,10 @@ def test_the_base64_text_of_a_token_is_rejected_without_showing_it(method, admin
 def test_the_id_of_a_group_of_another_type_is_an_error_of_poll(kind, broker, admin):
     """librdkafka#5471 and #5514: members joined for ever, and polls returned nothing, without an error."""
     if kind == "share":
-        admin.alter_group_offsets("taken-by-consumers", {PARTITION: 0})
+        admin.alter_group_offsets("taken-by-consumers", {REPORTS_0: 0})
         client = ShareConsumer(broker.bootstrap_servers, group_id="taken-by-consumers")
     else:
-        admin.alter_share_group_offsets("taken-by-share", {PARTITION: 0})
+        admin.alter_share_group_offsets("taken-by-share", {REPORTS_0: 0})
         client = Consumer(broker.bootstrap_servers, group_id="taken-by-share", group_protocol="consumer")
     with client:
         client.subscribe(["reports"])

@@ -287,7 +287,7 @@ def test_a_token_that_the_broker_rejects_is_not_used_again(endpoint):
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauthbearer_token_endpoint_url": endpoint,
-        "sasl_jaas_config": f'{BEARER} required clientId="me" clientSecret="hidden7";',
+        "sasl_jaas_config": f'{BEARER_LOGIN_MODULE} required clientId="me" clientSecret="hidden7";',
     }
     with Broker(security=Security(needs_sasl=True, mechanisms=("OAUTHBEARER",), check_token=unsecured)) as broker:
         admin = Admin(broker.bootstrap_servers, **settings)

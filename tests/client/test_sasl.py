@@ -60,8 +60,8 @@ def test_the_reason_of_a_server_is_reported():
     """RFC 5802, section 7: ``e=`` and a reason, in place of the server's signature."""
     exchange = scram()
     next(exchange)
-    exchange.send(FIRST)
-    with pytest.raises(BrokerError, match="rejected the credentials .*: unknown-user"):
+    exchange.send(SERVER_FIRST)
+    with pytest.raises(BrokerError, match=r"rejected the credentials .*: unknown-user"):
         exchange.send(b"e=unknown-user")
 
 

@@ -282,8 +282,8 @@ def test_results_are_reported_after_the_callback_has_failed(broker):
         if len(results) == 1:
             raise ValueError("the callback fails")
 
-    with share(broker.bootstrap_servers, TOPIC) as consumer:
-        consumer.subscribe(TOPIC, on_acknowledge=fail_once)
+    with share(broker.bootstrap_servers, WORK_TOPIC) as consumer:
+        consumer.subscribe(WORK_TOPIC, on_acknowledge=fail_once)
         read(consumer, 10)
         with pytest.raises(ValueError, match="the callback fails"):
             consumer.commit()

@@ -910,7 +910,7 @@ def _explain_members(partition: TopicPartition, group_id: str, error: BrokerErro
     if error is None or error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
         return error
     reason = f"group {group_id} has members; stop its consumers first"
-    return broker_error(error.code, f"commit of {partition} for group {group_id}", reason)
+    return to_broker_error(error.code, f"commit of {partition} for group {group_id}", reason)
 
 
 def _split_principal(prefix: str, text: str) -> dict[str, str]:

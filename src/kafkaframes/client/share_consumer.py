@@ -31,7 +31,7 @@ from kafkaframes.client.share_machine import (
 from kafkaframes.client.share_session import ACKNOWLEDGEMENT_TYPES
 from kafkaframes.client.share_task import ShareTask
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
-from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, OptionError, broker_error
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, OptionError, to_broker_error
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class AsyncShareConsumer(TelemetryMethods):
         for name in names:  # brokers ignore invalid names in heartbeats
             topic = self._cluster.cluster.topics.get(name)
             if topic is not None and topic.error is ErrorCode.INVALID_TOPIC_EXCEPTION:
-                self._machine.queue_error(broker_error(topic.error, f"topic {name}"))
+                self._machine.queue_error(to_broker_error(topic.error, f"topic {name}"))
         self._task.start()
         self._task.send_due_requests()
 
