@@ -246,15 +246,15 @@ def test_settings_may_be_numbers_and_booleans(admin):
     """Peers accept them. Here, an integer failed when the request was encoded, without the name of the setting."""
     configs = {"retention.ms": 60_000, "unclean.leader.election.enable": True, "min.cleanable.dirty.ratio": 0.25}
     admin.create_topics([NewTopic("typed", 1, 1, configs)])
-    described = admin.describe_configs("topic", "typed", keys=list(configs))
-    assert {name: entry.value for name, entry in described.items()} == {
+    entries = admin.describe_configs("topic", "typed", keys=list(configs))
+    assert {name: entry.value for name, entry in entries.items()} == {
         "retention.ms": "60000",
         "unclean.leader.election.enable": "true",
         "min.cleanable.dirty.ratio": "0.25",
     }
     admin.alter_configs("topic", "typed", {"retention.ms": 70_000, "unclean.leader.election.enable": False})
-    described = admin.describe_configs("topic", "typed", keys=list(configs))
-    assert [described[name].value for name in list(configs)[:2]] == ["70000", "false"]
+    entries = admin.describe_configs("topic", "typed", keys=list(configs))
+    assert [entries[name].value for name in list(configs)[:2]] == ["70000", "false"]
     with pytest.raises(OptionError, match=r"cleanup.policy is \['compact'\]; expected text"):
         admin.alter_configs("topic", "typed", append={"cleanup.policy": ["compact"]})
 
@@ -384,8 +384,10 @@ def test_values_of_all_levels_are_described(admin):
     assert entry._replace(synonyms=()) == plain
     assert {synonym.source for synonym in entry.synonyms[1:]} <= {3, 4, 5}
     admin.alter_configs("topic", "levels", {"retention.ms": None})
-    left = admin.describe_configs("topic", "levels", keys=["retention.ms"], include_synonyms=True)["retention.ms"]
-    assert left.synonyms == entry.synonyms[1:]
+    remaining_entry = admin.describe_configs("topic", "levels", keys=["retention.ms"], include_synonyms=True)[
+        "retention.ms"
+    ]
+    assert remaining_entry.synonyms == entry.synonyms[1:]
 
 
 @pytest.fixture
@@ -407,8 +409,8 @@ def test_static_settings_of_an_old_broker_do_not_become_dynamic(old_admin):
     }
     old_admin.alter_configs("topic", "old", {"retention.ms": 1_000})
     old_admin.alter_configs("topic", "old", {"segment.ms": 2_000})
-    changed = old_admin.describe_configs("topic", "old")
-    assert {name for name, entry in changed.items() if entry.source == 1} == {"retention.ms", "segment.ms"}
+    entries = old_admin.describe_configs("topic", "old")
+    assert {name for name, entry in entries.items() if entry.source == 1} == {"retention.ms", "segment.ms"}
 
 
 def test_secret_settings_of_an_old_broker_are_not_lost(old_admin, monkeypatch):

@@ -84,12 +84,12 @@ def test_a_new_connection_is_opened_if_the_broker_rejects_the_old_one(broker):
     """Proxies may support no second authentication. A user whose password is wrong now gets the broker's error."""
     with Admin(broker.bootstrap_servers, client_id="admin", **SASL) as admin:
         admin.list_topics()
-        opened = len(connections_of(broker, "admin"))
+        first_count = len(connections_of(broker, "admin"))
         time.sleep(SESSION_MS / 1000)
         with broker.on("SaslHandshake").error("ILLEGAL_SASL_STATE").once() as rule:
             assert admin.list_topics() == [TOPIC]
         assert rule.count == 1
-        assert len(connections_of(broker, "admin")) == opened + 1
+        assert len(connections_of(broker, "admin")) == first_count + 1
         time.sleep(SESSION_MS / 1000)
         rule = broker.on("SaslAuthenticate").error("SASL_AUTHENTICATION_FAILED")
         with rule, pytest.raises(AuthenticationError):

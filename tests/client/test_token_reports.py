@@ -187,8 +187,8 @@ def first_message(settings):
 def test_extensions_are_sent_with_the_token(options):
     """confluent-kafka-python#1795, strimzi-kafka-oauth#227, platformatic/kafka#180: Confluent Cloud requires them."""
     settings = settings_of(**{"sasl_oauthbearer_token": "t", **options})
-    expected = "n,,\x01auth=Bearer t\x01logicalCluster=lkc-1\x01identityPoolId=pool-2\x01\x01"
-    assert first_message(settings) == expected
+    initial_response = "n,,\x01auth=Bearer t\x01logicalCluster=lkc-1\x01identityPoolId=pool-2\x01\x01"
+    assert first_message(settings) == initial_response
 
 
 @pytest.mark.parametrize("extensions", ["auth=x", "identity_pool_id=x", "pool=", "pool=\x01", "pool"])
