@@ -44,7 +44,7 @@ from kafkaframes.records.scan import FILE, MemorySource, as_array, check_crcs, s
 RESULTS_FILE = Path(__file__).parent / "results" / "producers.md"
 BATCH_RECORDS = 120
 ROUNDS = 60
-MIN_RATIO = 0.85  # of the speed with this package's batches
+MIN_RATIO = 0.85  # minimum speed relative to batches of this package
 LZ4_TABLE = (
     "LZ4: what the C function alone takes for the blocks (called from Python, which costs each the same), and opening",
     "the batches with all that belongs to it. Where the last two columns agree, what a writer costs beyond ours is the",
@@ -167,7 +167,7 @@ def write_with_clients(codec: Codec, some: list[bytes], directory: Path | None) 
     for name, write in WRITERS.items():
         try:
             yield name, write(codec, some)
-        except Exception as error:  # a client without this codec
+        except Exception as error:  # the client does not support this codec
             print(f"{name} does not write {codec.name.lower()}: {type(error).__name__}")
     for partition in sorted(directory.glob(f"*-{codec.name.lower()}-0")) if directory else []:
         raw = b"".join(path.read_bytes() for path in sorted(partition.glob("*.log")))

@@ -53,7 +53,7 @@ def write_log(directory: Path, record_format=2, codec="gzip", partitions=(0, 1))
     return directory
 
 
-def rows(log, **keywords):
+def read_rows(log, **keywords):
     scan = kafkaframes.scan_log(log, isolation="read_uncommitted", **keywords)
     return (
         scan.select("topic", "partition", "offset", "timestamp", "key", "value")
@@ -65,15 +65,15 @@ def rows(log, **keywords):
 @pytest.mark.parametrize(("start", "end"), RANGES)
 def test_convert_recompress_and_restore_write_the_records_that_a_scan_reads(tmp_path, start, end):
     log = write_log(tmp_path / "log")
-    expected = rows(log, start=start, end=end)
+    expected = read_rows(log, start=start, end=end)
     kafkaframes.convert_log(log, tmp_path / "v1", record_format=1, on_loss="drop", start=start, end=end)
     kafkaframes.recompress_log(log, tmp_path / "zstd", codec="zstd", start=start, end=end)
     for name in ("v1", "zstd"):
-        assert rows(tmp_path / name) == expected, name
+        assert read_rows(tmp_path / name) == expected, name
         result = kafkaframes.verify_log(tmp_path / name, deep=True)
         assert result.report.is_sound, (name, str(result))
     kafkaframes.restore_log(log, tmp_path / "restored", start=start, end=end)
-    assert rows(tmp_path / "restored", topics="orders") == expected
+    assert read_rows(tmp_path / "restored", topics="orders") == expected
 
 
 @pytest.mark.parametrize(("record_format", "codec"), [(0, "none"), (0, "gzip"), (1, "none"), (1, "gzip"), (2, "none")])
@@ -82,8 +82,8 @@ def test_a_range_is_converted_in_every_format(tmp_path, record_format, codec):
     kafkaframes.convert_log(log, tmp_path / "v2", record_format=2, start=17, end=43)
     kafkaframes.recompress_log(log, tmp_path / "gz", codec="gzip", start=17, end=43)
     for name in ("v2", "gz"):
-        assert rows(tmp_path / name)["offset"].to_pylist() == list(range(17, 43))
-        assert rows(tmp_path / name)["value"].to_pylist() == [b"v%d" % offset for offset in range(17, 43)]
+        assert read_rows(tmp_path / name)["offset"].to_pylist() == list(range(17, 43))
+        assert read_rows(tmp_path / name)["value"].to_pylist() == [b"v%d" % offset for offset in range(17, 43)]
         assert kafkaframes.verify_log(tmp_path / name, deep=True).report.is_sound
 
 
@@ -91,7 +91,7 @@ def test_only_the_selected_topics_and_partitions_are_written(tmp_path):
     shop = kafkaframes.scan_log(SHOP, topics="orders", partitions=1, isolation="read_uncommitted")
     result = kafkaframes.convert_log(SHOP, tmp_path / "one", record_format=2, topics="orders", partitions=1)
     assert sorted(path.name for path in (tmp_path / "one").iterdir() if path.is_dir()) == ["orders-1"]
-    assert rows(tmp_path / "one").num_rows == shop.count()
+    assert read_rows(tmp_path / "one").num_rows == shop.count()
     assert any("orders-0" in path for path in result.report.left_out)
     with pytest.raises(OptionError, match="orders"):
         kafkaframes.convert_log(SHOP, tmp_path / "none", record_format=2, topics="order")
@@ -219,7 +219,7 @@ def test_every_job_rejects_the_ranges_that_a_scan_rejects(tmp_path, job, keyword
 
 @pytest.mark.parametrize("keywords", [{"start": 8}, {"end": 8}])
 def test_one_offset_is_an_error_if_a_partition_ends_before_it_and_is_not_empty(tmp_path, keywords):
-    """One rule for scans and jobs: an empty partition has lost no records."""
+    """Scans and jobs have the same rule: an empty partition has lost no records."""
     for partition, count in ((0, 10), (1, 0)):
         directory = tmp_path / "log" / f"orders-{partition}"
         directory.mkdir(parents=True)

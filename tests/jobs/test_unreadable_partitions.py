@@ -1,7 +1,7 @@
 """A partition directory that cannot be listed (chmod 000, a failing disk): the other partitions are read, and the
 unreadable one is reported with its path and the reason.
 
-Seen by a stranger whose backup was copied by root: ``info``, ``verify`` and ``export`` ended with one line about one
+Reported for a backup that was copied by root: ``info``, ``verify`` and ``export`` ended with one line about one
 directory, and read nothing.
 """
 

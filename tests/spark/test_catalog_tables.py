@@ -131,7 +131,7 @@ def test_spark_passes_the_options_of_a_table_only_when_it_is_created(spark, data
 
 
 @pytest.mark.spark
-def test_a_table_over_a_log(spark, database, tmp_path):
+def test_a_table_over_a_log_is_read(spark, database, tmp_path):
     log = tmp_path / "a log"
     shutil.copytree(SHOP, log)
     files = sorted(log.rglob("*"))
@@ -167,7 +167,7 @@ def test_a_table_with_a_column_list_is_an_error_with_a_remedy(spark, database):
 
 
 @pytest.mark.spark
-def test_a_table_over_a_capture(spark, database):
+def test_a_table_over_a_capture_is_read(spark, database):
     capture = Path(__file__).parents[1] / "data" / "captures" / "mangled-loss.pcapng.zst"
     plain = spark.read.format("kafka-capture").option("table", "packets").load(str(capture)).count()
     spelling = f"USING `kafka-capture` OPTIONS (path '{capture}', table 'packets')"
@@ -175,7 +175,7 @@ def test_a_table_over_a_capture(spark, database):
 
 
 @pytest.mark.spark
-def test_a_table_over_a_topic(spark, database):
+def test_a_table_over_a_topic_is_read(spark, database):
     with Broker() as broker:
         with Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name="live", num_partitions=1)])

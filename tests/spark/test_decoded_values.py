@@ -85,7 +85,7 @@ def order(messages):
     return order.SerializeToString()
 
 
-def test_protobuf_by_descriptors_of_protoc(spark, broker, messages, tmp_path):
+def test_protobuf_is_decoded_with_descriptors_of_protoc(spark, broker, messages, tmp_path):
     from google.protobuf import descriptor_pb2, timestamp_pb2
 
     files = descriptor_pb2.FileDescriptorSet()
@@ -104,7 +104,7 @@ def test_protobuf_by_descriptors_of_protoc(spark, broker, messages, tmp_path):
     assert frame.selectExpr("sum(value.id)", "max(size(value.tags))").first()[:] == (5, 2)
 
 
-def test_protobuf_by_a_registry(spark, broker, messages, registry):
+def test_protobuf_is_decoded_with_a_registry(spark, broker, messages, registry):
     text = base64.b64encode(messages[0].SerializeToString()).decode()
     schema_id = registry.register("protobuf-2-value", text, schema_type="PROTOBUF")
     send(
@@ -120,7 +120,7 @@ def test_protobuf_by_a_registry(spark, broker, messages, registry):
     assert "99" in unknown["_error"]
 
 
-def test_avro_of_several_schemas_of_a_registry(spark, broker, registry):
+def test_avro_is_decoded_with_several_schemas_of_a_registry(spark, broker, registry):
     old, new = registry.register("avro-value", json.dumps(OLD)), registry.register("avro-value", json.dumps(NEW))
     send(
         broker,
@@ -154,7 +154,7 @@ def test_avro_whose_schema_id_is_a_guid_in_a_header(spark, broker, registry):
     assert rows == [{"value": {"id": 7}, "_error": None}] * 2
 
 
-def test_json_by_a_registry(spark, broker, registry):
+def test_json_is_decoded_with_a_registry(spark, broker, registry):
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "string"}}}
     schema_id = registry.register("json-value", json.dumps(schema), schema_type="JSON")
     send(broker, "json", frame_message(schema_id, b'{"id": 3, "note": "x"}'), frame_message(schema_id, b"{"))

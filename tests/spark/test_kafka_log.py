@@ -93,7 +93,7 @@ def test_lists_and_patterns(spark, paths):
     assert sorted(map(tuple, frame.collect())) == expected_rows
 
 
-def test_a_single_segment(spark):
+def test_a_single_segment_is_read(spark):
     segment = max((SHOP / "orders-0").glob("*.log"))
     offsets = [row.offset for row in load(spark, segment, columns="offset").collect()]
     assert offsets == [row[1] for row in truth.rows_of(SHOP, "orders") if row[0] == 0 and row[1] >= int(segment.stem)]
@@ -110,7 +110,7 @@ def test_offsets_limit_the_read(spark):
     assert counts == {0: 3, 1: 2, 2: 3}
 
 
-def test_batch_fields_on_request(spark):
+def test_batch_fields_are_added_on_request(spark):
     frame = load(
         spark, SHOP, CLICKS, columns="topic,codec,magic,producerId,transactional,position,baseOffset,crcOk,file"
     )
@@ -137,7 +137,7 @@ def test_many_tasks_give_the_same_rows_as_one(spark):
     assert comparable_rows(frame) == truth.rows_of(SHOP, "orders")
 
 
-def test_a_view_in_sql(spark):
+def test_a_view_is_queried_in_sql(spark):
     options = f"path '{SHOP}', SUBSCRIBEpattern 'orders|pay.*'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW shop USING `kafka-log` OPTIONS ({options})")
     rows = spark.sql("SELECT topic, count(*) AS n FROM shop GROUP BY topic ORDER BY topic").collect()

@@ -23,7 +23,7 @@ def test_a_batch_has_the_columns_of_sparks_own_source_and_every_record(spark, se
     assert {row.partition for row in rows} == {0, 1, 2}
 
 
-def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
+def test_offsets_timestamps_splits_and_columns_are_applied(spark, servers, topic):
     starting_offsets = {topic: {"0": 10, "1": -2, "2": -2}}
     ends = {topic: {"0": 20, "1": 5, "2": 0}}
     frame = read(

@@ -19,7 +19,7 @@ def parse(**options):
     return parse_log_options({"path": "/data", **options})
 
 
-def test_defaults():
+def test_options_have_their_defaults():
     assert parse() == ReadOptions(paths=("/data",))
     assert (parse().start, parse().end, parse().on_damage) == (EARLIEST, LATEST, "keep")
     assert parse().max_bytes_per_partition == 128 * 1024 * 1024

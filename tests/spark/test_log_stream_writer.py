@@ -77,7 +77,7 @@ def test_rows_are_written_once_after_failures_and_repeated_batches(spark, tmp_pa
     assert verify(discover(str(tmp_path / "out")), deep=True).findings == []
 
 
-def test_a_restored_or_deleted_checkpoint(spark, tmp_path):
+def test_a_restored_or_deleted_checkpoint_is_rejected(spark, tmp_path):
     checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
     (tmp_path / "in").mkdir()
     append_records(tmp_path / "in", 0, 20)

@@ -309,7 +309,7 @@ def store(monkeypatch):
         server.stdin.close()
 
 
-def test_delta_in_a_store(log, store):
+def test_delta_tables_in_a_store_are_written(log, store):
     from tests.cli.table_calls import ask
 
     to = "s3://lake/events"

@@ -34,7 +34,7 @@ def gauges(port):
 def test_lag_is_served_while_a_query_runs(spark, tmp_path):
     port = free_port()
     assert kafkaframes.spark.session(metrics_port=port) is spark
-    kafkaframes.spark.register(spark, metrics_port=port)  # requested again: it exists already
+    kafkaframes.spark.register(spark, metrics_port=port)  # the listener exists already
     with Broker() as broker, Producer(broker.bootstrap_servers) as producer:
         with Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name="t", num_partitions=2)])

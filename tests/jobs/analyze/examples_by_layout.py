@@ -15,7 +15,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.framed import decode_request_columns, decode_response_columns
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
-NOBODY = (None, None, None)
+NO_LABELS = (None, None, None)
 
 
 def compare_values(question, version, *values) -> dict[str, SizeTotals]:
@@ -27,7 +27,7 @@ def compare_values(question, version, *values) -> dict[str, SizeTotals]:
     sizes = np.array([len(one) for one in data])
     labels = np.zeros(len(values), np.int64)
     bench = MessageSizeComparer(ProposalSettings(question) if isinstance(question, str) else question)
-    bench.compare_messages(ApiMessages(spec.api_key, version, spec.type, frames, sizes, labels, [NOBODY], Counter()))
+    bench.compare_messages(ApiMessages(spec.api_key, version, spec.type, frames, sizes, labels, [NO_LABELS], Counter()))
     return {group.kind: size_totals for group, size_totals in bench.outcome.totals_by_group.items()}
 
 

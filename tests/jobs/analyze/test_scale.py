@@ -28,7 +28,7 @@ CAPTURE = str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-br
 KIP_636 = ProposalSettings("kip-636")
 
 
-def test_a_csv_file_of_rates(tmp_path):
+def test_a_csv_file_of_rates_is_read(tmp_path):
     (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nHeartbeat,4,1000\nfetch,,2.5\n")
     rates = read_mix(str(tmp_path / "mix.csv"))
     assert rates == [CallRate(12, 4, 1000.0), CallRate(1, catalog.find_api(1).versions.highest, 2.5)]

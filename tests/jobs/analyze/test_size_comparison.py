@@ -85,7 +85,7 @@ def test_apiversions_answered_at_version_0_is_measured_at_version_0():
     assert {version: size_totals.messages for (version,), size_totals in sums.items()} == {0: 24, 4: 45}
 
 
-def test_figures_of_the_documents_for_offset_commit_and_heartbeat():
+def test_offset_commit_and_heartbeat_have_the_figures_of_the_documents():
     """2 bytes for each code that is 0: 200 for 100 partitions, 2 for a heartbeat. A set code costs 2 more."""
     heartbeat = message("HeartbeatResponse")
     size_totals = compare_values("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
@@ -114,7 +114,7 @@ def test_produce_has_the_size_that_kafkas_writers_produce(partitions, before, af
 @pytest.mark.parametrize(("length", "more"), [(0, 2), (126, 2), (127, 3), (300, 3)])
 def test_an_error_message_costs_two_bytes_more_and_three_above_126_bytes(length, more):
     cls = message("ProduceResponse")
-    for text, saved_bytes in ((None, 3), ("x" * length, 2 - more)):  # a code that is 0, and a message
+    for text, saved_bytes in ((None, 3), ("x" * length, 2 - more)):  # the error code is 0 and has a message
         part = cls.PartitionProduceResponse(error_message=text)
         value = cls(responses=[cls.TopicProduceResponse(partition_responses=[part])])
         assert compare_values("kip-636", 11, value)["flexible"].saved_bytes == saved_bytes
@@ -141,7 +141,7 @@ def test_responses_that_cannot_be_raised_are_listed_and_the_rest_is_measured():
     )
 
 
-def test_a_heartbeat_by_hand_in_both_layouts():
+def test_a_heartbeat_has_the_computed_size_in_both_layouts():
     """Three texts save one byte each, as does the fourth one (null), and the tag section takes one."""
     value = message("HeartbeatRequest")(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
     for version in (3, 4):

@@ -50,7 +50,7 @@ def test_sizes_with_each_header_are_those_of_encoded_messages(unknown_tags):
     assert fields > 10
 
 
-def test_tag_sections_by_hand():
+def test_tag_sections_have_the_computed_sizes():
     """One section with two fields that no spec declares: values of 3 and of 200 bytes.
 
     Adopted 1 + 1 and 1 + 2 bytes; interleaved 6 bits in one byte and 15 bits in three; typed 1 + 1 each.
@@ -66,7 +66,7 @@ def test_tag_sections_by_hand():
     assert by_header["typed"][1] == {"sections": 2, "empty sections": 1, "tagged fields": 2}
 
 
-def test_layouts_that_the_kip_rejects_by_hand():
+def test_layouts_that_the_kip_rejects_have_the_computed_sizes():
     """The same two messages: a body of 8 bytes including null, and one of 8 bytes with tags of 5 + 203 bytes (and
     headers).
     """
@@ -88,7 +88,7 @@ def test_a_value_at_its_default_is_not_written():
     assert full > bare
 
 
-def test_the_size_of_a_field_at_its_default():
+def test_fields_at_their_defaults_are_measured():
     plan = message("MetadataResponse").codec(12).plan.root
     default_sizes = {field.name: compute_default_size(field) for field in plan.fields}
     assert default_sizes == {"ThrottleTimeMs": 4, "Brokers": 1, "ClusterId": 1, "ControllerId": 4, "Topics": 1}

@@ -59,7 +59,7 @@ def one_of(slot, *, is_filled):
         *[(128, 0, "808001"), (2**31 - 1, 2**31 - 1, "ffffffffffffffff3f")],
     ],
 )
-def test_vectors_of_the_draft(length, tag, expected_hex):
+def test_headers_equal_the_vectors_of_the_draft(length, tag, expected_hex):
     header = compute_header_size(length, tag)
     assert header.written.hex() == expected_hex
     assert header.interleaved == len(expected_hex) // 2
@@ -91,7 +91,7 @@ def test_sizes_are_those_of_encoded_messages(is_filled):
             assert len(value.encode(version, tag_header=header)) == sizes[header], f"{name} {version} {header}"
 
 
-def test_the_rejected_alternatives_of_a_message_by_hand():
+def test_rejected_alternatives_have_the_computed_sizes():
     """HeartbeatRequest 4: three strings (one nullable), an int32, no tags. One section of one byte."""
     size = compare_message_sizes(catalog.load_spec("HeartbeatRequest"), 4, TEXT_BYTES)
     assert size.bare == {

@@ -19,7 +19,7 @@ from kafkaframes.jobs.audit.audit import (
 from kafkaframes.jobs.audit.audit_text import format_audit
 from kafkaframes.protocol.spec.releases import find_release
 
-SOMEBODY = ClientIdentity("somebody", "10.0.0.1", None, None)
+UNKNOWN_CLIENT = ClientIdentity("somebody", "10.0.0.1", None, None)
 
 
 def java(version):
@@ -29,32 +29,32 @@ def java(version):
 @pytest.mark.parametrize(
     ("target", "client", "key", "version", "verdict"),
     [
-        ("4.0.1", SOMEBODY, 0, 2, "removed"),  # Produce: advertised from 0 on, accepted from 3 on (KAFKA-18659)
-        ("4.0.1", SOMEBODY, 0, 3, "fine"),
-        ("4.0.1", SOMEBODY, 1, 3, "removed"),
-        ("4.0.1", SOMEBODY, 1, 4, "fine"),
-        ("4.0.0", SOMEBODY, 11, 1, "removed"),  # JoinGroup 0 and 1 were removed in 4.0.0 ...
-        ("4.0.1", SOMEBODY, 11, 1, "fine"),  # ... and restored
-        ("4.0.1", SOMEBODY, 4, 5, "removed"),  # LeaderAndIsr was removed
-        ("4.0.1", SOMEBODY, 18, 99, "fine"),  # ApiVersions may be requested at any version
-        ("4.0.1", SOMEBODY, 999, 0, "unknown"),
-        ("3.9.1", SOMEBODY, 1, 3, "deprecated"),
-        ("3.9.1", SOMEBODY, 3, 13, "unknown"),  # newer than the target: the client's lowest version is unknown
+        ("4.0.1", UNKNOWN_CLIENT, 0, 2, "removed"),  # Produce: advertised from 0 on, accepted from 3 on (KAFKA-18659)
+        ("4.0.1", UNKNOWN_CLIENT, 0, 3, "fine"),
+        ("4.0.1", UNKNOWN_CLIENT, 1, 3, "removed"),
+        ("4.0.1", UNKNOWN_CLIENT, 1, 4, "fine"),
+        ("4.0.0", UNKNOWN_CLIENT, 11, 1, "removed"),  # JoinGroup 0 and 1 were removed in 4.0.0 ...
+        ("4.0.1", UNKNOWN_CLIENT, 11, 1, "fine"),  # ... and restored
+        ("4.0.1", UNKNOWN_CLIENT, 4, 5, "removed"),  # LeaderAndIsr was removed
+        ("4.0.1", UNKNOWN_CLIENT, 18, 99, "fine"),  # ApiVersions may be requested at any version
+        ("4.0.1", UNKNOWN_CLIENT, 999, 0, "unknown"),
+        ("3.9.1", UNKNOWN_CLIENT, 1, 3, "deprecated"),
+        ("3.9.1", UNKNOWN_CLIENT, 3, 13, "unknown"),  # newer than the target: the client's lowest version is unknown
         ("3.9.1", java("4.3.1"), 3, 13, "fine"),
         ("2.0", java("4.0.0"), 1, 17, "fine"),
         ("2.0", java("4.0.0"), 23, 4, "removed"),  # OffsetForLeaderEpoch: 4.x from 2 on, 2.0 up to 1
-        ("1.0", SOMEBODY, 60, 0, "unknown"),  # DescribeCluster was added later
+        ("1.0", UNKNOWN_CLIENT, 60, 0, "unknown"),  # DescribeCluster was added later
     ],
 )
-def test_verdicts(target, client, key, version, verdict):
+def test_calls_have_the_expected_verdicts(target, client, key, version, verdict):
     judgement = judge_api_use(ApiUse(client, key, version), UseCounts(1), find_release(target))
     assert judgement.verdict == verdict, judgement.reason
 
 
 def test_the_highest_version_of_an_old_broker_proves_nothing():
     target = find_release("4.0.1")
-    assert judge_api_use(ApiUse(SOMEBODY, 1, 3, at_broker_limit=True), UseCounts(1), target).verdict == "unknown"
-    assert judge_api_use(ApiUse(SOMEBODY, 1, 3, at_broker_limit=False), UseCounts(1), target).verdict == "removed"
+    assert judge_api_use(ApiUse(UNKNOWN_CLIENT, 1, 3, at_broker_limit=True), UseCounts(1), target).verdict == "unknown"
+    assert judge_api_use(ApiUse(UNKNOWN_CLIENT, 1, 3, at_broker_limit=False), UseCounts(1), target).verdict == "removed"
 
 
 def test_a_known_client_that_uses_the_highest_versions_of_an_old_broker_is_fine():
@@ -110,12 +110,12 @@ def test_formats(target, where, magic, verdict):
 
 def test_several_inputs_make_one_audit_with_the_most_severe_verdict():
     uses = UsageSummary()
-    uses.add_use(ApiUse(SOMEBODY, 1, 12), 5, 100, 200)
+    uses.add_use(ApiUse(UNKNOWN_CLIENT, 1, 12), 5, 100, 200)
     assert audit_uses(uses, find_release("4.0.1")).exit_status == 0
     uses.add_format_use(FormatUse(None, "disk", 1, "t"), 1, None, None)
     assert audit_uses(uses, find_release("4.0.1")).exit_status == 3
-    uses.add_use(ApiUse(SOMEBODY, 1, 2), 1, 50, 60)
-    uses.add_use(ApiUse(SOMEBODY, 1, 2), 1, 300, 400)
+    uses.add_use(ApiUse(UNKNOWN_CLIENT, 1, 2), 1, 50, 60)
+    uses.add_use(ApiUse(UNKNOWN_CLIENT, 1, 2), 1, 300, 400)
     audit_report = audit_uses(uses, find_release("4.0.1"))
     assert audit_report.exit_status == 4
     (client,) = audit_report.clients

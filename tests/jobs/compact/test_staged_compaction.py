@@ -198,7 +198,7 @@ def write_keys(path: Path, keys: list, per_segment: int, value: bytes = b"v") ->
     return str(path)
 
 
-HARD = {
+LOGS_HARD_TO_SPLIT = {
     "one key has nine of ten records": [b"hot" if number % 10 else b"key-%d" % number for number in range(6000)],
     "all keys are different, and long": [b"%0100d" % number for number in range(6000)],
     "half has no key, and the other the empty one": [None if number % 2 else b"" for number in range(6000)],
@@ -207,8 +207,8 @@ HARD = {
 
 
 @pytest.mark.parametrize("per_segment", [700, 6000])
-@pytest.mark.parametrize("keys", HARD.values(), ids=HARD.keys())
-def test_keys_and_segments_of_very_different_weight(tmp_path, keys, per_segment):
+@pytest.mark.parametrize("keys", LOGS_HARD_TO_SPLIT.values(), ids=LOGS_HARD_TO_SPLIT.keys())
+def test_keys_and_segments_of_very_different_sizes_are_compacted(tmp_path, keys, per_segment):
     source = write_keys(tmp_path / "t-0", keys, per_segment)
     settings = replace(SETTINGS, segment_bytes=1 << 30)
     before = contents(tmp_path / "t-0")
@@ -392,7 +392,7 @@ def test_verdicts_equal_those_of_a_set(entries):
     assert latest.astype(bool).tolist() == find_latest_entries([(str(low).encode(), counts) for low, counts in entries])
 
 
-def test_an_empty_log(tmp_path):
+def test_an_empty_log_has_no_entries(tmp_path):
     with (tmp_path / "e").open("wb") as entries, (tmp_path / "l").open("wb") as ledger:
         writer = EntriesWriter(entries, ledger, secret=(0, 0), buckets=256)
         writer.finish_run()

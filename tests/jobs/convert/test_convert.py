@@ -281,7 +281,7 @@ def test_a_full_disk_leaves_no_output(tmp_path, monkeypatch):
             def write(_):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            class Full:
+            class FullDiskFile:
                 def __enter__(self):
                     return self
 
@@ -291,7 +291,7 @@ def test_a_full_disk_leaves_no_output(tmp_path, monkeypatch):
                 def __getattr__(self, name):
                     return write if name in ("write", "writelines") else getattr(out, name)
 
-            return Full()
+            return FullDiskFile()
         return out
 
     monkeypatch.setattr(atomic, "open_new", failing)
@@ -303,7 +303,7 @@ def test_a_full_disk_leaves_no_output(tmp_path, monkeypatch):
     assert records(tmp_path / "out") == records(source)
 
 
-def test_two_jobs_with_one_destination(tmp_path):
+def test_two_jobs_with_one_destination_exclude_each_other(tmp_path):
     source = partition(tmp_path / "in", messages(5))
     with atomic.hold_lock(tmp_path / "out"), pytest.raises(LogDirError, match="another job"):
         convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
@@ -350,7 +350,7 @@ def test_a_second_run_does_nothing_and_another_job_is_rejected(tmp_path):
         convert(str(source), tmp_path / "out", ConvertSettings(record_format=2, codec="lz4"))
 
 
-def test_a_single_segment(tmp_path):
+def test_a_single_segment_is_converted(tmp_path):
     source = partition(tmp_path / "in", messages(50))
     convert(str(segments(source)[0]), tmp_path / "one", ConvertSettings(record_format=2))
     assert records(tmp_path / "one") == records(source)

@@ -24,11 +24,11 @@ def group_record(assignment: bytes, protocol_type: str = "consumer"):
     return encode_coordinator_record(message("GroupMetadataKey")(group="g"), value, 3)
 
 
-ASSIGNED = {"assignedPartitions": [{"topic": "in", "partitions": [0, 1]}], "userData": None}
-ASSIGNMENT = encode_versioned(message("ConsumerProtocolAssignment").from_json(ASSIGNED, 1), 1)
+ASSIGNED_PARTITIONS = {"assignedPartitions": [{"topic": "in", "partitions": [0, 1]}], "userData": None}
+ASSIGNMENT = encode_versioned(message("ConsumerProtocolAssignment").from_json(ASSIGNED_PARTITIONS, 1), 1)
 
 
-def test_a_group_in_the_format_of_2_8():
+def test_a_group_is_printed_in_the_format_of_2_8():
     decode = DECODERS["offsets"](STYLES["2.8"])
     assert decode(0, *group_record(ASSIGNMENT)) == (
         "group_metadata::group=g",

@@ -26,11 +26,11 @@ from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.records.build import build_end_transaction
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
-PRINT = TextOptions(deep_iteration=True, print_data_log=True)
-NAME = "00000000000000000000.log"
+PRINT_OPTIONS = TextOptions(deep_iteration=True, print_data_log=True)
+SEGMENT_NAME = "00000000000000000000.log"
 
 
-def segment(folder: Path, raw: bytes, name: str = NAME) -> str:
+def segment(folder: Path, raw: bytes, name: str = SEGMENT_NAME) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_bytes(raw)
@@ -47,11 +47,11 @@ def some_records(count: int = 5, first: int = 0, **options) -> bytes:
     return kafkaframes.build_records(columns, **options)
 
 
-def print_lines(path: str, options: TextOptions = PRINT) -> list[str]:
+def print_lines(path: str, options: TextOptions = PRINT_OPTIONS) -> list[str]:
     return b"".join(dump_text(path, options, shown_path="f")).decode().splitlines()
 
 
-def test_a_batch_and_its_records(tmp_path):
+def test_a_batch_and_its_records_are_printed(tmp_path):
     lines = print_lines(segment(tmp_path / "t-0", some_records(2)))
     assert lines[:2] == ["Dumping f", "Log starting offset: 0"]
     assert lines[2].startswith("baseOffset: 0 lastOffset: 1 count: 2 baseSequence: -1 lastSequence: -1 producerId: -1 ")
@@ -104,18 +104,18 @@ def test_invalid_utf_8_is_replaced_as_in_java(tmp_path):
     assert print_lines(path)[3].endswith("key: \ufffd payload: \ufffd\ufffd")
 
 
-def test_offsets_that_are_not_consecutive(tmp_path):
+def test_offsets_that_are_not_consecutive_are_reported(tmp_path):
     path = segment(tmp_path / "t-0", some_records(2) + some_records(1, first=7))
     for style, expected_line in (("4.3", "  1 is followed by 7"), ("3.9", "  1 is followed by 7")):
         dumped_text = dump_text(path, TextOptions(style, True, True), shown_path="f")
         list(dumped_text)
         assert list(dumped_text.format_error_lines()) == ["Non-consecutive offsets in f", expected_line]
-    moved_text = dump_text(segment(tmp_path / "u-0", some_records(1, first=7)), PRINT, shown_path="f")
+    moved_text = dump_text(segment(tmp_path / "u-0", some_records(1, first=7)), PRINT_OPTIONS, shown_path="f")
     list(moved_text)
     assert list(moved_text.format_error_lines()) == ["Non-consecutive offsets in f", "  -1 is followed by 7"]
 
 
-def test_sequences_wrap_as_javas_ints():
+def test_sequences_wrap_around_like_in_java():
     assert add_sequence_deltas(np.array([2**31 - 1, 0, -1, 5]), np.array([2, 2**31 - 1, 9, 3])).tolist() == [
         1,
         2**31 - 1,
@@ -138,7 +138,7 @@ def test_chunks_of_any_size_have_the_same_lines(tmp_path, monkeypatch):
 
 
 def lines_of_any(path: str) -> tuple[bytes, list[str], list]:
-    dumped_text = dump_text(path, PRINT, shown_path="f")
+    dumped_text = dump_text(path, PRINT_OPTIONS, shown_path="f")
     out = b"".join(dumped_text)
     return out, list(dumped_text.format_error_lines()), dumped_text.findings.faults
 
@@ -146,11 +146,16 @@ def lines_of_any(path: str) -> tuple[bytes, list[str], list]:
 @given(raw=st.binary(max_size=300))
 def test_any_bytes_are_dumped_or_reported(tmp_path_factory, raw):
     folder = tmp_path_factory.mktemp("any") / "t-0"
-    for name in (NAME, "00000000000000000000.index", "00000000000000000000.timeindex", "00000000000000000000.txnindex"):
+    for name in (
+        SEGMENT_NAME,
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "00000000000000000000.txnindex",
+    ):
         segment(folder, raw, name)
     segment(folder, raw, "00000000000000000000.snapshot")
     for path in sorted(folder.iterdir()):
-        for options in (PRINT, TextOptions(index_sanity_check=True)):
+        for options in (PRINT_OPTIONS, TextOptions(index_sanity_check=True)):
             b"".join(dump_text(str(path), options))
     b"".join(dump_json_lines([str(folder)]))
 
@@ -175,7 +180,7 @@ def test_a_truncated_file_has_its_whole_batches_and_reports_the_remaining_bytes(
         batches = sum(line.startswith("baseOffset") for line in lines)
         assert batches == (size >= first)
         remaining_bytes = size - batches * first
-        assert (f"Found {remaining_bytes} invalid bytes at the end of {NAME}" in lines) == bool(remaining_bytes)
+        assert (f"Found {remaining_bytes} invalid bytes at the end of {SEGMENT_NAME}" in lines) == bool(remaining_bytes)
 
 
 def test_a_damaged_batch_is_reported_with_its_position_and_the_rest_is_printed(tmp_path):
@@ -185,7 +190,7 @@ def test_a_damaged_batch_is_reported_with_its_position_and_the_rest_is_printed(t
     assert out.count(b"baseOffset") == 3
     assert b"isvalid: false" in out
     assert [fault.position for fault in faults] == [len(good)]
-    assert faults[0].file.endswith(NAME)
+    assert faults[0].file.endswith(SEGMENT_NAME)
     assert b"payload: v1\n" in out.split(b"baseOffset")[-1]
 
 

@@ -191,7 +191,7 @@ def test_an_older_json_export_is_not_continued_in_another_encoding(tasks, settin
         (RecordFilter(keys=frozenset({b"nobody"}), control=False), []),
     ],
 )
-def test_filters_by_time_and_key(tasks, settings, keep, expected_numbers):
+def test_filters_by_time_and_key_are_applied(tasks, settings, keep, expected_numbers):
     chosen_settings = replace(settings, keep=keep)
     outcome = export_segments(tasks, chosen_settings)
     assert [comparable(row) for row in read_written(chosen_settings)] == expected_rows(expected_numbers)
@@ -200,7 +200,7 @@ def test_filters_by_time_and_key(tasks, settings, keep, expected_numbers):
     assert (Path(chosen_settings.to) / "_SUCCESS").exists()
 
 
-def test_offsets_of_a_task(tasks, settings):
+def test_the_offsets_of_a_task_limit_its_rows(tasks, settings):
     export_segments([replace(tasks[0], first_offset=120), tasks[1], replace(tasks[2], end_offset=401)], settings)
     assert [row["offset"] for row in read_written(settings)] == list(range(120, 401))
 

@@ -155,7 +155,7 @@ def test_a_recreated_topic_is_another_source(servers, admin, tmp_path):
     assert offsets_of(tmp_path / "out") == list(range(10))
 
 
-def test_aborted_and_open_transactions(servers, admin, tmp_path):
+def test_records_of_aborted_and_open_transactions_are_omitted(servers, admin, tmp_path):
     admin.create_topics([NewTopic(name="t", num_partitions=1)])
     with Producer(servers, transactional_id="x") as producer:
         for number, ends in enumerate((producer.abort_transaction, producer.commit_transaction)):
@@ -226,7 +226,7 @@ def test_logs_and_topics_need_separate_destinations(servers, admin, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "arrow"])
-def test_other_formats(servers, admin, tmp_path, form):
+def test_topics_are_exported_in_other_formats(servers, admin, tmp_path, form):
     admin.create_topics([NewTopic(name="t", num_partitions=1)])
     send(servers, texts(0, 5))
     export_topics(servers, "t", tmp_path / "out", format=form)

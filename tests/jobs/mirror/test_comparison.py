@@ -123,7 +123,7 @@ def test_long_copies_are_compared_at_both_ends_and_by_samples():
             run_mirror(source.bootstrap_servers, target.bootstrap_servers)
 
 
-FOREIGN = 25  # of 64 records of 200,000 bytes: not among the first, the samples or the last
+DIFFERING_RECORD = 25  # of 64 records of 200,000 bytes: not among the first, the samples or the last
 
 
 def fill(broker, *, other=None):
@@ -135,20 +135,20 @@ def fill(broker, *, other=None):
 
 
 def test_between_directories_all_records_are_compared(tmp_path):
-    for name, other in (("a", None), ("b", FOREIGN)):
+    for name, other in (("a", None), ("b", DIFFERING_RECORD)):
         with Broker(data_dir=tmp_path / name) as broker:
             fill(broker, other=other)
-    with pytest.raises(LogDirError, match=f"offset {FOREIGN}"):
+    with pytest.raises(LogDirError, match=f"offset {DIFFERING_RECORD}"):
         run_mirror(tmp_path / "a", tmp_path / "b")
     report = run_mirror(tmp_path / "a", tmp_path / "b", compare="samples").partitions[0]
-    assert 2 < report.compared < 64  # the report has the number
+    assert 2 < report.compared < 64  # the report has the number of compared records
 
 
 def flip_bit(path):
-    """Flip a bit in the value of record ``FOREIGN``."""
+    """Flip a bit in the value of record ``DIFFERING_RECORD``."""
     log = path / "orders-0" / f"{0:020}.log"
     raw = bytearray(log.read_bytes())
-    raw[raw.index(b"%dxxx" % FOREIGN) + 1000] ^= 1
+    raw[raw.index(b"%dxxx" % DIFFERING_RECORD) + 1000] ^= 1
     log.write_bytes(raw)
 
 
@@ -165,7 +165,7 @@ def test_equal_damage_on_both_sides_is_reported_although_the_bytes_are_equal(tmp
             run_mirror(tmp_path / "a", tmp_path / "b", on_damage=on_damage)
 
 
-@pytest.mark.parametrize("other", [None, FOREIGN])
+@pytest.mark.parametrize("other", [None, DIFFERING_RECORD])
 def test_between_clusters_all_records_are_compared_on_request(other):
     with Broker() as source, Broker() as target:
         fill(source)
@@ -174,7 +174,7 @@ def test_between_clusters_all_records_are_compared_on_request(other):
             report = run_mirror(source.bootstrap_servers, target.bootstrap_servers, compare="all")
             assert report.partitions[0].compared == 64
             return
-        with pytest.raises(LogDirError, match=f"offset {FOREIGN}"):
+        with pytest.raises(LogDirError, match=f"offset {DIFFERING_RECORD}"):
             run_mirror(source.bootstrap_servers, target.bootstrap_servers, compare="all")
 
 
@@ -192,7 +192,7 @@ def test_records_in_other_batches_and_codecs_are_compared_one_by_one(tmp_path):
         run_mirror(tmp_path / "a", tmp_path / "b")
 
 
-def lose_all(broker, offset):
+def delete_all_records(broker, offset):
     with Admin(broker.bootstrap_servers) as admin:
         admin.delete_records({ORDERS: offset})
 
@@ -201,7 +201,7 @@ def test_without_a_common_offset_a_flag_is_required():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         write(target, b"o0", b"o1")
-        lose_all(source, 3)
+        delete_all_records(source, 3)
         with pytest.raises(LogDirError, match="`unverified`"):
             run_mirror(source.bootstrap_servers, target.bootstrap_servers)
         assert values_of(target) == [b"o0", b"o1"]
@@ -212,10 +212,10 @@ def test_without_a_common_offset_a_flag_is_required():
 def test_a_copy_without_records_needs_no_flag():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
-        lose_all(source, 5)
+        delete_all_records(source, 5)
         run_mirror(source.bootstrap_servers, target.bootstrap_servers)
         write(source, b"s5")
-        lose_all(source, 6)
+        delete_all_records(source, 6)
         write(source, b"s6")
         report = run_mirror(source.bootstrap_servers, target.bootstrap_servers).partitions[0]
         assert (report.resumed, values_of(target)) == (True, [b"s6"])
@@ -234,7 +234,7 @@ def run_reassigning(source, target, tmp_path, **settings):
 def test_new_offsets_are_compared_through_the_mapping(tmp_path):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
-        lose_all(source, 2)
+        delete_all_records(source, 2)
         run_reassigning(source, target, tmp_path)
         write(source, b"s5")
         assert run_reassigning(source, target, tmp_path).partitions[0].compared == 3
@@ -255,7 +255,7 @@ def test_a_mapping_identifies_its_copy_by_both_topic_ids(tmp_path):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         run_reassigning(source, target, tmp_path)
-        lose_all(source, 5)
+        delete_all_records(source, 5)
         write(source, b"s5")
         report = run_reassigning(source, target, tmp_path).partitions[0]
         assert (report.resumed, report.compared, values_of(target)[-1]) == (True, 0, b"s5")
@@ -279,8 +279,8 @@ def test_a_copy_of_old_formats_and_transactions_agrees_with_its_source(tmp_path)
             assert rows_of(target.bootstrap_servers, "stamped", offsets=False)
 
 
-class Following:
-    """A mirror with ``follow`` in a thread."""
+class FollowingMirror:
+    """A mirror with ``follow`` that runs in a thread."""
 
     def __init__(self, source, target, interval_s=0.1):
         self.failure = None
@@ -320,7 +320,7 @@ def recreate(broker, *values):
 def test_a_recreated_source_ends_a_mirror_with_follow(values):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
-        with Following(source, target) as following:
+        with FollowingMirror(source, target) as following:
             wait_for(lambda: "orders" in target.topics and values_of(target) == SOURCE)
             recreate(source, *values)
             wait_for(lambda: following.failure is not None)
@@ -331,7 +331,7 @@ def test_a_recreated_source_ends_a_mirror_with_follow(values):
 def test_a_recreated_source_with_the_same_records_is_followed():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
-        with Following(source, target) as following:
+        with FollowingMirror(source, target) as following:
             wait_for(lambda: "orders" in target.topics and values_of(target) == SOURCE)
             recreate(source, *SOURCE, b"s5")
             wait_for(lambda: following.failure is not None or values_of(target) == [*SOURCE, b"s5"])
@@ -341,7 +341,7 @@ def test_a_recreated_source_with_the_same_records_is_followed():
 def test_lost_first_records_of_a_new_partition_are_reported_with_follow():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
-        with Following(source, target, interval_s=1.0) as following:
+        with FollowingMirror(source, target, interval_s=1.0) as following:
             wait_for(lambda: "orders" in target.topics and values_of(target) == SOURCE)
             write(source, *SOURCE, topic="later")
             with Admin(source.bootstrap_servers) as admin:

@@ -14,10 +14,10 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.records.build import build_records
 
 LOGS = Path("tests/data/logs")
-WHOLE = ["kraft-4x-transactions", "zk-0102-v1", "zk-28-mixed"]
+COMPLETE_LOGS = ["kraft-4x-transactions", "zk-0102-v1", "zk-28-mixed"]
 
 
-@pytest.mark.parametrize("case", WHOLE)
+@pytest.mark.parametrize("case", COMPLETE_LOGS)
 def test_a_real_brokers_log_is_copied_byte_for_byte(tmp_path, case):
     report = run_mirror(LOGS / case, tmp_path / "copy", groups=False)
     assert logs_of(tmp_path / "copy") == logs_of(LOGS / case)
@@ -28,8 +28,8 @@ def test_a_real_brokers_log_is_copied_byte_for_byte(tmp_path, case):
 def test_an_open_transaction_of_a_directory_stays_open_in_its_copy(tmp_path, monkeypatch):
     key = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
     monkeypatch.setattr("kafkaframes.broker.settings.settings.DEFAULTS", {**DEFAULTS, key: "1"})
-    run_mirror(LOGS / WHOLE[0], tmp_path / "copy", groups=False)
-    assert logs_of(tmp_path / "copy") == logs_of(LOGS / WHOLE[0])
+    run_mirror(LOGS / COMPLETE_LOGS[0], tmp_path / "copy", groups=False)
+    assert logs_of(tmp_path / "copy") == logs_of(LOGS / COMPLETE_LOGS[0])
 
 
 def test_deleted_records_stay_deleted_and_the_next_offset_is_kept(tmp_path):
@@ -57,12 +57,12 @@ def test_topics_are_copied_between_our_brokers_and_the_copy_is_an_ordinary_topic
             assert configs["retention.ms"].value == "123456789012"
             assert configs["kafkaframes.on.noncontiguous"].value == "kafka"
             assert len(admin.describe_topics(["plain"])["plain"].partitions) == 3
-        with Producer(b.bootstrap_servers) as producer:  # as before the copy
+        with Producer(b.bootstrap_servers) as producer:  # produces like before the copy
             end = len(rows_of(b.bootstrap_servers, "stamped")[0])
             assert producer.send("stamped", b"next").result().offset == end
 
 
-def test_a_compacted_topic_with_holes_in_its_batches(tmp_path):
+def test_a_compacted_topic_with_gaps_in_its_batches_is_copied(tmp_path):
     source = Path("tests/data/examples/kafka-4.3")
     run_mirror(source, tmp_path / "copy", topics=("customers",))
     source_logs = logs_of(source)
@@ -253,7 +253,7 @@ def end_of(broker, partition):
 
 
 @pytest.mark.usefixtures("one_wait_is_too_long")
-def test_a_log_that_ends_with_an_aborted_transaction(tmp_path):
+def test_a_log_that_ends_with_an_aborted_transaction_is_copied(tmp_path):
     with Broker() as a, Broker() as b, Broker() as c:
         with Producer(a.bootstrap_servers, transactional_id="t") as producer:
             for end in (producer.commit_transaction, producer.abort_transaction):

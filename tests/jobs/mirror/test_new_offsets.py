@@ -21,7 +21,7 @@ from kafkaframes.records.build import build_empty_batch, build_end_transaction, 
 from kafkaframes.records.layout import TRANSACTIONAL
 from kafkaframes.records.scan import check_crcs, scan_all
 
-PLACE = TopicPartition("t", 0)
+PARTITION = TopicPartition("t", 0)
 
 
 def rows(first: int, count: int = 3, *, step: int = 1) -> dict:
@@ -35,14 +35,14 @@ def rows(first: int, count: int = 3, *, step: int = 1) -> dict:
 
 
 def renumber_batches(data: bytes, start: int = 0, aborted_transactions=None):
-    fetched_batches = FetchedBatches(PLACE, start, data, aborted_transactions=aborted_transactions)
+    fetched_batches = FetchedBatches(PARTITION, start, data, aborted_transactions=aborted_transactions)
     return renumber_fetched_batches(fetched_batches, start, np.zeros(len(fetched_batches.batches), bool))
 
 
 def values_of(pieces) -> list:
     values = []
     for piece in pieces:
-        for columns in FetchedBatches(PLACE, 0, piece).read(("value",)):
+        for columns in FetchedBatches(PARTITION, 0, piece).read(("value",)):
             values += columns.column(0).to_pylist()
     return values
 
@@ -65,7 +65,9 @@ def test_producer_transaction_and_delete_horizon_are_cleared_and_the_crc_matches
     assert values == {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1}
     assert int(header.column("attributes")[0]) & (TRANSACTIONAL | 0x40) == 0
     assert piece[61:] == data[61:]
-    times = [one.column(0).cast("int64").to_pylist() for one in FetchedBatches(PLACE, 0, piece).read(("timestamp",))]
+    times = [
+        one.column(0).cast("int64").to_pylist() for one in FetchedBatches(PARTITION, 0, piece).read(("timestamp",))
+    ]
     assert times == [[TIMES + 10, TIMES + 11, TIMES + 12]]
 
 
@@ -207,7 +209,7 @@ def test_a_second_writer_to_the_copy_is_an_error(filled_brokers):
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
 
 
-def test_a_second_writer_during_the_copy_is_noticed(filled_brokers):
+def test_a_second_writer_during_the_copy_is_detected(filled_brokers):
     a, b, settings = filled_brokers
 
     def intrude(request):

@@ -9,7 +9,7 @@ from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.records.scan import scan_all
 
-COUNT = 60
+RECORD_COUNT = 60
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 
 
@@ -128,8 +128,8 @@ def test_a_start_after_the_end_of_the_copy_is_an_error(source):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"start": COUNT + 1}, "`start`: .*t-0.* the log's end 60"),
-        ({"end": COUNT + 1}, "`end`: .*t-0.* the log's end 60"),
+        ({"start": RECORD_COUNT + 1}, "`start`: .*t-0.* the log's end 60"),
+        ({"end": RECORD_COUNT + 1}, "`end`: .*t-0.* the log's end 60"),
         ({"partitions": 7}, "no selected topic has the partition 7"),
         ({"start": {"t": {0: 5}}}, "t-1"),
         ({"start": "latest"}, "cannot start at latest"),
@@ -164,7 +164,7 @@ def test_a_transaction_that_crosses_the_end_stays_open_in_the_copy(tmp_path):
 @pytest.mark.parametrize("record_format", [0, 1])
 @pytest.mark.parametrize("keywords", RANGES[:-1], ids=str)
 @pytest.mark.parametrize("offsets", ["keep", "reassign"])
-def test_a_copy_of_a_range_of_old_formats(tmp_path, offsets, keywords, record_format, codec):
+def test_a_range_of_old_formats_is_copied(tmp_path, offsets, keywords, record_format, codec):
     """A compressed message holds several records, so a range starts and ends inside of it."""
     with Broker() as old_source, Broker() as target:
         servers = old_source.bootstrap_servers

@@ -8,7 +8,7 @@ from .conftest import meta, rows, write_segment
 
 
 @pytest.fixture
-def two(tmp_path):
+def first_copy(tmp_path):
     """Return the folder, the bytes of the first copy, and a function that writes the second one."""
     whole = kafkaframes.build_records(rows(200), batch_bytes=2000, leader_epoch=3)
     write_segment(tmp_path / "one" / "t-0", whole)
@@ -29,8 +29,8 @@ def records(report):
     return topic.records
 
 
-def test_equal_copies(two, report_of):
-    folder, whole, write = two
+def test_equal_copies_are_counted_once(first_copy, report_of):
+    folder, whole, write = first_copy
     write(whole)
     report = report_of(folder)
     assert verdicts(report) == {"one": "same", "two": "same"}
@@ -38,8 +38,8 @@ def test_equal_copies(two, report_of):
     assert records(report) == 200
 
 
-def test_a_copy_that_lags(two, report_of):
-    folder, whole, write = two
+def test_a_lagging_copy_is_reported(first_copy, report_of):
+    folder, whole, write = first_copy
     fourth = kafkaframes.read_batches(whole).to_pylist()[3]
     write(whole[: fourth["position"]])
     report = report_of(folder)
@@ -49,8 +49,8 @@ def test_a_copy_that_lags(two, report_of):
     assert report.is_sound
 
 
-def test_a_copy_that_starts_later(two, report_of):
-    folder, whole, write = two
+def test_a_copy_that_starts_later_is_reported(first_copy, report_of):
+    folder, whole, write = first_copy
     fourth = kafkaframes.read_batches(whole).to_pylist()[3]
     write(whole[fourth["position"] :], fourth["base_offset"])
     report = report_of(folder)
@@ -59,8 +59,8 @@ def test_a_copy_that_starts_later(two, report_of):
     assert records(report) == 200
 
 
-def test_a_flipped_bit_in_one_copy_loses_nothing(two, report_of):
-    folder, whole, write = two
+def test_a_flipped_bit_in_one_copy_loses_nothing(first_copy, report_of):
+    folder, whole, write = first_copy
     raw = bytearray(whole)
     raw[100] ^= 1
     write(bytes(raw))
@@ -72,8 +72,8 @@ def test_a_flipped_bit_in_one_copy_loses_nothing(two, report_of):
     assert partition.errors == 1
 
 
-def test_the_same_bit_flipped_in_the_leading_copy(two, report_of):
-    folder, whole, write = two
+def test_a_flipped_bit_in_the_leading_copy_loses_nothing(first_copy, report_of):
+    folder, whole, write = first_copy
     write(whole)
     raw = bytearray(whole)
     raw[100] ^= 1
@@ -83,8 +83,8 @@ def test_the_same_bit_flipped_in_the_leading_copy(two, report_of):
     assert (records(report), report.losses) == (200, [])
 
 
-def test_records_damaged_in_both_copies_are_lost(two, report_of):
-    folder, whole, write = two
+def test_records_damaged_in_both_copies_are_lost(first_copy, report_of):
+    folder, whole, write = first_copy
     raw = bytearray(whole)
     raw[100] ^= 1
     write(bytes(raw))
@@ -95,8 +95,8 @@ def test_records_damaged_in_both_copies_are_lost(two, report_of):
     assert {finding.check for finding in report.findings} >= {"crc", "damaged"}
 
 
-def test_a_history_that_diverged(two, report_of):
-    folder, whole, write = two
+def test_a_diverged_history_is_reported(first_copy, report_of):
+    folder, whole, write = first_copy
     sixth = kafkaframes.read_batches(whole).to_pylist()[5]
     base = sixth["base_offset"]
     head = whole[: sixth["position"]]
@@ -112,8 +112,8 @@ def test_a_history_that_diverged(two, report_of):
     assert records(report) == base + 20
 
 
-def test_another_topic_with_the_same_name_is_distinguished(two, report_of):
-    folder, whole, write = two
+def test_another_topic_with_the_same_name_is_distinguished(first_copy, report_of):
+    folder, whole, write = first_copy
     write(whole)
     for name, topic_id in (("one", "Yne-gvsoSAKvPkKiJWjLNA"), ("two", "AAAAAAAAAAAAAAAAAAAAAQ")):
         (folder / name / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
@@ -123,8 +123,8 @@ def test_another_topic_with_the_same_name_is_distinguished(two, report_of):
     assert (records(report), len(report.partitions)) == (400, 2)
 
 
-def test_another_cluster_is_distinguished(two, report_of):
-    folder, whole, write = two
+def test_another_cluster_is_distinguished(first_copy, report_of):
+    folder, whole, write = first_copy
     write(whole)
     meta(folder / "one", 1)
     (folder / "two" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\n")
@@ -133,8 +133,8 @@ def test_another_cluster_is_distinguished(two, report_of):
     assert records(report) == 400
 
 
-def test_a_partition_on_two_disks(two, report_of):
-    folder, whole, write = two
+def test_a_partition_on_two_disks_is_read_completely(first_copy, report_of):
+    folder, whole, write = first_copy
     batches = kafkaframes.read_batches(whole).to_pylist()
     middle = batches[len(batches) // 2]
     (folder / "one" / "t-0" / f"{0:020}.log").write_bytes(whole[: middle["position"]])
@@ -145,8 +145,8 @@ def test_a_partition_on_two_disks(two, report_of):
     assert topic.size_bytes == topic.disk_bytes == len(whole)
 
 
-def test_copies_cleaned_up_to_different_offsets(two, report_of):
-    folder, whole, write = two
+def test_copies_cleaned_up_to_different_offsets_are_reported(first_copy, report_of):
+    folder, whole, write = first_copy
     batches = kafkaframes.read_batches(whole).to_pylist()
     for name, upto in (("one", 50), ("two", 150)):
         (folder / name).mkdir(exist_ok=True)

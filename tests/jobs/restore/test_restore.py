@@ -90,7 +90,7 @@ def snapshot_of(path):
     return {one: (one.read_bytes(), one.stat().st_mtime_ns) for one in sorted(Path(path).rglob("*")) if one.is_file()}
 
 
-def partitions_told(directory):
+def read_metadata_partitions(directory):
     """Return the partition numbers in the controller's metadata."""
     read = kafkaframes.read_records(directory / "bootstrap.checkpoint", columns=["value"], control_records=False)
     metadata_records = [
@@ -215,7 +215,7 @@ def test_topic_ids_are_checked_kept_and_created(tmp_path):
 def test_only_partitions_with_records_are_created_and_the_controller_gets_those_between(tmp_path):
     restore_log(SOURCES[0], tmp_path / "new", topics=("orders",), partitions=(2,), groups=False)
     assert [one.partition for one in log_of(tmp_path / "new")] == [2]
-    assert partitions_told(tmp_path / "new") == [0, 1, 2]
+    assert read_metadata_partitions(tmp_path / "new") == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a b", "é"])
@@ -403,7 +403,7 @@ def test_settings_that_a_later_broker_rejects_are_raised_and_retention_is_suspen
     )
     restore_log(source, tmp_path / "new")
     assert list(log_of(tmp_path / "new")) == [TopicPartition("t", 0)]
-    assert partitions_told(tmp_path / "new") == [0, 1, 2]
+    assert read_metadata_partitions(tmp_path / "new") == [0, 1, 2]
     assert configs_of(tmp_path / "new")["t"] == configs | {
         "segment.bytes": "1048576",
         "retention.ms": "-1",
@@ -420,7 +420,7 @@ def test_the_settings_of_a_kafkaframes_broker_or_a_mirror_are_restored(tmp_path)
         broker.append("t", [{"key": b"k", "value": b"v"}])
     restore_log(tmp_path / "old", tmp_path / "new")
     assert configs_of(tmp_path / "new")["t"] == {"cleanup.policy": "compact"}
-    assert partitions_told(tmp_path / "new") == [0, 1, 2]
+    assert read_metadata_partitions(tmp_path / "new") == [0, 1, 2]
 
     (tmp_path / "old" / "kafkaframes.broker.json").write_text("{")
     report = restore_log(tmp_path / "old", tmp_path / "without", dry_run=True)

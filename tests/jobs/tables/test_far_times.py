@@ -262,7 +262,7 @@ def test_duckdb_has_the_number_of_the_timestamps_of_a_topic(tmp_path, caplog):
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_dates_and_instants_of_values_beyond_the_calendar(form, tmp_path):
-    """Iceberg's bounds of every column, not only of ``timestamp``."""
+    """Iceberg stores bounds of every column, not only of ``timestamp``."""
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}.get(form, "pyarrow"))
     from tests.scan.values.avro_pairs import encode_zigzag
 

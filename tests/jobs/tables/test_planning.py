@@ -296,7 +296,7 @@ def test_overwrite_replaces_the_settings_too(kind, log):
     assert offsets_of(kind) == list(range(210))
 
 
-def test_requested_offsets(kind, log):
+def test_requested_offsets_limit_the_rows(kind, log):
     export(kind, log, offsets=(42, 117))
     assert offsets_of(kind) == list(range(42, 117))
     assert kind.offsets() == {"t": {"0": 117}}

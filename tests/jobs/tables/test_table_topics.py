@@ -148,7 +148,7 @@ def transaction(broker, numbers, *, commits):
         producer.commit_transaction() if commits else producer.abort_transaction()
 
 
-def test_transactions_across_runs(broker, tmp_path):
+def test_transactions_across_runs_are_read_after_their_end(broker, tmp_path):
     """Offsets: 0 and 1 committed, 2 their marker, 3 aborted, 4 its marker, 5 open and then committed, 6 its marker."""
     committed, everything = tmp_path / "committed", tmp_path / "everything"
     transaction(broker, range(2), commits=True)
@@ -253,7 +253,7 @@ UNDAMAGED = [*range(100), *range(120, 200)]
         ({"on_damage": "fail"}, [], False),
     ],
 )
-def test_damage(damaged_broker, tmp_path, settings, expected, is_complete):
+def test_damage_is_handled_in_each_mode(damaged_broker, tmp_path, settings, expected, is_complete):
     result = fill(damaged_broker, tmp_path / "table", **settings)
     assert (offsets(tmp_path / "table") if expected else []) == expected
     assert bool(result.report.failed) == (settings["on_damage"] == "fail")

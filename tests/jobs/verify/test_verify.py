@@ -60,12 +60,12 @@ def patch(path: Path, position: int, raw: bytes) -> None:
     path.write_bytes(whole)
 
 
-def test_a_flipped_bit(log):
+def test_a_flipped_bit_is_reported(log):
     patch(log / "idem-0" / base(84), 100, b"\xff")
     assert find_problems(log) == [("crc", 0)]
 
 
-def test_a_torn_tail_and_garbage(log):
+def test_a_torn_tail_and_garbage_are_reported(log):
     segment = log / "idem-0" / base(170)
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-5])
@@ -82,7 +82,7 @@ def test_zeros_at_the_end_are_a_note(log):
     assert [check for check, _ in find_problems(log, min_severity=Severity.NOTE)] == ["zero-tail"]
 
 
-def test_offsets_out_of_order(log):
+def test_offsets_out_of_order_are_reported(log):
     """The CRC does not cover the offset."""
     patch(log / "idem-0" / base(84), 0, struct.pack(">q", 10))
     checks = {check for check, _ in find_problems(log)}
@@ -90,7 +90,7 @@ def test_offsets_out_of_order(log):
     assert "crc" not in checks
 
 
-def test_segments_that_overlap(log):
+def test_overlapping_segments_are_reported(log):
     for kind in ("log", "index", "timeindex"):
         (log / "idem-0" / base(84, kind)).rename(log / "idem-0" / base(80, kind))
     checks = {check for check, _ in find_problems(log)}
@@ -221,7 +221,7 @@ def test_an_open_transaction_is_in_the_verdict(tmp_path):
     assert report.caveats == ("2 open transactions hide records from read_committed",)
 
 
-def test_an_inner_crc(tmp_path):
+def test_a_wrong_inner_crc_is_reported(tmp_path):
     """A compressed message with a damaged inner message and a matching outer CRC."""
     import gzip
     import zlib

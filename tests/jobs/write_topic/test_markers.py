@@ -15,7 +15,7 @@ ENDS = ('{"in":{"0":30,"1":30}}',)
 BATCH = StreamBatch("q", 3, "/c", "sink, topic out", ENDS, ('{"in":{"0":40,"1":40}}',))
 
 
-def test_markers_of_version_0_1_0():
+def test_markers_of_version_0_1_0_are_read():
     lines = map(json.loads, (CHECKPOINTS / "markers.jsonl").read_text().splitlines())
     markers = {line["key"]: line["value"].encode() for line in lines}
     key = next(iter(markers))

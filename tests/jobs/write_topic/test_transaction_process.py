@@ -37,7 +37,7 @@ from kafkaframes.spark.options import parse_topic_write_options
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
 ROWS = pa.record_batch({"value": [b"v%d" % n for n in range(60)]})
-WANTED = sorted(ROWS.column("value").to_pylist())
+EXPECTED_VALUES = sorted(ROWS.column("value").to_pylist())
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +122,13 @@ def test_tasks_write_a_commit_publishes_and_a_repeated_batch_is_skipped(control)
         assert values(control) == []
         control.announce_tasks("of the commit")
         control.commit_attempt("one", 0, plain(counts))
-        assert values(control) == WANTED
+        assert values(control) == EXPECTED_VALUES
         # the query was killed before it noted the commit
         again = write_rows(work_of(control, "two"), 0, iter([ROWS, ROWS]))
         assert again == {}
         control.commit_attempt("two", 0, again)
         write(control, "three", 1)
-    assert values(control) == sorted([*WANTED, *WANTED])
+    assert values(control) == sorted([*EXPECTED_VALUES, *EXPECTED_VALUES])
 
 
 def test_a_batch_without_rows_is_committed_without_a_message(control):
@@ -151,7 +151,7 @@ def test_tasks_of_an_attempt_that_ended_are_refused(control):
         control.commit_attempt("two", 0, plain(write_rows(work, 0, iter([ROWS]))))
         with pytest.raises(LostTaskError, match="the attempt to write the micro-batch that this task belongs to has"):
             write_rows(work, 1, iter([ROWS]))
-    assert values(control) == WANTED
+    assert values(control) == EXPECTED_VALUES
 
 
 def test_an_abort_without_an_attempt_ends_the_current_one(control):
@@ -172,7 +172,7 @@ def test_a_newer_attempt_ends_the_current_one(control):
             KafkaframesError, match="micro-batch 0 no longer exists; the micro-batch must be written again"
         ):
             control.commit_attempt("one", 0, plain(counts))
-    assert values(control) == WANTED
+    assert values(control) == EXPECTED_VALUES
 
 
 def test_counts_that_brokers_have_not_acknowledged_are_not_committed(control):
@@ -187,7 +187,7 @@ def test_counts_that_brokers_have_not_acknowledged_are_not_committed(control):
         ):  # another count than the tasks reported
             control.commit_attempt("two", 1, plain(counts))
         write(control, "three")
-    assert values(control) == WANTED
+    assert values(control) == EXPECTED_VALUES
 
 
 def test_a_repeated_task_fails_the_attempt(control):
@@ -215,7 +215,7 @@ def test_tasks_get_the_error_of_an_unreadable_or_wrong_checkpoint(control, tmp_p
         for task in range(2):  # each of them: Spark shows the reason for one
             with pytest.raises(KafkaframesError, match="has no offsets of micro-batch 7"):
                 write_rows(work, task, iter([ROWS]))
-    assert values(control) == WANTED
+    assert values(control) == EXPECTED_VALUES
 
 
 def test_an_invalid_request_is_answered(control):
@@ -255,9 +255,9 @@ def test_the_process_is_started_once_and_leaves_no_visible_rows_if_killed(contro
     write(control, "two")
     write(control, "three", 1)
     write_rows(work_of(control, "four", 1), 0, iter([ROWS]))
-    assert values(control) == sorted([*WANTED, *WANTED])
+    assert values(control) == sorted([*EXPECTED_VALUES, *EXPECTED_VALUES])
     [holder] = mine()
-    parent.communicate(b"\n")  # as after Spark has ended
+    parent.communicate(b"\n")  # the process gets this line after Spark has ended
     assert wait_until_gone([holder])
     assert not make_socket_path(control.checkpoint).exists()
 
@@ -273,7 +273,7 @@ def test_other_options_for_the_same_checkpoint_end_the_process_and_its_open_tran
     write(other, "two")
     assert wait_until_gone([holder])
     [holder] = mine()
-    assert values(control) == WANTED
+    assert values(control) == EXPECTED_VALUES
     parent.communicate(b"\n")
     assert wait_until_gone([holder])
     assert not list(make_socket_path(control.checkpoint).parent.iterdir())
@@ -309,7 +309,7 @@ def test_a_stopped_process_delays_neither_a_commit_nor_the_next_attempt(control,
     monkeypatch.setattr(driver_control, "MAX_SILENCE_S", 3)
     write(control, "three")  # a restart of the query
     assert wait_until_gone([stopped_pid])
-    assert values(control) == WANTED
+    assert values(control) == EXPECTED_VALUES
     parent.communicate(b"\n")
     assert wait_until_gone(mine())
 
@@ -326,7 +326,7 @@ def test_a_process_without_its_socket_ends_and_releases_its_port(control, monkey
     assert wait_until_gone([first])
     with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 no longer exists"):
         sink.commit_attempt("one", 0, counts)
-    assert values(sink) == WANTED
+    assert values(sink) == EXPECTED_VALUES
     parent.communicate(b"\n")
     assert wait_until_gone(mine())
 

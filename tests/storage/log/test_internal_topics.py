@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jobs.dump.test_decoders import ASSIGNED, ASSIGNMENT, group_record
+from tests.jobs.dump.test_decoders import ASSIGNED_PARTITIONS, ASSIGNMENT, group_record
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.decoders import DECODERS
@@ -69,7 +69,7 @@ def test_offset_commits_tombstones_and_invalid_values_are_decoded():
 
 def test_members_of_a_consumer_group_are_decoded():
     decoded_record = decode_record("__consumer_offsets", *group_record(ASSIGNMENT))
-    assert json.loads(decoded_record.value)["members"][0]["assignment"] == ASSIGNED
+    assert json.loads(decoded_record.value)["members"][0]["assignment"] == ASSIGNED_PARTITIONS
     other = decode_record("__consumer_offsets", *group_record(b"\xbe\xef", "connect"))
     assert json.loads(other.value)["members"][0]["assignment"] == "vu8="
 
