@@ -233,7 +233,7 @@ def test_the_repr_of_settings_does_not_show_secrets():
 # ------------------------------------------------------------------------------------------------ OpenID Connect
 
 
-class _Endpoint(http.server.BaseHTTPRequestHandler):
+class _TokenEndpoint(http.server.BaseHTTPRequestHandler):
     token_requests: ClassVar[list[tuple[str, str]]] = []
     answers: ClassVar[list[tuple[int, bytes]]] = []
 
@@ -252,8 +252,8 @@ class _Endpoint(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint():
-    _Endpoint.token_requests, _Endpoint.answers = [], []
-    server = http.server.HTTPServer(("127.0.0.1", 0), _Endpoint)
+    _TokenEndpoint.token_requests, _TokenEndpoint.answers = [], []
+    server = http.server.HTTPServer(("127.0.0.1", 0), _TokenEndpoint)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/token"
@@ -264,7 +264,7 @@ def endpoint():
 
 def test_client_credentials_are_exchanged_for_a_token_that_is_cached(endpoint):
     token = {"access_token": give_token(), "expires_in": 300}
-    _Endpoint.answers[:] = [(503, b"busy"), (200, json.dumps(token).encode())]
+    _TokenEndpoint.answers[:] = [(503, b"busy"), (200, json.dumps(token).encode())]
     settings = {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "OAUTHBEARER",
@@ -275,7 +275,7 @@ def test_client_credentials_are_exchanged_for_a_token_that_is_cached(endpoint):
         assert topics(broker.bootstrap_servers, **settings) == []
         assert topics(broker.bootstrap_servers, **settings) == []
     basic = "Basic " + b64encode(b"me:hidden7").decode()
-    assert _Endpoint.token_requests == [(basic, "grant_type=client_credentials&scope=kafka+read")] * 2
+    assert _TokenEndpoint.token_requests == [(basic, "grant_type=client_credentials&scope=kafka+read")] * 2
 
 
 def test_a_token_that_the_broker_rejects_is_not_used_again(endpoint):
@@ -300,7 +300,7 @@ def test_a_token_that_the_broker_rejects_is_not_used_again(endpoint):
 @pytest.mark.parametrize("answer", [(401, b"unknown client"), (200, b"{}"), (200, b"[1]"), (200, b"no")])
 def test_an_endpoint_without_a_token_is_an_error_that_shows_no_secret(endpoint, answer, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
-    _Endpoint.answers[:] = [answer] * 3
+    _TokenEndpoint.answers[:] = [answer] * 3
     settings = ClientSettings.from_options(
         {
             "bootstrap.servers": "a:1",
