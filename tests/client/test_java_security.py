@@ -280,7 +280,7 @@ def test_client_credentials_are_exchanged_for_a_token_that_is_cached(endpoint):
 
 def test_a_token_that_the_broker_rejects_is_not_used_again(endpoint):
     """strimzi-kafka-operator#3021: after Keycloak had new keys, the client sent the cached token until it expired."""
-    _Endpoint.answers[:] = [
+    _TokenEndpoint.answers[:] = [
         (200, json.dumps({"access_token": token, "expires_in": 300}).encode()) for token in ("old", give_token())
     ]
     settings = {
@@ -294,7 +294,7 @@ def test_a_token_that_the_broker_rejects_is_not_used_again(endpoint):
         with admin, pytest.raises(AuthenticationError):
             admin.list_topics()
         assert topics(broker.bootstrap_servers, **settings) == []
-    assert len(_Endpoint.token_requests) == 2
+    assert len(_TokenEndpoint.token_requests) == 2
 
 
 @pytest.mark.parametrize("answer", [(401, b"unknown client"), (200, b"{}"), (200, b"[1]"), (200, b"no")])
