@@ -268,8 +268,6 @@ def test_reused_settings_use_the_current_time(seed, moves):
     now_ms = settings.now_ms
     for move in (0, *moves, 0):
         now_ms = max(min(now_ms + move, 2**62), -(2**62))
-        if settings.timestamp_type == "LogAppendTime":  # the general path reports max_timestamp -1 for older clocks
-            now_ms = max(now_ms, -1)
         fast_path_result = append_or_get_error(
             record_set, 50, settings, lambda *arguments, at=now_ms: validate_and_assign_at(*arguments, at)
         )

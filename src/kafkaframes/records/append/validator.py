@@ -183,7 +183,7 @@ def _patch_headers(
     max_timestamp = NO_TIMESTAMP
     if settings.record_format >= 1:
         largest = np.full_like(largest, settings.now_ms) if settings.append_time else largest
-        max_timestamp = int(largest.max(initial=NO_TIMESTAMP))
+        max_timestamp = settings.now_ms if settings.append_time else int(largest.max(initial=NO_TIMESTAMP))
         for row, timestamp in enumerate(largest.tolist()):
             set_max_timestamp(out, batches, row, settings.append_time, timestamp)
     elif append.magic >= 2 and settings.append_time:
