@@ -145,7 +145,15 @@ class LogDirError(_LocatedError):
 
 
 class MissingSegmentError(LogDirError):
-    """A tiered store lacks a segment, or offsets between two segments."""
+    """A tiered store lacks a segment, or offsets between two segments.
+
+    Attributes:
+        offsets: first and last missing offset; None if they are unknown.
+    """
+
+    def __init__(self, reason: str, *, offsets: tuple[int, int] | None = None, **where: Any) -> None:
+        super().__init__(reason, **where)
+        self.offsets = offsets
 
 
 class DamagedChunkError(LogDirError):

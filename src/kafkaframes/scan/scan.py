@@ -260,7 +260,7 @@ class Scan:
             ScanSlice(self.source, work, plain, self.conditions, self.columns, self.decoding)
             for work in source_plan.works
         ]
-        return ScanPlan(tuple(slices), self.schema, self.row_limit, source_plan.notes)
+        return ScanPlan(tuple(slices), self.schema, self.row_limit, source_plan.notes, source_plan.errors)
 
     def to_batches(self, *, workers: int | None = None) -> RecordBatches:
         """Return an iterator over Arrow record batches. Memory is bounded, regardless of the amount of data.
@@ -308,7 +308,7 @@ class Scan:
         total = 0
         try:
             plan = self.plan()
-            log_damage(plan.notes)
+            log_damage([*plan.errors, *plan.notes])
             for part in plan.slices:
                 if self.row_limit is not None and total >= self.row_limit:
                     break

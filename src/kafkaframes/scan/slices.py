@@ -50,10 +50,12 @@ class SourcePlan:
     Attributes:
         works: Descriptions of the slices, in row order.
         notes: Findings of the planner other than damage. The text of each finding is one line.
+        errors: Damage that the planner found: segments that a tiered store lacks.
     """
 
     works: Sequence[Any] = ()
     notes: tuple[Any, ...] = ()
+    errors: tuple[Any, ...] = ()
 
 
 class ScanSource(Protocol):
@@ -201,12 +203,14 @@ class ScanPlan:
         limit: Largest number of rows. None: no limit.
         notes: Findings of the planner other than damage, such as records that an open transaction hides. The text of
             each finding is one line.
+        errors: Damage that the planner found: segments that a tiered store lacks.
     """
 
     slices: tuple[ScanSlice, ...]
     schema: pa.Schema
     limit: int | None = None
     notes: tuple[Any, ...] = ()
+    errors: tuple[Any, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -319,6 +323,7 @@ def read_scan(
     has_small_slices = reads_ahead and not collects and scan.source.reads_in_threads
     plan = scan.plan(parts=_MAX_SLICES if has_small_slices else workers)
     running.notes += plan.notes
+    running.errors += plan.errors
     running.total_bytes = plan.size_bytes
     try:
         if plan.limit is not None or workers == 1 or len(plan) < 2:  # with a limit, read-ahead could be wasted
@@ -337,7 +342,7 @@ def read_plan(plan: ScanPlan) -> pa.Table:
     rows = list(plan.read_rows(running))
     for part in plan.slices[:1]:
         part.source.close()
-    log_damage([*running.errors, *plan.notes])
+    log_damage([*plan.errors, *running.errors, *plan.notes])
     return pa.Table.from_batches(rows, plan.schema)
 
 

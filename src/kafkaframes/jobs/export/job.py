@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.export.live_planning import make_topic_planner
 from kafkaframes.jobs.export.planning import plan_export
@@ -94,6 +94,12 @@ def plan_log_export(
     target = parse_local_destination(settings.to)
     reject_nested_destination(Path(target), read.paths)
     plan = plan_export(read, omit_unreadable=not single_file)
+    if single_file and plan.notes.unreadable:
+        missing_segment = plan.notes.unreadable[0]
+        raise LogDirError(
+            f"{missing_segment.message}: nothing was written; an export to a directory has the other segments",
+            file=missing_segment.file,
+        )
     return FileExport(
         plan.tasks,
         replace(settings, to=target, isolation=plan.isolation, storage=read.storage),

@@ -6,10 +6,10 @@ A log is resolved as for a read (``resolve``): all segments, end offsets by isol
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import LogDirError, MissingSegmentError, OptionError
 from kafkaframes.jobs.export.identity import check_identity, make_log_lookup, suggest_acceptance
 from kafkaframes.jobs.export.planning import make_task
 from kafkaframes.jobs.export.positions import (
@@ -24,8 +24,11 @@ from kafkaframes.scan.log.discovery import DistinctSegments, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import resolve_offset_ranges
 from kafkaframes.scan.log.resolve import (
+    OffsetRanges,
     check_loss,
     choose_segments,
+    describe_missing_segments,
+    find_missing_segments,
     map_logs_by_partition,
     plan_slices,
     resolve_offsets,
@@ -34,6 +37,7 @@ from kafkaframes.scan.ranges import EARLIEST, NO_END, check_batch_start, expand_
 from kafkaframes.storage.log.lookup import log_end_offset
 
 _LOSS_REMEDY = "`fail_on_data_loss`=false accepts this, and records it in the table"
+_PARTITION_ENDS = f"; no later records of the partition are added; {_LOSS_REMEDY}"
 
 
 def make_log_planner(options: ReadOptions) -> Plan:
@@ -101,7 +105,16 @@ def _plan_log_tasks(
                     f"{gap} are missing in the table, and cannot be added, because {problem}; {_LOSS_REMEDY}"
                 )
             gaps.append(gap)
-    slices, notes = plan_slices(part.segments, replace(options, start=starts), logs, omit_unreadable=True)
+    options_from_table = replace(options, start=starts)
+    ranges = resolve_offset_ranges(part.segments, options_from_table)
+    missing_segments = find_missing_segments(options, logs, ranges)
+    if options.fail_on_data_loss:
+        options_from_table = replace(options_from_table, end=_limit_to_complete_offsets(ranges, missing_segments))
+    else:
+        gaps += _find_gaps_inside_logs(ranges, missing_segments)
+    slices, notes = plan_slices(part.segments, options_from_table, logs, omit_unreadable=True)
+    consequence = _PARTITION_ENDS if options.fail_on_data_loss else ""
+    notes += describe_missing_segments(missing_segments, consequence=consequence)
     tasks = tuple(make_task(chunk, options) for chunk in slices)
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None
@@ -115,6 +128,32 @@ def _plan_log_tasks(
         acceptance=suggest_acceptance(options.fail_on_data_loss),
     )
     return IncrementPlan(tasks, starts, topic_ids, tuple(gaps), internal_topics, notes)
+
+
+def _limit_to_complete_offsets(
+    ranges: OffsetRanges, missing_segments: Mapping[tuple[str, int], Sequence[MissingSegmentError]]
+) -> dict[tuple[str, int], int]:
+    """Return the end offsets of the read, limited to the first missing offset of each partition.
+
+    A table only adds offsets after its last one. If it had the offsets after a missing segment, it could not add the
+    segment when the segment is available again.
+    """
+    return {
+        name: min([end, *(max(problem.offsets[0], start) for problem in missing_segments[name] if problem.offsets)])
+        for name, (start, end) in ranges.items()
+    }
+
+
+def _find_gaps_inside_logs(
+    ranges: OffsetRanges, missing_segments: Mapping[tuple[str, int], Sequence[MissingSegmentError]]
+) -> list[Gap]:
+    """Return a gap for each missing segment, limited to the offsets of the read."""
+    return [
+        Gap(*name, max(problem.offsets[0], ranges[name][0]), min(problem.offsets[1] + 1, ranges[name][1]))
+        for name, problems in missing_segments.items()
+        for problem in problems
+        if problem.offsets
+    ]
 
 
 def find_start_offset(

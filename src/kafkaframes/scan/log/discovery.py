@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import LogDirError, MissingSegmentError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
@@ -46,15 +46,21 @@ from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.log.discover import discover, find_filesystem
+from kafkaframes.storage.log.lookup import log_end_offset
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The log of a topic partition, with its file system and its log directory."""
+    """The log of a topic partition, with its file system and its log directory.
+
+    Attributes:
+        missing_segments: Segments that a tiered store lacks and that no other copy of the partition has.
+    """
 
     filesystem: FileSystem
     partition: Partition
     log_directory: LogDirectory | None = None
+    missing_segments: tuple[MissingSegmentError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,10 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
     for directory in discover(paths, options=storage, omit_unreadable=True):
         unreadable_partitions += (entry for entry in directory.unreadable_partitions if not entry.state)
         for partition in directory.partitions:
-            by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
+            missing_segments = tuple(
+                problem for problem in partition.problems if isinstance(problem, MissingSegmentError)
+            )
+            by_directory[partition.directory] = Log(directory.filesystem, partition, directory, missing_segments)
             segments += iterate_segments(partition, plain_paths)
     has_whole_directories = not any(is_file_path(path) for path in paths)
     return DiscoveredLogs(segments, by_directory, has_whole_directories, tuple(unreadable_partitions))
@@ -252,7 +261,10 @@ def merge_copies_of_segments(
             copies = [_to_copy_source(by_directory[path]) for path in paths]
             merged_log = merge_copies(copies, run=pool.map)
             merged_partition = view.add_merged(merged_log, copies)
-            by_directory[merged_partition.directory] = Log(view.filesystem, merged_partition)
+            missing_segments = _find_segments_missing_in_all([by_directory[path] for path in paths])
+            by_directory[merged_partition.directory] = Log(
+                view.filesystem, merged_partition, missing_segments=missing_segments
+            )
             segments += [
                 _to_segment(merged_log, part, merged_partition.directory, is_named_by_partition[name])
                 for part in merged_log.spans
@@ -262,6 +274,25 @@ def merge_copies_of_segments(
     sorted_decisions = tuple(sort_by_severity(decisions))
     _report_decisions(sorted_decisions, options)
     return DistinctSegments(replace(discovery, by_directory=by_directory), segments, sorted_decisions)
+
+
+def _find_segments_missing_in_all(copies: Sequence[Log]) -> tuple[MissingSegmentError, ...]:
+    """Return the missing segments of tiered copies, except those whose offsets another copy has."""
+    missing_segments = [(entry, problem) for entry in copies for problem in entry.missing_segments]
+    return tuple(
+        problem
+        for entry, problem in missing_segments
+        if not any(copy is not entry and _has_offsets(copy, problem.offsets) for copy in copies)
+    )
+
+
+def _has_offsets(entry: Log, offsets: tuple[int, int] | None) -> bool:
+    """Return whether a log starts at or before a range of offsets, ends after it, and lacks no segment."""
+    if offsets is None or entry.missing_segments:
+        return False
+    first, last = offsets
+    partition = entry.partition
+    return partition.log_start_offset <= first and log_end_offset(entry.filesystem, partition) > last
 
 
 def _group_directories_by_partition(segments: Sequence[Segment]) -> dict[Name, list[str]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import LogDirError, MissingSegmentError, OptionError
 from kafkaframes.scan.log.discovery import (
     DiscoveredLogs,
     DistinctSegments,
@@ -100,7 +100,8 @@ class ReadPlan:
         bytes_to_fetch: Number of bytes to fetch: the stored chunks of tiered segments, and the slices of others.
         decisions: Decisions of the merge of replicas; the most severe first.
         internal_topics: Kafka's internal topics that exist but are not selected.
-        notes: Findings about swap files and transaction indexes, and records that an open transaction hides.
+        notes: Findings about swap files and transaction indexes, records that an open transaction hides, and missing
+            segments of a tiered store.
     """
 
     works: tuple[tuple[SegmentSlice, ...], ...]
@@ -223,7 +224,9 @@ def make_placeholder(partition: UnreadablePartition) -> Segment:
 
 
 def _report_tiered_problems(discovery: DiscoveredLogs, segments: Iterable[Segment], options: ReadOptions) -> None:
-    """Log missing or contradictory objects of tiered partitions. The other segments of these partitions are read.
+    """Log contradictory objects of tiered partitions. The other segments of these partitions are read.
+
+    ``plan_slices`` reports missing segments, because only it has the offsets to read.
 
     Raises:
         LogDirError: An object is missing or contradictory, and ``on_damage`` is ``fail``.
@@ -234,7 +237,8 @@ def _report_tiered_problems(discovery: DiscoveredLogs, segments: Iterable[Segmen
         for problem in discovery.by_directory[directory].partition.problems:
             if options.on_damage == "fail":
                 raise problem
-            log.warning("%s", problem)
+            if not isinstance(problem, MissingSegmentError):
+                log.warning("%s", problem)
 
 
 def plan_part(
@@ -294,8 +298,9 @@ def plan_slices(
     """
     states = _read_transactions(options, logs, stop_at_unreadable=omit_unreadable)
     notes = LogNotes(tuple(finding for state in states.values() for finding in state.findings))
+    ranges = resolve_offset_ranges(segments, options)
+    notes += describe_missing_segments(find_missing_segments(options, logs, ranges))
     if any(state.open or state.unreadable for state in states.values()):
-        ranges = resolve_offset_ranges(segments, options)
         notes += _describe_omitted_records(options, logs, ranges, states)
         options = replace(options, end=_limit_to_stable_offsets(ranges, states))
     slices = prune_segments(segments, options)
@@ -415,6 +420,39 @@ def _describe_omitted_records(
             errors.append(Finding(Severity.ERROR, "unreadable", message, state.unreadable.file or ""))
     return LogNotes(
         hidden_records=tuple(record for record in hidden_records if record is not None), unreadable=tuple(errors)
+    )
+
+
+def find_missing_segments(
+    options: ReadOptions, logs: Logs, ranges: OffsetRanges
+) -> dict[TopicPartition, list[MissingSegmentError]]:
+    """Return the segments that tiered stores lack and that may have offsets of the range."""
+    missing_segments = {}
+    for name, (first, end) in ranges.items():
+        first, end = options.row_filter.limit_range(first, end)
+        missing_segments[name] = [
+            problem
+            for problem in logs[name].missing_segments
+            if problem.offsets is None or (problem.offsets[0] < end and problem.offsets[1] >= first)
+        ]
+    return missing_segments
+
+
+def describe_missing_segments(
+    missing_segments: Mapping[TopicPartition, Iterable[MissingSegmentError]], *, consequence: str = ""
+) -> LogNotes:
+    """Return an error for each missing segment, as for a segment that cannot be read.
+
+    Args:
+        missing_segments: Missing segments of each topic partition.
+        consequence: Last words of the messages.
+    """
+    return LogNotes(
+        unreadable=tuple(
+            Finding(Severity.ERROR, "missing-segment", f"{problem.reason}{consequence}", problem.file or "")
+            for problems in missing_segments.values()
+            for problem in problems
+        )
     )
 
 

@@ -110,7 +110,9 @@ class LogSource(ScanSource):
         check_topics(self.names, (*(segment.topic for segment in result.segments), *unreadable_topics))
         plan = plan_discovered(result, options, cores=parts)
         return SourcePlan(
-            [LogWork(slices) for slices in plan.works], (*plan.notes.hidden_records, *plan.notes.findings)
+            [LogWork(slices) for slices in plan.works],
+            (*plan.notes.hidden_records, *plan.notes.findings),
+            tuple(ReadError(finding.file, 0, None, None, finding.message, 0) for finding in plan.notes.unreadable),
         )
 
     def _plan_file(self, path: str, row_filter: RowFilter) -> SegmentSlice:

@@ -293,7 +293,7 @@ def _note_holes(tiered_log: PartitionDraft) -> None:
     """Record the missing offsets of the log, and the segments that overlap."""
     for first, last in tiered_log.chain.gaps:
         reason = f"no segment has the offsets {first} to {last} of {tiered_log.topic_partition}"
-        tiered_log.problems.append(MissingSegmentError(reason, file=tiered_log.folder.path))
+        tiered_log.problems.append(MissingSegmentError(reason, offsets=(first, last), file=tiered_log.folder.path))
     for segment, other in tiered_log.chain.overlaps:
         reason = f"the segments {segment.segment_id} and {other.segment_id} both have offset {other.start_offset}"
         tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
