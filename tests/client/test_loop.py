@@ -10,7 +10,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.broker import Broker
-from kafkaframes.client import AsyncConsumer, AsyncProducer, Producer, TopicPartition
+from kafkaframes.client import AsyncConsumer, AsyncProducer, Consumer, Producer, ShareConsumer, TopicPartition, loop
 from kafkaframes.client.loop import LoopThread, cancel_tasks, run_in_new_loop, run_in_thread
 from kafkaframes.errors import MaybeWrittenError, NetworkError
 
@@ -169,3 +169,22 @@ def test_a_cancelled_call_leaves_no_unretrieved_exception_when_the_client_is_clo
     del future  # the future references its task, which reports an unretrieved exception when it is destroyed
     gc.collect()
     assert not caplog.records
+
+
+def test_a_timeout_in_seconds_is_logged_once(monkeypatch, caplog):
+    """confluent-kafka's ``poll(1.0)`` waits a second; here it waits a millisecond, so that a loop of polls is busy."""
+    monkeypatch.setattr(loop, "_has_warned_about_seconds", False)
+    for timeout_ms in (1_000, 1, None, 0.0, 250.5):
+        loop.to_deadline(timeout_ms)
+    assert caplog.messages == []
+    with Broker() as broker:
+        broker.create_topic("t")
+        with Consumer(broker.bootstrap_servers) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.poll(1.0)
+            consumer.fetch_arrow(0.5)
+        with ShareConsumer(broker.bootstrap_servers, group_id="g") as share_consumer:
+            share_consumer.subscribe(["t"])
+            share_consumer.poll(1.0)
+    messages = [text for text in caplog.messages if "milliseconds" in text]
+    assert messages == ["timeout_ms=1.0 waits 1 ms: timeouts are in milliseconds, unlike those of confluent-kafka"]

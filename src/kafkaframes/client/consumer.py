@@ -37,7 +37,14 @@ from kafkaframes.client.fetched_batches import (
 )
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, check_offsets, to_committed_offset
 from kafkaframes.client.interceptors import CONSUMER_HOOKS, Interceptors
-from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, cancel_tasks, start_background_task, wait_for_event, warn_unclosed
+from kafkaframes.client.loop import (
+    CLOSE_TIMEOUT_MS,
+    cancel_tasks,
+    start_background_task,
+    to_deadline,
+    wait_for_event,
+    warn_unclosed,
+)
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -538,7 +545,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if self._interceptors is not None:
             self._interceptors.reject_raw_batches("fetch()", "use `poll` or `fetch_arrow`", "on_consume")
         with self._reject_concurrent_reads("fetch()"):
-            return await self._fetch_batches(_to_deadline(timeout_ms))
+            return await self._fetch_batches(to_deadline(timeout_ms))
 
     async def _fetch_batches(self, deadline: float | None) -> FetchedBatches | None:
         next_buffer = await self._wait_for_buffer(deadline)
@@ -644,7 +651,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if self._interceptors is not None:
             self._interceptors.require_table_hooks("fetch_arrow()", "on_consume")
         with self._reject_concurrent_reads("fetch_arrow()"):
-            table = await self._fetch_arrow(_to_deadline(timeout_ms), columns, max_bytes)
+            table = await self._fetch_arrow(to_deadline(timeout_ms), columns, max_bytes)
         if self._interceptors is None:
             return table
         return await self._call_interceptors(partial(self._interceptors.on_consume_table, table))
@@ -699,7 +706,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         max_count = self.settings.max_poll_records if max_records is None else max_records
         consumed_records: list[ConsumerRecord] = []
         with self._reject_concurrent_reads("poll()"):
-            records = await self._wait_for_records(_to_deadline(timeout_ms))
+            records = await self._wait_for_records(to_deadline(timeout_ms))
             while records is not None:
                 consumed_records += records.take_records(max_count - len(consumed_records))
                 self._count_taken_records(records)
@@ -980,10 +987,6 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             _LOG.warning("offsets were not committed; the next attempt is at the next interval: %s", error)
         except NetworkError as error:
             _LOG.warning("offsets were not committed; the next attempt is at the next interval: %s", error)
-
-
-def _to_deadline(timeout_ms: int | None) -> float | None:
-    return None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
 
 
 def _compute_lead(state: PartitionState) -> int | None:

@@ -37,6 +37,8 @@ _EXIT_TIMEOUT_S: Final = 10.0  # time for unclosed clients to send their batches
 _CALLBACK_THREAD_IDLE_S: Final = 10.0  # time without a callback after which the callback thread ends
 CLOSE_TIMEOUT_MS: Final = 30_000  # default for consumers and admins, as in Kafka's clients
 CLOSE_GRACE_S: Final = 5.0  # additional time to close sockets and tasks
+_MAX_PROBABLE_SECONDS: Final = 60.0  # longest timeout that a caller may have meant in seconds
+_has_warned_about_seconds = False
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 _parent_loops: list[
     LoopThread
@@ -433,6 +435,29 @@ async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()
+
+
+def to_deadline(timeout_ms: float | None) -> float | None:
+    """Return the time of ``time.monotonic`` at which a wait ends; None without a limit.
+
+    Other clients have timeouts in seconds. The first short ``float`` in a process is therefore logged as a warning.
+    """
+    if timeout_ms is None:
+        return None
+    if isinstance(timeout_ms, float) and 0 < timeout_ms <= _MAX_PROBABLE_SECONDS:
+        _warn_about_seconds(timeout_ms)
+    return time.monotonic() + timeout_ms / 1000
+
+
+def _warn_about_seconds(timeout_ms: float) -> None:
+    global _has_warned_about_seconds
+    if not _has_warned_about_seconds:
+        _has_warned_about_seconds = True
+        _LOG.warning(
+            "timeout_ms=%s waits %g ms: timeouts are in milliseconds, unlike those of confluent-kafka",
+            timeout_ms,
+            timeout_ms,
+        )
 
 
 def warn_unclosed(client: object, bootstrap_servers: object) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.fetched_batches import RecordIterator, resolve_columns, select_output_columns
-from kafkaframes.client.loop import wait_for_event
+from kafkaframes.client.loop import to_deadline, wait_for_event
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import MetricName, PollMetrics
 from kafkaframes.client.settings import ShareConsumerSettings, merge_options
@@ -207,13 +207,13 @@ class AsyncShareConsumer(TelemetryMethods):
 
     # ----------------------------------------------------------------------------------------------------- reading
 
-    async def poll(self, timeout_ms: int = 1_000) -> list[ShareRecord]:
+    async def poll(self, timeout_ms: int | None = 1_000) -> list[ShareRecord]:
         """Return acquired records, about ``max_poll_records`` at most.
 
         If acknowledgements are implicit, the records of the previous poll are accepted first.
 
         Args:
-            timeout_ms: longest wait for records, in milliseconds.
+            timeout_ms: longest wait for records, in milliseconds; None waits without limit.
 
         Returns:
             The records; an empty list if none arrive in time.
@@ -227,22 +227,22 @@ class AsyncShareConsumer(TelemetryMethods):
         """
         return [record for batch in await self._acquire_records(timeout_ms) for record in to_share_records(batch)]
 
-    async def fetch_arrow(self, timeout_ms: int = 1_000, *, columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
+    async def fetch_arrow(self, timeout_ms: int | None = 1_000, *, columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
         """Return acquired records as a table; an empty table if none arrive in time. See ``poll``.
 
         Args:
-            timeout_ms: longest time to wait for records, in milliseconds.
+            timeout_ms: longest wait for records, in milliseconds; None waits without limit.
             columns: ``topic``, ``partition``, ``delivery_count`` and the record columns of
                 ``kafkaframes.read_records``. ``acknowledge`` needs ``topic``, ``partition`` and ``offset``.
         """
         _select_columns(columns)  # an unknown column is an error before records are acquired
         return to_table(await self._acquire_records(timeout_ms), columns)
 
-    async def _acquire_records(self, timeout_ms: int) -> list[AcquiredBatch]:
+    async def _acquire_records(self, timeout_ms: int | None) -> list[AcquiredBatch]:
         """Return acquired records."""
         machine, task = self._machine, self._task
         self._cluster.context.check_context()
-        deadline = time.monotonic() + timeout_ms / 1000
+        deadline = to_deadline(timeout_ms)
         machine.begin_poll(time.monotonic())
         times = self._polls.begin()
         try:
@@ -253,8 +253,8 @@ class AsyncShareConsumer(TelemetryMethods):
                 if error is not None:
                     raise error
                 acquired_batches = machine.take_records()
-                remaining_s = deadline - time.monotonic()
-                if acquired_batches or remaining_s <= 0:
+                remaining_s = None if deadline is None else deadline - time.monotonic()
+                if acquired_batches or (remaining_s is not None and remaining_s <= 0):
                     break
                 await wait_for_event(task.change_event, remaining_s)
         finally:
