@@ -10,7 +10,7 @@ import pytest
 from tests.storage.tiered.store import TOPIC_ID, KeyPair, TieredStore
 
 import kafkaframes
-from kafkaframes.errors import DamagedChunkError, LogDirError
+from kafkaframes.errors import DamagedChunkError, LogDirError, MissingSegmentError
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.log.discover import discover, find_filesystem
@@ -277,3 +277,40 @@ def test_jobs_report_offsets_that_no_segment_has(tmp_path):
     assert [left_out[1] for left_out in restored.left_out] == [reason]
     report = kafkaframes.mirror_topics(store.root, tmp_path / "mirror")
     assert [line.partition(" (at ")[0] for line in report.not_read] == [reason]
+
+
+def test_a_manifest_without_its_log_after_the_last_segment_is_a_loss(tmp_path):
+    """Kafka deletes a log from its start, and the manifest is uploaded last: it is neither a deletion nor an upload."""
+    store = get_store(tmp_path, [0, 100, 200])
+    Path(f"{store.written_paths[2]}.log").unlink()
+    reason = "a manifest without its .log object: the segment is lost"
+    with pytest.raises(LogDirError, match=f"{reason}: nothing was restored"):
+        kafkaframes.restore_log(store.root, tmp_path / "restored")
+    outcome = kafkaframes.export_log(store.root, tmp_path / "export").report
+    assert [finding.message for finding in outcome.notes.unreadable] == [reason]
+    assert not outcome.is_complete
+    assert kafkaframes.export_log(store.root, tmp_path / "earlier", end=200).report.is_complete
+
+
+def test_a_local_copy_may_have_the_lost_segment(tmp_path):
+    store = get_store(tmp_path, [0, 100, 200])
+    Path(f"{store.written_paths[2]}.log").unlink()
+    local = tmp_path / "local" / "orders-0"
+    local.mkdir(parents=True)
+    shutil.copy(write_segment_file(tmp_path, 200), local)
+    (local / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}")
+    outcome = kafkaframes.export_log([local.parent, store.root], tmp_path / "export").report
+    assert (outcome.is_complete, outcome.summary.records) == (True, 300)
+
+
+def test_a_manifest_without_its_log_before_the_first_segment_may_be_a_deletion(tmp_path):
+    store = get_store(tmp_path, [0, 100])
+    Path(f"{store.written_paths[0]}.log").unlink()
+    assert not isinstance(open_view(store.root).problems[0], MissingSegmentError)
+    assert kafkaframes.export_log(store.root, tmp_path / "export").report.is_complete
+
+
+def test_another_upload_of_a_lost_segment_replaces_it(tmp_path):
+    store = get_store(tmp_path, [0, 100, 100])
+    Path(f"{store.written_paths[2]}.log").unlink()
+    assert not isinstance(open_view(store.root).problems[0], MissingSegmentError)

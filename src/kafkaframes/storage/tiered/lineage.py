@@ -221,6 +221,13 @@ class RemoteLogMetadata:
         """Return whether Kafka counts a segment as uploaded and not deleted. Leader epochs are not considered here."""
         return owner not in self.deleted_partitions and self.states.get(segment_id) == COPY_FINISHED
 
+    def find_offsets(self, segment_id: str) -> tuple[int, int] | None:
+        """Return the first and last offset of a segment; None if the topic does not have them."""
+        for entry in self.entries:
+            if entry.segment_id == segment_id and "start_offset" in entry.facts:
+                return entry.facts["start_offset"], entry.facts["end_offset"]
+        return None
+
 
 def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry | None:
     """Decode a record's value; return None for a record that changes no state (a snapshot).

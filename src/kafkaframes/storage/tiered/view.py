@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Any
 
 from kafkaframes.errors import LogDirError, MissingSegmentError
 from kafkaframes.storage.files import names as log_names
@@ -163,18 +164,45 @@ def choose_uploads(
         LogDirError: the store cannot be read, or a required key is missing.
     """
     tiered_log = PartitionDraft(folder, TopicPartition(folder.topic.name, folder.partition))
+    unreadable_uploads: list[tuple[ObjectName | None, LogDirError]] = []
     for stem, objects in sorted(folder.uploads.items()):
         try:
             upload = _open_upload(filesystem, folder, stem, objects)
         except LogDirError as problem:
             if names.MANIFEST in objects:
-                tiered_log.problems.append(problem)
+                unreadable_uploads.append((ObjectName.parse(f"{stem}.{names.MANIFEST}"), problem))
             else:
                 tiered_log.notes[stem] = problem.reason
             continue
         tiered_log.uploads[upload.manifest.metadata.segment_id] = upload
     _choose_chain(filesystem, tiered_log, knowledge)
+    for name, error in unreadable_uploads:
+        location: dict[str, Any] = {"position": error.position, "path": error.path, "file": error.file}
+        if name is not None and _is_lost_at_end(tiered_log, name, knowledge.metadata):
+            offsets = error.offsets if isinstance(error, MissingSegmentError) else None
+            offsets = offsets or (name.base_offset, name.base_offset)  # the end offset is unknown
+            tiered_log.problems.append(MissingSegmentError(error.reason, offsets=offsets, **location))
+        else:
+            tiered_log.problems.append(LogDirError(error.reason, **location))
     return tiered_log
+
+
+def _is_lost_at_end(tiered_log: PartitionDraft, name: ObjectName, metadata: RemoteLogMetadata) -> bool:
+    """Return whether an upload that has a manifest, but cannot be read, is a lost segment after the log's end.
+
+    Offsets that are missing between two segments are reported as a hole. The plugin uploads the manifest last, so the
+    upload was complete. Kafka deletes the segments of a log from its start. The upload may therefore be a deletion if
+    no earlier segment exists. The metadata topic, if it has records of the partition, has the state of each segment.
+    """
+    owner = tiered_log.folder.topic.topic_id, tiered_log.folder.partition
+    if tiered_log.folder.is_selected_by_name:
+        return False
+    segments = tiered_log.chain.segments
+    if segments and name.base_offset <= segments[-1].end_offset:
+        return False
+    if metadata.has_records_of(owner):
+        return metadata.is_valid(owner, name.segment_id)
+    return bool(segments)
 
 
 def _open_upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, objects: Objects) -> SegmentUpload:
@@ -186,7 +214,9 @@ def _open_upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: st
     manifest = filesystem.read_manifest(main)
     _check_identity(manifest, folder, stem, f"{main}.{names.MANIFEST}")
     if names.LOG not in objects:
-        raise LogDirError("a manifest without its .log object: the segment is lost", file=f"{main}.{names.MANIFEST}")
+        reason = "a manifest without its .log object: the segment is lost"
+        offsets = manifest.metadata.start_offset, manifest.metadata.end_offset
+        raise MissingSegmentError(reason, offsets=offsets, file=f"{main}.{names.MANIFEST}")
     return SegmentUpload(main, objects, manifest)
 
 
@@ -255,7 +285,8 @@ def _note_missing_segments(tiered_log: PartitionDraft, metadata: RemoteLogMetada
     for segment_id in sorted(metadata.segments.get(owner, ())):
         if metadata.is_valid(owner, segment_id) and segment_id not in segment_ids:
             reason = f"the metadata topic lists segment {segment_id}, but none of its objects is in the store"
-            tiered_log.problems.append(MissingSegmentError(reason, file=tiered_log.folder.path))
+            offsets = metadata.find_offsets(segment_id)
+            tiered_log.problems.append(MissingSegmentError(reason, offsets=offsets, file=tiered_log.folder.path))
 
 
 def _choose_epochs(
