@@ -91,6 +91,7 @@ MAX_MEMBERS = 3
 LOCK_S, LONG_LOCK_S = 5.0, 3_000.0
 MAX_POLL_S, MEMBER_SESSION_S, HEARTBEAT_S, FETCH_WAIT_S = 20.0, 8.0, 1.0, 0.5
 REQUEST_TIMEOUT_S = 10.0
+RENEWAL_TRANSIT_S = 1.0  # time in which a renewal without faults reaches the broker
 MAX_DELIVERIES = 10
 HEALING_ROUNDS = 300
 TOPICS = ("t", "u")
@@ -644,7 +645,8 @@ class SimulatedMember:
     def renew(self, keys: Sequence[RecordKey]) -> None:
         simulation = self.simulation
         records = [self.delivered_records[key] for key in keys]
-        is_in_time = all(self.now < self.locked_s[record] + self.world.lock_s for record in records)
+        deadline_s = self.now + RENEWAL_TRANSIT_S
+        is_in_time = all(deadline_s < self.locked_s[record] + self.world.lock_s for record in records)
         started_s = self.now
         error = self.wait_for(self.machine.renew(keys))
         if error is None:
@@ -1031,6 +1033,7 @@ class ShareSimulation:
                 assert key not in member.delivered_records, f"{record} is returned twice by one poll"
                 self.check_lock(member, record, entry.deliveries[offset])
                 member.delivered_records[key] = record
+                member.without_row.discard(record)  # of the release of an earlier delivery, which has no result
                 self.return_counts[record] += 1
                 count += 1
                 by_node[entry.node_id] += 1
