@@ -6,7 +6,7 @@ import pytest
 
 from kafkaframes.broker import Broker, Security
 from kafkaframes.client import AclBinding, Admin, AsyncAdmin
-from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
+from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, OptionError
 from kafkaframes.jobs.mirror.ends import MirroredTopic, open_cluster, prepare_target_topic
 from kafkaframes.jobs.mirror.job import mirror_clusters
 from kafkaframes.jobs.mirror.settings import MirrorReport, MirrorSettings
@@ -79,5 +79,36 @@ def test_settings_that_the_user_may_not_read_are_reported():
         assert b.topics["orders"].end_offsets == (1,)
     assert lines == [
         "orders: its settings are not copied, because they cannot be read: topic orders: "
-        "TOPIC_AUTHORIZATION_FAILED (29): not authorized for the topic"
+        "TOPIC_AUTHORIZATION_FAILED (29): not authorized for the topic",
+        "committed offsets are only copied for the groups that the user may describe: 0 now. With DESCRIBE on the "
+        "source's cluster, the user sees all groups",
     ]
+
+
+def test_a_target_that_may_not_be_asked_for_its_settings_is_reported(tmp_path):
+    """Without DESCRIBE_CONFIGS on the cluster, it is unknown whether the target keeps offsets."""
+    client = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "m",
+        "sasl.password": "m",
+    }
+    security = Security(users={"admin": "a", "m": "m"}, needs_sasl=True, authorizer=True)
+    reason = "it is unknown whether the target keeps offsets, because the user has no DESCRIBE_CONFIGS"
+    lines: list[str] = []
+    with Broker() as a, Broker(security=security, config={"super.users": "User:admin"}) as b:
+        a.append("orders", [{"value": b"v"}])
+        admin_user = client | {"sasl.username": "admin", "sasl.password": "a"}
+        with Admin(b.bootstrap_servers, **admin_user) as admin:
+            admin.create_acls([AclBinding("topic", "orders", "User:m", "all")])
+        servers = a.bootstrap_servers, b.bootstrap_servers
+        for values, remedy in (({}, "set `state_dir`"), ({"offsets": "keep"}, "so `offsets`=keep is not possible")):
+            settings = MirrorSettings(target_properties=client, timeout_s=60, **values)
+            with pytest.raises(OptionError, match=f"{reason} .*{remedy}"):
+                asyncio.run(mirror_clusters(*servers, settings))
+        settings = MirrorSettings(
+            target_properties=client, timeout_s=60, state_dir=str(tmp_path / "state"), groups=False
+        )
+        asyncio.run(mirror_clusters(*servers, settings, print_message=lines.append))
+        assert b.topics["orders"].end_offsets == (1,)
+    assert reason in lines[0]

@@ -17,7 +17,7 @@ from tests.waiting import wait_for
 from kafkaframes import build_records
 from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
-from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.client import Admin, AsyncAdmin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import CorruptRecordError, NetworkError, OptionError
 from kafkaframes.jobs.mirror import job as mirror_job
 from kafkaframes.jobs.mirror.job import mirror_clusters
@@ -126,6 +126,32 @@ def test_follow_can_be_stopped_while_the_source_does_not_respond(monkeypatch):
     with Broker() as a, Broker() as b:
         a.append("t", [{"value": b"v"}])
         asyncio.run(stop_after_the_source(a, b))
+
+
+def test_a_deleted_source_topic_is_reported_once():
+    lines: list[str] = []
+
+    async def delete_while_following(source: Broker, target: Broker) -> None:
+        stop = asyncio.Event()
+        settings = MirrorSettings(follow=True, group_interval_s=0.1, topic_interval_s=0.1, timeout_s=WAIT_S)
+        servers = source.bootstrap_servers, target.bootstrap_servers
+        mirror = asyncio.ensure_future(mirror_clusters(*servers, settings, stop=stop, print_message=lines.append))
+        while "t" not in target.topics or not count_of(target, "t"):
+            await asyncio.sleep(0.05)
+        async with AsyncAdmin(source.bootstrap_servers) as admin:
+            await admin.delete_topics(["t"])
+        while not lines:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        stop.set()
+        await asyncio.wait_for(mirror, WAIT_S)
+
+    with Broker() as a, Broker() as b:
+        a.append("t", [{"value": b"v"}])
+        a.append("other", [{"value": b"v"}])
+        asyncio.run(delete_while_following(a, b))
+        assert count_of(b, "t") == 1
+    assert lines == ["t: the source no longer has this topic, or the user may no longer describe it; its copy stays"]
 
 
 def count_of(broker: Broker, topic: str) -> int:

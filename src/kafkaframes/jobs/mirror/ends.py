@@ -173,7 +173,11 @@ class MirroredTopic:
 
 
 async def select_topics(
-    admin: AsyncAdmin, patterns: Iterable[str], source_configs: Mapping[str, Mapping[str, str]]
+    admin: AsyncAdmin,
+    patterns: Iterable[str],
+    source_configs: Mapping[str, Mapping[str, str]],
+    *,
+    requires_match: bool = True,
 ) -> list[MirroredTopic]:
     """Return the selected topics of the source, without internal topics.
 
@@ -181,13 +185,15 @@ async def select_topics(
         admin: admin client of the source.
         patterns: topic names or patterns; empty selects all.
         source_configs: topic settings from the source directory's metadata, which its broker does not have.
+        requires_match: whether each pattern must match a topic.
 
     Raises:
-        OptionError: a pattern matches no topic.
+        OptionError: a pattern matches no topic, and ``requires_match`` is set.
     """
     names = tuple(patterns)
     topics = [topic for topic in (await admin.describe_cluster()).topics.values() if not topic.is_internal]
-    check_topics(names, (topic.name for topic in topics))
+    if requires_match:
+        check_topics(names, (topic.name for topic in topics))
     topics_read = []
     for topic in sorted(topics, key=lambda topic: topic.name):
         if is_selected(topic.name, names):
@@ -223,11 +229,17 @@ async def read_own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
 
 
 async def can_keep_offsets(admin: AsyncAdmin) -> bool:
-    """Return whether the target is a kafkaframes broker, which can append batches with their own offsets."""
+    """Return whether the target is a kafkaframes broker, which can append batches with their own offsets.
+
+    Raises:
+        AuthorizationError: the user may not read the settings of the target's brokers.
+    """
     cluster = await admin.describe_cluster()
     try:
         configs = await admin.describe_configs("broker", str(min(cluster.brokers)), keys=[GAPS_SETTING])
-    except BrokerError:  # a broker before 0.11, or a missing authorization
+    except AuthorizationError:
+        raise
+    except BrokerError:  # a broker before 0.11
         return False
     return GAPS_SETTING in configs
 
@@ -323,13 +335,32 @@ HAS_MEMBERS, IS_AHEAD = "the target's group has members", "the target's group is
 
 
 async def read_source_commits(
-    admin: AsyncAdmin, partitions: Collection[TopicPartition]
+    admin: AsyncAdmin, partitions: Collection[TopicPartition], report_problem: Callable[[str], None] = lambda _: None
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """Return the committed offsets of each group for the copied partitions."""
+    """Return the committed offsets of each group for the copied partitions.
+
+    Args:
+        admin: admin client of the source.
+        partitions: copied partitions.
+        report_problem: receives a message about groups that the user may not describe.
+
+    Raises:
+        BrokerError: the source rejects a request for another reason.
+    """
     commits = {}
-    for group in await admin.list_groups():
+    groups = await admin.list_groups()
+    if not await _can_list_all_groups(admin):
+        report_problem(
+            f"committed offsets are only copied for the groups that the user may describe: {len(groups):,} now. "
+            "With DESCRIBE on the source's cluster, the user sees all groups"
+        )
+    for group in groups:
         if group.type.lower() in _COPIED_GROUP_TYPES and group.protocol_type in _COPIED_PROTOCOLS:
-            committed_offsets = await admin.group_offsets(group.group_id)
+            try:
+                committed_offsets = await admin.group_offsets(group.group_id)
+            except AuthorizationError as error:
+                report_problem(f"the committed offsets of group {group.group_id} are not copied: {error}")
+                continue
             partition_offsets = {
                 partition: committed_offset
                 for partition, committed_offset in committed_offsets.items()
@@ -338,6 +369,17 @@ async def read_source_commits(
             if partition_offsets:
                 commits[group.group_id] = partition_offsets
     return commits
+
+
+async def _can_list_all_groups(admin: AsyncAdmin) -> bool:
+    """Return whether the source lists all its groups; True if this is unknown, as for a broker before 2.8.
+
+    Without DESCRIBE on the cluster, a broker only lists the groups that the user may describe, without an error.
+    """
+    try:
+        return "describe" in await admin.authorized_operations("cluster")
+    except BrokerError:
+        return True
 
 
 async def copy_groups(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import Cluster
 from kafkaframes.client.reachability import wait_until_reachable
 from kafkaframes.client.settings import ClientSettings, select_client_options
-from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, NetworkError, OptionError
+from kafkaframes.errors import AuthorizationError, BrokerError, ErrorCode, LogDirError, NetworkError, OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.comparison import (
     MAX_FETCH_BYTES,
@@ -138,6 +138,9 @@ class _MirrorRun:
     readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # consumers of source and copy for comparisons
     source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics with compared copies
     has_reported_old_groups: bool = False  # whether a source without ListGroups (before 0.9) was reported
+    deleted_topics: set[str] = field(default_factory=set)  # copied topics that the source no longer has
+    reported_group_problems: set[str] = field(default_factory=set)
+    offsets_problem: str = ""  # why it is unknown whether the target keeps offsets
     # Offsets to copy; partitions without an entry are copied whole.
     ranges: dict[TopicPartition, OffsetRange] = field(default_factory=dict)
 
@@ -248,9 +251,19 @@ class _MirrorRun:
         """Return whether copies keep the source's offsets, by the settings and the target's broker."""
         if self.settings.offsets == REASSIGN:
             return False
-        has_support = target_admin is None or await can_keep_offsets(target_admin)
+        try:
+            has_support = target_admin is None or await can_keep_offsets(target_admin)
+        except AuthorizationError as error:
+            has_support = False
+            self.offsets_problem = (
+                f"{self.target}: it is unknown whether the target keeps offsets, because the user has no "
+                f"DESCRIBE_CONFIGS on the target's cluster ({error})"
+            )
         if self.settings.offsets == KEEP_OFFSETS and not has_support:
-            raise OptionError(f"{self.target} assigns its own offsets, so `offsets`=keep is not possible")
+            reason = self.offsets_problem or f"{self.target} assigns its own offsets"
+            raise OptionError(f"{reason}, so `offsets`=keep is not possible")
+        if self.offsets_problem and self.settings.state_dir is not None:
+            self.say(f"{self.offsets_problem}; the target assigns new offsets")
         return has_support
 
     def _make_writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps_offsets: bool) -> Writer:
@@ -260,9 +273,8 @@ class _MirrorRun:
         if keeps_offsets:
             return OffsetKeepingWriter(cluster, self.settings.on_damage == "drop")
         if self.settings.state_dir is None:
-            raise OptionError(
-                f"{self.target} assigns its own offsets; set `state_dir`, in which the mapping of offsets is stored"
-            )
+            reason = self.offsets_problem or f"{self.target} assigns its own offsets"
+            raise OptionError(f"{reason}; set `state_dir`, in which the mapping of offsets is stored")
         writer = OffsetMappingWriter(
             cluster, self.settings.state_dir, self.settings.on_damage == "drop", self.settings.dry_run
         )
@@ -575,9 +587,11 @@ class _MirrorRun:
     async def _look_for_new_topics(
         self, admin: AsyncAdmin, target_admin: AsyncAdmin, consumer: AsyncConsumer, writer: Writer
     ) -> None:
-        """Begin to copy new topics and partitions that the settings select."""
-        with suppress(OptionError):  # a pattern that no longer matches a topic
-            for topic in await select_topics(admin, self.settings.selection.topic_names, self.configs):
+        """Begin to copy new topics and partitions that the settings select, and report deleted topics."""
+        topics = await select_topics(admin, self.settings.selection.topic_names, self.configs, requires_match=False)
+        self._report_deleted_topics({topic.name for topic in topics})
+        with suppress(OptionError):
+            for topic in topics:
                 await self._compare_recreated_topic(topic, consumer, writer)
                 numbers = self._select_partition_numbers(topic)
                 partitions_to_add = tuple(
@@ -587,6 +601,15 @@ class _MirrorRun:
                     self.say(f"{topic.name}: {count_text(len(partitions_to_add), 'new partition')}")
                     new_topics = MirroredTopic(topic.name, topic.topic_id, partitions_to_add, topic.configs)
                     await self._begin_copying([new_topics], consumer, target_admin, writer, is_later=True)
+
+    def _report_deleted_topics(self, existing_topics: Collection[str]) -> None:
+        """Report each copied topic that the source no longer has, once."""
+        deleted_topics = self.source_ids.keys() - existing_topics
+        for topic in sorted(deleted_topics - self.deleted_topics):
+            self.say(
+                f"{topic}: the source no longer has this topic, or the user may no longer describe it; its copy stays"
+            )
+        self.deleted_topics = deleted_topics
 
     async def _compare_recreated_topic(self, topic: MirroredTopic, consumer: AsyncConsumer, writer: Writer) -> None:
         """Compare the copies of a topic if it was recreated. Raises the errors of ``_compare_again``."""
@@ -603,7 +626,7 @@ class _MirrorRun:
 
     async def _copy_groups(self, admin: AsyncAdmin, target_admin: AsyncAdmin, writer: Writer) -> None:
         try:
-            commits = await read_source_commits(admin, self.reports.keys())
+            commits = await read_source_commits(admin, self.reports.keys(), self._report_group_problem)
         except BrokerError as error:
             if error.code != ErrorCode.UNSUPPORTED_VERSION:
                 raise
@@ -612,6 +635,12 @@ class _MirrorRun:
             self.has_reported_old_groups = True
             return
         await copy_groups(target_admin, commits, writer.translate_offset, self.report)
+
+    def _report_group_problem(self, problem: str) -> None:
+        """Report a problem of the source's groups, once."""
+        if problem not in self.reported_group_problems:
+            self.reported_group_problems.add(problem)
+            self.say(problem)
 
     # --------------------------------------------------------------------------------------------------- finishing
 
@@ -629,14 +658,19 @@ class _MirrorRun:
 
     async def _align_offsets(self, admin: AsyncAdmin, target_admin: AsyncAdmin, writer: OffsetKeepingWriter) -> None:
         """Set the start and end offsets of the copies to those of the source, which may be inside a gap."""
-        partitions = dict.fromkeys(self.reports, EARLIEST)
+        reports = {
+            partition: report
+            for partition, report in self.reports.items()
+            if partition.topic not in self.deleted_topics
+        }
+        partitions = dict.fromkeys(reports, EARLIEST)
         starts = await admin.list_offsets(partitions)
         starts |= {
             topic_partition: max(starts[topic_partition], report.from_offset)
-            for topic_partition, report in self.reports.items()
+            for topic_partition, report in reports.items()
             if not report.resumed
         }
-        for partition, report in self.reports.items():
+        for partition, report in reports.items():
             if report.until_offset >= self.ends[partition]:
                 await writer.extend_copy(partition, report.until_offset)
                 report.target_end = report.until_offset
