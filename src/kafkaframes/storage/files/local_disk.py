@@ -60,6 +60,11 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
     return release
 
 
+def is_locked_by_this_process(path: str) -> bool:
+    """Return whether this process holds the lock of a file (``take_lock``)."""
+    return os.path.realpath(path) in _LOCKED_PATHS
+
+
 def _open_lock_file(path: str, *, create: bool) -> tuple[int, int]:
     """Open a lock file; return its descriptor, and the kind of lock that its mode permits."""
     flags = getattr(os, "O_CLOEXEC", 0)

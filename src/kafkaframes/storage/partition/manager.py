@@ -25,6 +25,7 @@ from kafkaframes.storage.files.checkpoints import (
 )
 from kafkaframes.storage.files.disk import Disk, OnlineDisk, replace_file, rewrite_files, to_online_disk
 from kafkaframes.storage.files.filesystem import FileInfo, join, split_path
+from kafkaframes.storage.files.local_disk import is_locked_by_this_process
 from kafkaframes.storage.files.names import DirectoryName, TopicPartition
 from kafkaframes.storage.log.discover import CheckpointedState
 from kafkaframes.storage.partition.flushing import remove_directory
@@ -337,7 +338,8 @@ def open_log_directory(
             error.
 
     Raises:
-        LogDirError: another process has opened the directory, its identity differs, or a file cannot be read.
+        LogDirError: the directory is already open in this or another process, its identity differs, or a file cannot
+            be read.
         StorageError: the disk fails.
     """
     online_disk = to_online_disk(disk)
@@ -346,7 +348,9 @@ def open_log_directory(
         online_disk.sync_directory(split_path(path)[0])
     release_lock = online_disk.lock(join(path, names.BROKER_LOCK_FILE))
     if release_lock is None:
-        raise LogDirError("another process has this directory open (.lock)", file=path)
+        is_own = is_locked_by_this_process(join(path, names.BROKER_LOCK_FILE))
+        reason = "this process already has this directory open" if is_own else "another process has this directory open"
+        raise LogDirError(f"{reason} (.lock)", file=path)
     try:
         manager = _create_manager(
             path, online_disk, now_ms, _make_log_settings(settings_of), settings or ManagerSettings(), meta
