@@ -6,17 +6,17 @@ import importlib
 
 import pytest
 from tests.everyday import behaviours
-from tests.interop.peers.behaviours import ADAPTERS, OURS, PEERS, Performance, load_performances
+from tests.interop.peers.behaviours import ADAPTERS, OURS, PEERS, ClientBehaviour, load_behaviours
 from tests.interop.peers.results import CANNOT, DIFFERS, EQUAL, SOMETIMES, judge, load
 
-PERFORMANCES = load_performances()
-PERFORMANCE = Performance("m::f", "f", None, [1, 2], {"aio": "two is missing", "kafka_python": "sometimes more"})
+BEHAVIOURS = load_behaviours()
+BEHAVIOUR = ClientBehaviour("m::f", "f", None, [1, 2], {"aio": "two is missing", "kafka_python": "sometimes more"})
 
 
 def test_each_performance_is_a_behaviour_of_the_everyday_suite():
     modules = [importlib.import_module(f"tests.everyday.{name}") for name in behaviours.MODULES]
     titles = {test.behaviour.title for module in modules for test in behaviours.tests_of(module)}
-    assert {performance.title for performance in PERFORMANCES.values()} <= titles
+    assert {performance.title for performance in BEHAVIOURS.values()} <= titles
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_each_performance_is_a_behaviour_of_the_everyday_suite():
     ],
 )
 def test_a_difference_is_a_failure_unless_it_has_a_reason(adapter, outcome, value, verdict, fault):
-    result = judge(PERFORMANCE, adapter, outcome, value)
+    result = judge(BEHAVIOUR, adapter, outcome, value)
     assert result.verdict == verdict
     assert (fault in result.fault) if fault else not result.fault
 
@@ -43,9 +43,9 @@ def test_a_difference_is_a_failure_unless_it_has_a_reason(adapter, outcome, valu
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_the_stored_run_has_a_verdict_for_each_performance_and_each_difference_has_a_reason(adapter):
     verdicts = load()[adapter]["verdicts"]
-    assert set(verdicts) == set(PERFORMANCES), "run python -m tests.interop tests/interop/test_everyday_peers.py"
+    assert set(verdicts) == set(BEHAVIOURS), "run python -m tests.interop tests/interop/test_everyday_peers.py"
     for name, verdict in verdicts.items():
-        reason = PERFORMANCES[name].differences.get(adapter, "")
+        reason = BEHAVIOURS[name].differences.get(adapter, "")
         assert (verdict != EQUAL) == bool(reason) or reason.startswith(SOMETIMES), name
 
 

@@ -53,7 +53,7 @@ def _statements(block: str) -> str:
 
 
 def _import_statements(tree: ast.Module) -> dict[str, str]:
-    """Return the statement that imports a name, by name."""
+    """Map each imported name to the statement that imports the name."""
     statements = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):

@@ -17,8 +17,8 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
 
 
-class Asker:
-    """One client of one broker: ``ask("Metadata", 9, topics=None)`` gives the decoded answer."""
+class DirectClient:
+    """A client that calls a broker's dispatcher: ``ask("Metadata", 9, topics=None)`` returns the decoded response."""
 
     def __init__(self, state, session=None):
         self.state = state
@@ -100,7 +100,7 @@ def kafka_python():
 
 
 @pytest.fixture
-def make_asker():
+def make_client():
     states = []
 
     def make(*, config=None, **options):
@@ -109,7 +109,7 @@ def make_asker():
         state.waits = Clock(lambda: 1_700_000_000_000, is_frozen=True)
         state.nodes.by_id[1].endpoints["PLAINTEXT"] = Endpoint("127.0.0.1", 9092)
         states.append(state)
-        return Asker(state)
+        return DirectClient(state)
 
     yield make
     for state in states:
@@ -118,5 +118,5 @@ def make_asker():
 
 
 @pytest.fixture
-def asker(make_asker):
-    return make_asker()
+def client(make_client):
+    return make_client()

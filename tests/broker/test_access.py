@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.broker.conftest import Asker
-from tests.interop.access_script import CASES, TOPICS, AccessCluster, fields_at, restore
+from tests.broker.conftest import DirectClient
+from tests.interop.access_script import CASES, TOPICS, AccessControlledCluster, fields_at, restore
 from tests.interop.broker_script import FrameClient
 
 from kafkaframes.broker.dispatch.table import collect_apis, select_release_apis
@@ -52,16 +52,16 @@ def acl_rule(operation, resource, name, *, permission=ALLOW, pattern=LITERAL, pr
 class AliceAndAdmin:
     """A broker with ACL rules, an administrator's client, and a client of alice, to whom the rules apply."""
 
-    def __init__(self, make_asker, *rules, **more):
+    def __init__(self, make_client, *rules, **more):
         self.access = AclAuthorizer(rules, super_users=[ADMIN])
-        self.admin = make_asker(access=self.access, **more)
+        self.admin = make_client(access=self.access, **more)
         self.admin.session = Session(number=1, principal=ADMIN, peer="127.0.0.1:1")
-        self.alice = Asker(self.admin.state, Session(number=2, principal=ALICE, peer="127.0.0.1:2"))
+        self.alice = DirectClient(self.admin.state, Session(number=2, principal=ALICE, peer="127.0.0.1:2"))
 
 
 @pytest.fixture
-def pair(make_asker):
-    return lambda *rules, **more: AliceAndAdmin(make_asker, *rules, **more)
+def pair(make_client):
+    return lambda *rules, **more: AliceAndAdmin(make_client, *rules, **more)
 
 
 def test_every_api_declares_its_required_permissions():
@@ -119,9 +119,9 @@ def test_delete_topics_reveals_an_unknown_topic_only_with_describe_permission(pa
 class TestPatterns:
     """Subscriptions by regular expression assign only topics that the member may describe."""
 
-    def beat(self, asker, member, **fields):
+    def beat(self, client, member, **fields):
         fields = {"rebalance_timeout_ms": 5000, "topic_partitions": []} | fields
-        return asker.ask("ConsumerGroupHeartbeat", 1, group_id="g", member_id=member, **fields)
+        return client.ask("ConsumerGroupHeartbeat", 1, group_id="g", member_id=member, **fields)
 
     def ids(self, answer):
         return {row.topic_id for row in answer.assignment.topic_partitions}
@@ -207,12 +207,12 @@ def test_groups_before_kafka_4_hide_no_topics_and_have_no_settings(pair):
 class DirectSession(FrameClient):
     """A client without sockets, with the interface that ``tests/interop/access_script.py`` expects."""
 
-    def __init__(self, asker):
+    def __init__(self, client):
         super().__init__(0)
-        self.asker = asker
+        self.client = client
 
     def ask(self, name, version, body, *, timeout=20.0):
-        return self.asker.ask(name, version, body=body)
+        return self.client.ask(name, version, body=body)
 
 
 FIRST_OFFSET = 0x5EC0DE5EC0DE0000  # offset of a record in the hidden topic; no other 8-byte number has this value
@@ -262,8 +262,8 @@ ANY_RULE = (
 def cluster():
     state = open_broker(settings=BrokerSettings({}))
     state.access = AclAuthorizer(super_users=[ADMIN])
-    admin = Asker(state, Session(number=1, principal=ADMIN, peer="127.0.0.1:1"))
-    cluster = AccessCluster(DirectSession(admin), {})
+    admin = DirectClient(state, Session(number=1, principal=ADMIN, peer="127.0.0.1:1"))
+    cluster = AccessControlledCluster(DirectSession(admin), {})
     cluster.create_resources()
     state.configure_topic(state.topics["secret"], {"kafkaframes.on.noncontiguous": "keep"})
     assert admin.produce(build_records({"value": [b"x"]}, base_offset=FIRST_OFFSET), topic="secret").error_code == 0
@@ -278,7 +278,7 @@ class TestHiddenTopics:
     """
 
     def check(self, cluster, rules, api, version, number):
-        state = cluster.admin.asker.state
+        state = cluster.admin.client.state
         for name in TOPICS:  # a request may have deleted it
             if name not in state.topics:
                 state.create_topic(name, 2)
@@ -286,7 +286,7 @@ class TestHiddenTopics:
         session = Session(number=2, principal=ALICE, peer="127.0.0.1:2")
         if any(state.access.allows(session, needle_api, "TOPIC", "secret") for needle_api in REVEALING_OPERATIONS):
             return
-        alice = Asker(state, session)
+        alice = DirectClient(state, session)
         if api.name == "DeleteTopics":
             restore(cluster)
         body = fields_at(api.name, version, CASES[api.name][number].make(cluster, version, str(uuid4())))
@@ -319,9 +319,9 @@ class TestHiddenTopics:
         self.check(cluster, rules, *case)
 
     def test_the_search_finds_a_topic_that_is_not_hidden(self, cluster):
-        answer = cluster.admin.asker.ask("Metadata", 12, topics=None).encode(12)
-        name, topic_id, *_ = self.needles(cluster.admin.asker.state)
+        answer = cluster.admin.client.ask("Metadata", 12, topics=None).encode(12)
+        name, topic_id, *_ = self.needles(cluster.admin.client.state)
         assert name in answer
         assert topic_id in answer
-        partition = cluster.admin.asker.fetch(FIRST_OFFSET, topic="secret", version=11)
+        partition = cluster.admin.client.fetch(FIRST_OFFSET, topic="secret", version=11)
         assert partition.high_watermark == FIRST_OFFSET + 1

@@ -26,28 +26,28 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 CONFIG, REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
 
 
-def alter(asker, kind, name, *changes, validate_only=False):
+def alter(client, kind, name, *changes, validate_only=False):
     """Return the error code of one resource's changes: (setting, value, operation)."""
-    types = asker.types("IncrementalAlterConfigs")
+    types = client.types("IncrementalAlterConfigs")
     rows = [
         types.AlterableConfig(name=key, value=value, config_operation=operation) for key, value, operation in changes
     ]
     resource = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
-    answer = asker.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=validate_only)
+    answer = client.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=validate_only)
     return answer.responses[0].error_code
 
 
-def replace(asker, kind, name, **configs):
-    types = asker.types("AlterConfigs")
+def replace(client, kind, name, **configs):
+    types = client.types("AlterConfigs")
     rows = [types.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     resource = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
-    return asker.ask("AlterConfigs", 2, resources=[resource]).responses[0].error_code
+    return client.ask("AlterConfigs", 2, resources=[resource]).responses[0].error_code
 
 
-def describe_configs(asker, kind, name):
-    types = asker.types("DescribeConfigs")
+def describe_configs(client, kind, name):
+    types = client.types("DescribeConfigs")
     resource = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-    (result,) = asker.ask("DescribeConfigs", 4, resources=[resource], include_synonyms=True).results
+    (result,) = client.ask("DescribeConfigs", 4, resources=[resource], include_synonyms=True).results
     return {
         row.name: (
             row.value,
@@ -86,16 +86,16 @@ INVALID_VALUES = [
 
 
 @pytest.mark.parametrize(("kind", "name", "key", "value"), INVALID_VALUES)
-def test_an_invalid_value_is_rejected_and_not_stored(make_asker, tmp_path, kind, name, key, value):
-    asker, expected_code = make_asker(data_dir=str(tmp_path)), REQUEST if kind == BROKER else CONFIG
-    asker.create()
-    before = describe_configs(asker, kind, name)
-    assert alter(asker, kind, name, (key, value, SET), validate_only=True) == expected_code
-    assert alter(asker, kind, name, (key, value, SET)) == expected_code
-    assert replace(asker, kind, name, **{key: value}) == expected_code
-    assert describe_configs(asker, kind, name) == before
-    asker.state.logs.close(now_ms=asker.state.clock.now_ms)
-    assert describe_configs(make_asker(data_dir=str(tmp_path)), kind, name) == before
+def test_an_invalid_value_is_rejected_and_not_stored(make_client, tmp_path, kind, name, key, value):
+    client, expected_code = make_client(data_dir=str(tmp_path)), REQUEST if kind == BROKER else CONFIG
+    client.create()
+    before = describe_configs(client, kind, name)
+    assert alter(client, kind, name, (key, value, SET), validate_only=True) == expected_code
+    assert alter(client, kind, name, (key, value, SET)) == expected_code
+    assert replace(client, kind, name, **{key: value}) == expected_code
+    assert describe_configs(client, kind, name) == before
+    client.state.logs.close(now_ms=client.state.clock.now_ms)
+    assert describe_configs(make_client(data_dir=str(tmp_path)), kind, name) == before
 
 
 @pytest.mark.parametrize(
@@ -115,22 +115,22 @@ def test_an_invalid_value_is_rejected_and_not_stored(make_asker, tmp_path, kind,
     ],
     ids=str,
 )
-def test_a_change_with_an_invalid_operation_is_an_invalid_request(asker, kind, name, changes):
-    asker.create()
-    assert alter(asker, kind, name, *changes) == REQUEST
+def test_a_change_with_an_invalid_operation_is_an_invalid_request(client, kind, name, changes):
+    client.create()
+    assert alter(client, kind, name, *changes) == REQUEST
 
 
 @pytest.mark.parametrize("key", ["no.such.setting", "cleanup.policy", ""])
-def test_an_unknown_setting_is_stored_but_not_described(make_asker, tmp_path, key):
+def test_an_unknown_setting_is_stored_but_not_described(make_client, tmp_path, key):
     """Kafka 4.3.1 lists such a setting for all brokers with unknown type and without its value, also after a
     restart.
     """
-    asker = make_asker(data_dir=str(tmp_path))
-    assert alter(asker, BROKER, "", (key, "1", SET)) == 0
-    configs = describe_configs(asker, BROKER, "")
+    client = make_client(data_dir=str(tmp_path))
+    assert alter(client, BROKER, "", (key, "1", SET)) == 0
+    configs = describe_configs(client, BROKER, "")
     assert configs == {key: (None, 3, [(key, None, 3)])}
-    asker.state.logs.close(now_ms=asker.state.clock.now_ms)
-    assert describe_configs(make_asker(data_dir=str(tmp_path)), BROKER, "") == configs
+    client.state.logs.close(now_ms=client.state.clock.now_ms)
+    assert describe_configs(make_client(data_dir=str(tmp_path)), BROKER, "") == configs
 
 
 @pytest.mark.parametrize(
@@ -143,40 +143,40 @@ def test_an_unknown_setting_is_stored_but_not_described(make_asker, tmp_path, ke
         (BROKER, "", "log.cleanup.policy", SUBTRACT, "compact", "delete"),
     ],
 )
-def test_appending_to_a_list_setting_starts_from_its_default(asker, kind, name, key, operation, value, result):
-    asker.create()
-    assert alter(asker, kind, name, (key, value, operation)) == 0
-    assert describe_configs(asker, kind, name)[key][0] == result
-    asker.create("another")
-    assert describe_configs(asker, TOPIC, "another")["cleanup.policy"][0] == (result if kind == BROKER else "delete")
+def test_appending_to_a_list_setting_starts_from_its_default(client, kind, name, key, operation, value, result):
+    client.create()
+    assert alter(client, kind, name, (key, value, operation)) == 0
+    assert describe_configs(client, kind, name)[key][0] == result
+    client.create("another")
+    assert describe_configs(client, TOPIC, "another")["cleanup.policy"][0] == (result if kind == BROKER else "delete")
 
 
-def test_a_topic_without_a_cleanup_policy_keeps_its_segments(asker):
-    asker.create(cleanup_policy="", retention_bytes="0")
-    log = asker.state.topics["orders"].partitions[0].log
+def test_a_topic_without_a_cleanup_policy_keeps_its_segments(client):
+    client.create(cleanup_policy="", retention_bytes="0")
+    log = client.state.topics["orders"].partitions[0].log
     assert not log.settings.policies
-    assert log.delete_old_segments(now_ms=asker.state.clock.now_ms) == 0
+    assert log.delete_old_segments(now_ms=client.state.clock.now_ms) == 0
 
 
-def test_synonyms_list_every_source_of_a_value(asker):
-    asker.create(retention_ms="7", flush_ms="8")
-    assert alter(asker, BROKER, "", ("log.retention.ms", "6", SET)) == 0
-    rows = describe_configs(asker, TOPIC, "orders")
+def test_synonyms_list_every_source_of_a_value(client):
+    client.create(retention_ms="7", flush_ms="8")
+    assert alter(client, BROKER, "", ("log.retention.ms", "6", SET)) == 0
+    rows = describe_configs(client, TOPIC, "orders")
     assert rows["retention.ms"] == ("7", 1, [("retention.ms", "7", 1), ("log.retention.ms", "6", 3)])
     assert rows["flush.ms"] == ("8", 1, [("flush.ms", "8", 1)])  # null by default, for brokers
     assert rows["max.message.bytes"] == ("1048588", 5, [("message.max.bytes", "1048588", 5)])
-    assert describe_configs(asker, BROKER, "")["log.retention.ms"] == ("6", 3, [("log.retention.ms", "6", 3)])
-    assert describe_configs(asker, BROKER, "1")["log.roll.ms"] == (None, 5, [])
-    assert alter(asker, BROKER, "1", ("log.retention.ms", "5", SET)) == 0
-    assert alter(asker, BROKER, "", ("log.retention.ms", "4", SET)) == 0  # a node's own setting stays in effect
+    assert describe_configs(client, BROKER, "")["log.retention.ms"] == ("6", 3, [("log.retention.ms", "6", 3)])
+    assert describe_configs(client, BROKER, "1")["log.roll.ms"] == (None, 5, [])
+    assert alter(client, BROKER, "1", ("log.retention.ms", "5", SET)) == 0
+    assert alter(client, BROKER, "", ("log.retention.ms", "4", SET)) == 0  # a node's own setting stays in effect
     values = [("log.retention.ms", "5", 2), ("log.retention.ms", "4", 3)]
-    assert describe_configs(asker, BROKER, "1")["log.retention.ms"] == ("5", 2, values)
-    assert describe_configs(asker, BROKER, "")["log.retention.ms"] == ("4", 3, values[1:])
-    assert describe_configs(asker, TOPIC, "orders")["retention.ms"][2][1:] == values
-    assert asker.state.settings.get_text("log.retention.ms") == "5"
-    assert alter(asker, BROKER, "1", ("log.retention.ms", "", DELETE)) == 0
-    assert asker.state.settings.get_text("log.retention.ms") == "4"
-    group = describe_configs(asker, GROUP, "readers")
+    assert describe_configs(client, BROKER, "1")["log.retention.ms"] == ("5", 2, values)
+    assert describe_configs(client, BROKER, "")["log.retention.ms"] == ("4", 3, values[1:])
+    assert describe_configs(client, TOPIC, "orders")["retention.ms"][2][1:] == values
+    assert client.state.settings.get_text("log.retention.ms") == "5"
+    assert alter(client, BROKER, "1", ("log.retention.ms", "", DELETE)) == 0
+    assert client.state.settings.get_text("log.retention.ms") == "4"
+    group = describe_configs(client, GROUP, "readers")
     assert group["share.session.timeout.ms"] == ("45000", 5, [("group.share.session.timeout.ms", "45000", 5)])
     assert group["share.isolation.level"] == ("read_uncommitted", 5, [("share.isolation.level", "read_uncommitted", 5)])
 
@@ -191,43 +191,43 @@ def test_synonyms_list_every_source_of_a_value(asker):
         ("ssl.key.password", "updated only per-listener using the listener prefix: [ssl.key.password]"),
     ],
 )
-def test_settings_that_are_not_dynamic_are_rejected_with_kafkas_message(asker, node, name, reason):
+def test_settings_that_are_not_dynamic_are_rejected_with_kafkas_message(client, node, name, reason):
     """The cases are those of Kafka 4.3.1's ConfigCommandIntegrationTest."""
-    types = asker.types("IncrementalAlterConfigs")
+    types = client.types("IncrementalAlterConfigs")
     row = types.AlterableConfig(name=name, config_operation=SET, value="x")
     resource = types.AlterConfigsResource(resource_type=BROKER, resource_name=node, configs=[row])
-    (answer,) = asker.ask("IncrementalAlterConfigs", 1, resources=[resource]).responses
+    (answer,) = client.ask("IncrementalAlterConfigs", 1, resources=[resource]).responses
     assert (answer.error_code, answer.error_message.endswith(reason)) == (REQUEST, True)
 
 
-def test_settings_of_one_node_and_of_all_nodes_stay_separate_after_a_restart(make_asker, tmp_path):
+def test_settings_of_one_node_and_of_all_nodes_stay_separate_after_a_restart(make_client, tmp_path):
     def open_again():
         nodes = Nodes({1: Node(1), 2: Node(2)})
-        return make_asker(data_dir=str(tmp_path), config={"log.retention.ms": "3", name: "5000"}, nodes=nodes)
+        return make_client(data_dir=str(tmp_path), config={"log.retention.ms": "3", name: "5000"}, nodes=nodes)
 
     name = "group.consumer.assignment.interval.ms"
-    asker = open_again()
+    client = open_again()
     for node, value in (("2", "5100"), ("1", "5200"), ("", "5300")):
-        assert alter(asker, BROKER, node, ("log.retention.ms", value, SET), (name, value, SET)) == 0
-    asker.state.logs.close(now_ms=asker.state.clock.now_ms)
-    asker = open_again()
+        assert alter(client, BROKER, node, ("log.retention.ms", value, SET), (name, value, SET)) == 0
+    client.state.logs.close(now_ms=client.state.clock.now_ms)
+    client = open_again()
     for node, node_value in (("1", "5200"), ("2", "5100")):
-        row = describe_configs(asker, BROKER, node)["log.retention.ms"]
+        row = describe_configs(client, BROKER, node)["log.retention.ms"]
         assert row[:2] == (node_value, 2)
         assert [value for _, value, _ in row[2]] == [node_value, "5300", "3"]
-    assert asker.state.settings.get_text("log.retention.ms") == "5200"  # the setting of the node with the lowest id
-    group = describe_configs(asker, GROUP, "readers")["consumer.assignment.interval.ms"]
+    assert client.state.settings.get_text("log.retention.ms") == "5200"  # the setting of the node with the lowest id
+    group = describe_configs(client, GROUP, "readers")["consumer.assignment.interval.ms"]
     assert group[:2] == ("5200", 2)
     assert group[2][:3] == [(name, "5200", 2), (name, "5300", 3), (name, "5000", 4)]
     for node in ("1", "2", ""):
-        assert alter(asker, BROKER, node, ("log.retention.ms", "", DELETE)) == 0
-    assert asker.state.settings.get_text("log.retention.ms") == "3"
+        assert alter(client, BROKER, node, ("log.retention.ms", "", DELETE)) == 0
+    assert client.state.settings.get_text("log.retention.ms") == "3"
 
 
-def test_an_invalid_stored_setting_is_logged_and_ignored(make_asker, tmp_path, caplog):
-    asker = make_asker(data_dir=str(tmp_path))
-    asker.create(retention_ms=5)
-    asker.state.logs.close(now_ms=asker.state.clock.now_ms)
+def test_an_invalid_stored_setting_is_logged_and_ignored(make_client, tmp_path, caplog):
+    client = make_client(data_dir=str(tmp_path))
+    client.create(retention_ms=5)
+    client.state.logs.close(now_ms=client.state.clock.now_ms)
     file = tmp_path / METADATA_FILE_NAME
     values = json.loads(file.read_bytes())
     values["configs"] = {
@@ -241,7 +241,7 @@ def test_an_invalid_stored_setting_is_logged_and_ignored(make_asker, tmp_path, c
     values["entities"]["group_configs"] = {"readers": {"share.session.timeout.ms": "1"}}
     file.write_text(json.dumps(values))
     with caplog.at_level(logging.WARNING):
-        state = make_asker(data_dir=str(tmp_path)).state
+        state = make_client(data_dir=str(tmp_path)).state
     assert state.topics["orders"].configs == {"retention.ms": "5", "flush.ms": "9"}
     dynamic = {name for configs in state.settings.dynamic_by_node.values() for name in configs}
     assert dynamic == {"log.retention.ms", "unheard"}

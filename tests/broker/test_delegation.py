@@ -22,44 +22,44 @@ USER, TOKEN, DESCRIBE, CREATE_TOKENS, DESCRIBE_TOKENS = 7, 6, 8, 13, 14
 
 
 @pytest.fixture
-def asker(make_asker):
-    asker = make_asker(config=SECRET_KEY_CONFIG)
-    asker.session = Session(principal="User:alice")
-    return asker
+def client(make_client):
+    client = make_client(config=SECRET_KEY_CONFIG)
+    client.session = Session(principal="User:alice")
+    return client
 
 
-def as_user(asker, name):
-    asker.session = Session(principal=f"User:{name}")
-    return asker
+def as_user(client, name):
+    client.session = Session(principal=f"User:{name}")
+    return client
 
 
-def create(asker, version=3, renewers=(), lifetime_ms=-1, **owner):
-    types = asker.types("CreateDelegationToken")
+def create(client, version=3, renewers=(), lifetime_ms=-1, **owner):
+    types = client.types("CreateDelegationToken")
     rows = [types.CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in renewers]
-    return asker.ask("CreateDelegationToken", version, renewers=rows, max_lifetime_ms=lifetime_ms, **owner)
+    return client.ask("CreateDelegationToken", version, renewers=rows, max_lifetime_ms=lifetime_ms, **owner)
 
 
-def renew(asker, hmac, period_ms=-1):
-    answer = asker.ask("RenewDelegationToken", 2, hmac=hmac, renew_period_ms=period_ms)
+def renew(client, hmac, period_ms=-1):
+    answer = client.ask("RenewDelegationToken", 2, hmac=hmac, renew_period_ms=period_ms)
     return answer.error_code, answer.expiry_timestamp_ms
 
 
-def expire(asker, hmac, period_ms=-1):
-    answer = asker.ask("ExpireDelegationToken", 2, hmac=hmac, expiry_time_period_ms=period_ms)
+def expire(client, hmac, period_ms=-1):
+    answer = client.ask("ExpireDelegationToken", 2, hmac=hmac, expiry_time_period_ms=period_ms)
     return answer.error_code, answer.expiry_timestamp_ms
 
 
-def describe_tokens(asker, *owners, version=3):
-    types = asker.types("DescribeDelegationToken")
+def describe_tokens(client, *owners, version=3):
+    types = client.types("DescribeDelegationToken")
     rows = [types.DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners] or None
-    answer = asker.ask("DescribeDelegationToken", version, owners=rows)
+    answer = client.ask("DescribeDelegationToken", version, owners=rows)
     return answer.error_code, answer.tokens
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_token_lasts_a_day_and_can_be_renewed_for_a_week(asker, version):
-    now = asker.state.clock.now_ms
-    create_answer = create(asker, version, [("User", "bob")])
+def test_a_token_lasts_a_day_and_can_be_renewed_for_a_week(client, version):
+    now = client.state.clock.now_ms
+    create_answer = create(client, version, [("User", "bob")])
     assert (create_answer.error_code, create_answer.principal_type, create_answer.principal_name) == (
         0,
         "User",
@@ -68,52 +68,52 @@ def test_a_token_lasts_a_day_and_can_be_renewed_for_a_week(asker, version):
     times = create_answer.issue_timestamp_ms, create_answer.expiry_timestamp_ms, create_answer.max_timestamp_ms
     assert times == (now, now + DAY_MS, now + 7 * DAY_MS)
     assert (len(create_answer.token_id), len(create_answer.hmac)) == (22, 64)
-    asker.state.clock.advance(DAY_MS / 2000)
-    assert renew(as_user(asker, "bob"), create_answer.hmac) == (0, now + DAY_MS * 3 // 2)
-    assert renew(asker, create_answer.hmac, HOUR_MS) == (0, now + DAY_MS // 2 + HOUR_MS)
+    client.state.clock.advance(DAY_MS / 2000)
+    assert renew(as_user(client, "bob"), create_answer.hmac) == (0, now + DAY_MS * 3 // 2)
+    assert renew(client, create_answer.hmac, HOUR_MS) == (0, now + DAY_MS // 2 + HOUR_MS)
     for period_ms in (30 * DAY_MS, 0):  # Kafka 3.9.1 and 4.3.1: the usual period at most
-        assert renew(asker, create_answer.hmac, period_ms) == (0, now + DAY_MS * 3 // 2)
-    code, (token,) = describe_tokens(asker)
+        assert renew(client, create_answer.hmac, period_ms) == (0, now + DAY_MS * 3 // 2)
+    code, (token,) = describe_tokens(client)
     assert (code, token.token_id, token.hmac) == (0, create_answer.token_id, create_answer.hmac)
     assert token.expiry_timestamp == now + DAY_MS * 3 // 2
     assert [(renewer.principal_type, renewer.principal_name) for renewer in token.renewers] == [("User", "bob")]
-    assert create(asker, version, lifetime_ms=HOUR_MS).max_timestamp_ms == now + DAY_MS // 2 + HOUR_MS
+    assert create(client, version, lifetime_ms=HOUR_MS).max_timestamp_ms == now + DAY_MS // 2 + HOUR_MS
 
 
-def test_token_requests_are_rejected_without_permission_or_secret_key(asker, make_asker):
-    token = create(asker)
-    mallory = as_user(asker, "mallory")
+def test_token_requests_are_rejected_without_permission_or_secret_key(client, make_client):
+    token = create(client)
+    mallory = as_user(client, "mallory")
     assert renew(mallory, token.hmac)[0] == expire(mallory, token.hmac)[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     assert renew(mallory, b"no such token") == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, -1)
     refusal = create(mallory, renewers=[("Group", "all")])
     assert (refusal.error_code, refusal.hmac, refusal.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, b"", -1)
-    asker.session = Session()
+    client.session = Session()
     not_allowed = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    assert [create(asker).error_code, renew(asker, token.hmac)[0], describe_tokens(asker)[0]] == [not_allowed] * 3
-    asker.session = Session(principal="User:alice", login=Login(by_token=True))
-    assert create(asker).error_code == not_allowed
-    without_key = as_user(make_asker(), "alice")
+    assert [create(client).error_code, renew(client, token.hmac)[0], describe_tokens(client)[0]] == [not_allowed] * 3
+    client.session = Session(principal="User:alice", login=Login(by_token=True))
+    assert create(client).error_code == not_allowed
+    without_key = as_user(make_client(), "alice")
     disabled_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     codes = [create(without_key).error_code, renew(without_key, b"")[0], expire(without_key, b"")[0]]
     assert [*codes, describe_tokens(without_key)[0]] == [disabled_code] * 4
 
 
-def test_an_expired_token_is_kept_for_an_hour(asker):
-    hmac = create(asker).hmac
-    asker.state.clock.advance(DAY_MS / 1000 + 1)
+def test_an_expired_token_is_kept_for_an_hour(client):
+    hmac = create(client).hmac
+    client.state.clock.advance(DAY_MS / 1000 + 1)
     expired_code = ErrorCode.DELEGATION_TOKEN_EXPIRED
-    assert renew(asker, hmac)[0] == expire(asker, hmac, 1000)[0] == expired_code
-    assert len(describe_tokens(asker)[1]) == 1
-    asker.state.clock.advance(HOUR_MS / 1000 + 1)
-    assert renew(asker, hmac)[0] == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-    assert describe_tokens(asker) == (0, [])
-    hmac = create(asker).hmac
-    assert expire(asker, hmac, 1000) == (0, asker.state.clock.now_ms + 1000)
-    assert expire(asker, hmac) == (0, asker.state.clock.now_ms)
-    assert describe_tokens(asker) == (0, [])
+    assert renew(client, hmac)[0] == expire(client, hmac, 1000)[0] == expired_code
+    assert len(describe_tokens(client)[1]) == 1
+    client.state.clock.advance(HOUR_MS / 1000 + 1)
+    assert renew(client, hmac)[0] == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    assert describe_tokens(client) == (0, [])
+    hmac = create(client).hmac
+    assert expire(client, hmac, 1000) == (0, client.state.clock.now_ms + 1000)
+    assert expire(client, hmac) == (0, client.state.clock.now_ms)
+    assert describe_tokens(client) == (0, [])
 
 
-def test_tokens_of_other_users_are_created_and_described_with_permission(make_asker):
+def test_tokens_of_other_users_are_created_and_described_with_permission(make_client):
     def rule(principal, kind, name, operation):
         return Acl(kind, name, LITERAL, f"User:{principal}", "*", operation, ALLOW)
 
@@ -123,18 +123,18 @@ def test_tokens_of_other_users_are_created_and_described_with_permission(make_as
             rule("auditor", USER, "User:alice", DESCRIBE_TOKENS),
         ]
     )
-    asker = make_asker(config=SECRET_KEY_CONFIG, access=access)
+    client = make_client(config=SECRET_KEY_CONFIG, access=access)
     for_alice = {"owner_principal_type": "User", "owner_principal_name": "alice"}
-    refusal = create(as_user(asker, "mallory"), **for_alice)
+    refusal = create(as_user(client, "mallory"), **for_alice)
     assert refusal.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-    token = create(as_user(asker, "gateway"), **for_alice)
+    token = create(as_user(client, "gateway"), **for_alice)
     assert (token.error_code, token.principal_name, token.token_requester_principal_name) == (0, "alice", "gateway")
     for name, count in {"gateway": 1, "alice": 1, "auditor": 1, "mallory": 0}.items():
-        assert len(describe_tokens(as_user(asker, name))[1]) == count, name
-    assert len(describe_tokens(as_user(asker, "alice"), "alice")[1]) == 1
-    assert len(describe_tokens(asker, "bob")[1]) == 0
+        assert len(describe_tokens(as_user(client, name))[1]) == count, name
+    assert len(describe_tokens(as_user(client, "alice"), "alice")[1]) == 1
+    assert len(describe_tokens(client, "bob")[1]) == 0
     access.add(rule("mallory", TOKEN, token.token_id, DESCRIBE))
-    assert len(describe_tokens(as_user(asker, "mallory"))[1]) == 1
+    assert len(describe_tokens(as_user(client, "mallory"))[1]) == 1
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])

@@ -35,26 +35,26 @@ def heartbeat(client_id: bytes, *, flexible: bool = False) -> bytes:
         (b"\x00\x03a\xffb", "a\ufffdb"),  # Kafka replaces bytes that are not UTF-8
     ],
 )
-def test_a_client_id_is_read_as_kafka_reads_it(asker, raw, client_id, flexible):
-    request = asker.dispatcher.decode_request(heartbeat(raw, flexible=flexible), asker.session)
+def test_a_client_id_is_read_as_kafka_reads_it(client, raw, client_id, flexible):
+    request = client.dispatcher.decode_request(heartbeat(raw, flexible=flexible), client.session)
     assert request.client_id == client_id
     assert request.body.group_id == "g"
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x00", b"\x00\x40", b"\x7f\xffabc"])
-def test_a_header_that_ends_too_early_closes_the_connection(asker, raw):
+def test_a_header_that_ends_too_early_closes_the_connection(client, raw):
     with pytest.raises(CloseConnection):
-        asker.dispatcher.decode_request(heartbeat(raw)[: 8 + len(raw)], asker.session)
+        client.dispatcher.decode_request(heartbeat(raw)[: 8 + len(raw)], client.session)
 
 
-def test_each_api_uses_the_header_version_of_its_spec(asker):
+def test_each_api_uses_the_header_version_of_its_spec(client):
     """Header version 3 (KIP-1313) has a client instance id after the client id."""
     spec = json.loads(to_text(catalog.load_spec("HeartbeatRequest")))
     spec["headerVersions"] = {"0-3": "1", "4+": "3"}
     own = load_message(json.dumps(spec))
     served_apis = serve_specs([own, catalog.load_spec("HeartbeatResponse")])
-    asker.dispatcher.apis, asker.dispatcher.class_of = served_apis.apis, served_apis.class_of
+    client.dispatcher.apis, client.dispatcher.class_of = served_apis.apis, served_apis.class_of
     body = message("HeartbeatRequest", specs=[own])(group_id="g")
     frame = encode_request(body, 4, client_id="me", client_instance_id=UUID(int=7), header_tags=[(3, b"trace")])
-    request = asker.dispatcher.decode_request(frame, asker.session)
+    request = client.dispatcher.decode_request(frame, client.session)
     assert (request.client_id, request.header_tags, request.body.group_id) == ("me", [(3, b"trace")], "g")

@@ -24,8 +24,8 @@ REQUIRED_FIELDS = {
 
 @of_each_api
 @of_each_version
-def test_a_request_with_default_values_is_answered(asker, api, version):
-    answer = asker.ask(api.name, version, **REQUIRED_FIELDS.get(api.name, {}))
+def test_a_request_with_default_values_is_answered(client, api, version):
+    answer = client.ask(api.name, version, **REQUIRED_FIELDS.get(api.name, {}))
     if answer is None:  # Produce with default values has acks 0
         assert api.name == "Produce"
     else:
@@ -34,12 +34,12 @@ def test_a_request_with_default_values_is_answered(asker, api, version):
 
 @of_each_api
 @of_each_version
-def test_every_truncation_closes_the_connection_or_is_answered(asker, api, version):
+def test_every_truncation_closes_the_connection_or_is_answered(client, api, version):
     frame = encode_request(message(f"{api.name}Request")(), version, client_id="test")
     for end in range(len(frame)):
         try:
-            request = asker.dispatcher.decode_request(frame[:end], asker.session)
-            answer = asker.dispatcher.answer(request)
+            request = client.dispatcher.decode_request(frame[:end], client.session)
+            answer = client.dispatcher.answer(request)
         except CloseConnection:
             continue
         assert answer is None or isinstance(answer, DeferredResponse) or answer.spec.api_key == api.key
@@ -47,11 +47,11 @@ def test_every_truncation_closes_the_connection_or_is_answered(asker, api, versi
 
 @of_each_api
 @of_each_version
-def test_a_surplus_byte_is_ignored(asker, api, version):
+def test_a_surplus_byte_is_ignored(client, api, version):
     """Kafka 4.3.1 answered Metadata 4, ListGroups 0 and ApiVersions 0 with extra bytes after them (tried on
     2026-11-22).
     """
     body = message(f"{api.name}Request")()
     frame = encode_request(body, version, client_id="test")
-    with_surplus = asker.dispatcher.decode_request(frame + b"\0", asker.session)
-    assert with_surplus.body == asker.dispatcher.decode_request(frame, asker.session).body
+    with_surplus = client.dispatcher.decode_request(frame + b"\0", client.session)
+    assert with_surplus.body == client.dispatcher.decode_request(frame, client.session).body

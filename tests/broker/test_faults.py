@@ -22,12 +22,12 @@ ONE_RECORD = build_records({"value": [b"x"]})
 
 
 @pytest.fixture
-def faulty(asker):
-    asker.create(partitions=2)
-    asker.journal = Journal(lambda: asker.state.clock.monotonic_ms)
-    asker.faults = Faults(asker.state.clock, lambda: asker.state)
-    asker.dispatcher.hooks = [asker.journal, asker.faults]
-    return asker
+def faulty(client):
+    client.create(partitions=2)
+    client.journal = Journal(lambda: client.state.clock.monotonic_ms)
+    client.faults = Faults(client.state.clock, lambda: client.state)
+    client.dispatcher.hooks = [client.journal, client.faults]
+    return client
 
 
 def test_an_error_fault_answers_once_without_handling_the_request(faulty):

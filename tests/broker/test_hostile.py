@@ -57,8 +57,8 @@ CASES = [(api, version) for api in collect_apis().values() for version in range(
 
 
 @pytest.mark.parametrize(("api", "version"), CASES, ids=lambda value: getattr(value, "name", value))
-def test_any_bytes_are_answered_or_close_the_connection(asker, api, version):
-    asker.create()
+def test_any_bytes_are_answered_or_close_the_connection(client, api, version):
+    client.create()
     rng = random.Random(f"{api.name} {version}")
     cls = message(f"{api.name}Request")
     for _ in range(6):
@@ -66,7 +66,7 @@ def test_any_bytes_are_answered_or_close_the_connection(asker, api, version):
             frame = bytearray(encode_request(fill_message(cls, version, rng), version, client_id="x"))
         except Exception:  # a value that this version cannot encode
             frame = bytearray(encode_request(cls(), version, client_id="x"))
-        send(asker, bytes(frame))
+        send(client, bytes(frame))
         for _ in range(12):
             mutated_frame = bytearray(frame)
             for _ in range(rng.choice([1, 1, 2, 5])):
@@ -74,14 +74,14 @@ def test_any_bytes_are_answered_or_close_the_connection(asker, api, version):
                     mutated_frame[rng.randrange(8, len(mutated_frame))] = rng.choice(
                         [0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)]
                     )
-            send(asker, bytes(mutated_frame))
+            send(client, bytes(mutated_frame))
 
 
-def send(asker, frame):
-    asker.session.login = Login()
+def send(client, frame):
+    client.session.login = Login()
     try:
-        request = asker.dispatcher.decode_request(frame, asker.session)
-        answer = asker.dispatcher.answer(request)
+        request = client.dispatcher.decode_request(frame, client.session)
+        answer = client.dispatcher.answer(request)
     except CloseConnection:
         return
     if isinstance(answer, DeferredResponse):
@@ -91,7 +91,7 @@ def send(asker, frame):
         answer = answer.answer
     assert answer is None or isinstance(answer, Message | EncodedResponse)
     if answer is not None:
-        asker.dispatcher.encode(request, answer)
+        client.dispatcher.encode(request, answer)
 
 
 ATTACK_FRAMES = {
@@ -127,12 +127,12 @@ def test_an_attack_is_disconnected_without_using_memory(name):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
-def test_a_decompression_bomb_is_rejected_or_accepted_within_limits(asker, codec):
-    asker.create()
+def test_a_decompression_bomb_is_rejected_or_accepted_within_limits(client, codec):
+    client.create()
     bomb = build_records({"value": [bytes(20 << 20)]}, codec=codec, batch_bytes=64 << 20)
-    row = asker.produce(bomb)
+    row = client.produce(bomb)
     assert row.error_code in (0, 10, 2, 87, -1)
-    assert asker.produce(build_records({"value": [b"x"]})).error_code == 0
+    assert client.produce(build_records({"value": [b"x"]})).error_code == 0
 
 
 def test_half_open_connections_are_limited():

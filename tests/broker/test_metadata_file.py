@@ -1,6 +1,4 @@
-"""``kafkaframes.broker.json``: files of earlier versions are read; any other file is read or rejected with a field's
-name.
-"""
+"""``kafkaframes.broker.json``: files of earlier versions are read, and an invalid field is reported by name."""
 
 from __future__ import annotations
 
@@ -115,12 +113,12 @@ def assert_read_or_rejected(text: str) -> None:
 
 
 @given(value=JSON_VALUES)
-def test_any_json_is_a_state_or_one_error(value):
+def test_any_json_value_is_read_or_rejected_as_a_metadata_file(value):
     assert_read_or_rejected(json.dumps(value))
 
 
 @given(seed=st.integers(0, 10**9))
-def test_any_change_of_a_file_is_a_state_or_one_error(seed):
+def test_any_change_of_a_metadata_file_is_read_or_rejected(seed):
     assert_read_or_rejected(mutate(random.Random(seed), FILES_OF_EARLIER_VERSIONS[0].read_bytes()))
 
 

@@ -197,49 +197,49 @@ def test_an_invalid_oauthbearer_token_gets_an_error_message_before_it_is_rejecte
 # ------------------------------------------------------------------------------------------------ frames
 
 
-def unknown_session(asker):
-    asker.session.is_authenticated = False
-    asker.state.credentials = Credentials({"alice": "secret"})
-    return asker
+def unknown_session(client):
+    client.session.is_authenticated = False
+    client.state.credentials = Credentials({"alice": "secret"})
+    return client
 
 
-def test_only_authentication_requests_are_answered_before_authentication(asker):
-    unknown_session(asker)
-    assert asker.ask("ApiVersions", 0).error_code == 0
+def test_only_authentication_requests_are_answered_before_authentication(client):
+    unknown_session(client)
+    assert client.ask("ApiVersions", 0).error_code == 0
     with pytest.raises(CloseConnection):
-        asker.ask("Metadata", 9, topics=None)
+        client.ask("Metadata", 9, topics=None)
 
 
-def test_an_authentication_failure_is_delayed_and_closes_the_connection(asker):
-    unknown_session(asker)
-    assert asker.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == 0
-    later = asker.send("SaslAuthenticate", 2, auth_bytes=b"\0alice\0wrong")
+def test_an_authentication_failure_is_delayed_and_closes_the_connection(client):
+    unknown_session(client)
+    assert client.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == 0
+    later = client.send("SaslAuthenticate", 2, auth_bytes=b"\0alice\0wrong")
     assert isinstance(later, DeferredResponse)
-    asker.state.waits.advance(0.2)
+    client.state.waits.advance(0.2)
     assert later.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert asker.session.closes_after_response
+    assert client.session.closes_after_response
 
 
-def test_raw_tokens_follow_a_version_0_handshake(asker):
-    unknown_session(asker)
-    assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
-    assert b"".join(asker.session.login.answer_raw(b"\0alice\0secret").parts) == struct.pack(">i", 0)
-    assert asker.session.principal == "User:alice"
-    assert asker.ask("Metadata", 9, topics=None).brokers
+def test_raw_tokens_follow_a_version_0_handshake(client):
+    unknown_session(client)
+    assert client.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
+    assert b"".join(client.session.login.answer_raw(b"\0alice\0secret").parts) == struct.pack(">i", 0)
+    assert client.session.principal == "User:alice"
+    assert client.ask("Metadata", 9, topics=None).brokers
 
 
-def test_a_rejected_raw_token_closes_the_connection_with_the_same_delay(asker):
-    unknown_session(asker)
-    assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
-    later = asker.session.login.answer_raw(b"\0alice\0wrong")
+def test_a_rejected_raw_token_closes_the_connection_with_the_same_delay(client):
+    unknown_session(client)
+    assert client.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
+    later = client.session.login.answer_raw(b"\0alice\0wrong")
     assert isinstance(later, DeferredResponse)
     assert not later.is_done
-    asker.state.waits.advance(0.099)
+    client.state.waits.advance(0.099)
     assert not later.is_done
-    asker.state.waits.advance(0.002)
+    client.state.waits.advance(0.002)
     assert later.is_done
-    assert asker.session.closes_after_response
-    assert not asker.session.is_authenticated
+    assert client.session.closes_after_response
+    assert not client.session.is_authenticated
 
 
 def test_password_guesses_are_delayed_in_both_handshake_versions():
@@ -258,29 +258,29 @@ def test_password_guesses_are_delayed_in_both_handshake_versions():
                 assert time.monotonic() - began >= 0.29
 
 
-def test_a_session_expires_unless_it_reauthenticates(make_asker):
-    asker = make_asker(config={"connections.max.reauth.ms": "5000"})
-    asker.session.is_authenticated = False
-    asker.state.credentials = Credentials({"alice": "secret"})
+def test_a_session_expires_unless_it_reauthenticates(make_client):
+    client = make_client(config={"connections.max.reauth.ms": "5000"})
+    client.session.is_authenticated = False
+    client.state.credentials = Credentials({"alice": "secret"})
 
     def authenticate():
-        asker.ask("SaslHandshake", 1, mechanism="PLAIN")
-        return asker.ask("SaslAuthenticate", 1, auth_bytes=b"\0alice\0secret").session_lifetime_ms
+        client.ask("SaslHandshake", 1, mechanism="PLAIN")
+        return client.ask("SaslAuthenticate", 1, auth_bytes=b"\0alice\0secret").session_lifetime_ms
 
     assert authenticate() == 5_000
-    asker.state.clock.advance(4)
+    client.state.clock.advance(4)
     assert authenticate() == 5_000
-    asker.state.clock.advance(4)
-    assert asker.ask("Metadata", 9, topics=None).brokers
-    asker.state.clock.advance(1)
+    client.state.clock.advance(4)
+    assert client.ask("Metadata", 9, topics=None).brokers
+    client.state.clock.advance(1)
     with pytest.raises(CloseConnection, match="session expired"):
-        asker.ask("Metadata", 9, topics=None)
+        client.ask("Metadata", 9, topics=None)
 
 
 @pytest.mark.parametrize(
     ("listener", "lifetime_ms"), [("OUTSIDE", 1_000), ("INSIDE", 2_000), ("OTHER", 3_000), ("EVER", 0)]
 )
-def test_the_shortest_session_limit_applies(make_asker, listener, lifetime_ms):
+def test_the_shortest_session_limit_applies(make_client, listener, lifetime_ms):
     key = "connections.max.reauth.ms"
     config = {
         f"listener.name.outside.plain.{key}": "1000",
@@ -291,11 +291,11 @@ def test_the_shortest_session_limit_applies(make_asker, listener, lifetime_ms):
         key: "3000",
     }
     assert all(map(is_known, config))
-    asker = make_asker(config=config)
-    asker.session.is_authenticated, asker.session.listener = False, listener
-    asker.state.credentials = Credentials({"alice": "secret"})
-    asker.ask("SaslHandshake", 1, mechanism="PLAIN")
-    assert asker.ask("SaslAuthenticate", 1, auth_bytes=b"\0alice\0secret").session_lifetime_ms == lifetime_ms
+    client = make_client(config=config)
+    client.session.is_authenticated, client.session.listener = False, listener
+    client.state.credentials = Credentials({"alice": "secret"})
+    client.ask("SaslHandshake", 1, mechanism="PLAIN")
+    assert client.ask("SaslAuthenticate", 1, auth_bytes=b"\0alice\0secret").session_lifetime_ms == lifetime_ms
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
@@ -324,23 +324,23 @@ def frame(key, version, body):
     return len(data).to_bytes(4, "big") + data
 
 
-def test_an_unknown_mechanism_is_answered_with_the_enabled_ones(asker):
-    unknown_session(asker)
-    answer = asker.ask("SaslHandshake", 1, mechanism="GSSAPI")
+def test_an_unknown_mechanism_is_answered_with_the_enabled_ones(client):
+    unknown_session(client)
+    answer = client.ask("SaslHandshake", 1, mechanism="GSSAPI")
     assert (answer.error_code, answer.mechanisms[0]) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "PLAIN")
-    answer = asker.ask("SaslAuthenticate", 1, auth_bytes=b"")
+    answer = client.ask("SaslAuthenticate", 1, auth_bytes=b"")
     assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
-def test_credentials_altered_by_a_client_are_stored(make_asker, tmp_path):
-    asker = make_asker(data_dir=str(tmp_path))
-    types = asker.types("AlterUserScramCredentials")
+def test_credentials_altered_by_a_client_are_stored(make_client, tmp_path):
+    client = make_client(data_dir=str(tmp_path))
+    types = client.types("AlterUserScramCredentials")
     new = types.ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p" * 32)
     weak = types.ScramCredentialUpsertion(name="eve", mechanism=1, iterations=1, salt=b"s", salted_password=b"p")
-    rows = asker.ask("AlterUserScramCredentials", 0, upsertions=[new, weak]).results
+    rows = client.ask("AlterUserScramCredentials", 0, upsertions=[new, weak]).results
     assert [row.error_code for row in rows] == [0, ErrorCode.UNACCEPTABLE_CREDENTIAL]
-    asker.state.logs.abandon()
-    again = make_asker(data_dir=str(tmp_path))
+    client.state.logs.abandon()
+    again = make_client(data_dir=str(tmp_path))
     (row,) = again.ask("DescribeUserScramCredentials", 0, users=None).results
     assert (row.user, row.credential_infos[0].iterations) == ("bob", 4096)
 
@@ -435,12 +435,12 @@ def test_super_users_are_allowed_and_resources_without_rules_follow_the_setting(
     )
 
 
-def test_without_an_authorizer_rules_are_disabled(asker):
+def test_without_an_authorizer_rules_are_disabled(client):
     every = {"resource_type_filter": 1, "operation": 1, "permission_type": 1}
-    assert asker.ask("DescribeAcls", 2, **every).error_code == ErrorCode.SECURITY_DISABLED
+    assert client.ask("DescribeAcls", 2, **every).error_code == ErrorCode.SECURITY_DISABLED
     fields = {"resource_name": "x", "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
-    row = asker.types("CreateAcls").AclCreation(resource_type=2, **fields)
-    assert asker.ask("CreateAcls", 2, creations=[row]).results[0].error_code == ErrorCode.SECURITY_DISABLED
+    row = client.types("CreateAcls").AclCreation(resource_type=2, **fields)
+    assert client.ask("CreateAcls", 2, creations=[row]).results[0].error_code == ErrorCode.SECURITY_DISABLED
 
 
 def test_acls_are_enabled_unless_disabled_by_a_setting():
@@ -458,37 +458,37 @@ def test_acls_are_enabled_unless_disabled_by_a_setting():
     assert not Security().access(named_settings).allows(ALICE_SESSION, "READ", "TOPIC", "orders")
 
 
-def test_acls_are_created_described_enforced_stored_and_deleted(make_asker, tmp_path):
+def test_acls_are_created_described_enforced_stored_and_deleted(make_client, tmp_path):
     def open_with_rules():
-        return make_asker(data_dir=str(tmp_path), access=AclAuthorizer(super_users=["User:ANONYMOUS"]))
+        return make_client(data_dir=str(tmp_path), access=AclAuthorizer(super_users=["User:ANONYMOUS"]))
 
-    asker = open_with_rules()
-    asker.create()
-    types = asker.types("CreateAcls")
+    client = open_with_rules()
+    client.create()
+    types = client.types("CreateAcls")
     fields = {"resource_type": 2, "resource_name": "orders", "host": "*", "permission_type": 3}
     good = types.AclCreation(principal="User:alice", operation=3, **fields)
     bad = types.AclCreation(principal="alice", operation=3, **fields)
-    codes = [row.error_code for row in asker.ask("CreateAcls", 3, creations=[good, bad]).results]
+    codes = [row.error_code for row in client.ask("CreateAcls", 3, creations=[good, bad]).results]
     assert codes == [0, ErrorCode.INVALID_REQUEST]
     fields |= {"resource_type": 5, "resource_name": "t", "principal": "User:alice"}
-    created_answer = asker.ask(
+    created_answer = client.ask(
         "CreateAcls", 3, creations=[types.AclCreation(operation=number, **fields) for number in (15, 16)]
     )
     assert [row.error_code for row in created_answer.results] == [0, ErrorCode.INVALID_REQUEST]  # 15: TWO_PHASE_COMMIT
-    asker.state.logs.abandon()
-    asker = open_with_rules()
+    client.state.logs.abandon()
+    client = open_with_rules()
     acl_filter = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
     acl_filter |= {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
-    resource, other = asker.ask("DescribeAcls", 3, **acl_filter).resources
+    resource, other = client.ask("DescribeAcls", 3, **acl_filter).resources
     assert (other.resource_name, other.acls[0].operation) == ("t", 15)
     assert (resource.resource_name, resource.acls[0].principal) == ("orders", "User:alice")
-    asker.session.principal = "User:alice"
-    assert asker.fetch(0).error_code == 0
-    assert asker.produce(b"x").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    asker.session.principal = "User:ANONYMOUS"
-    row = asker.types("DeleteAcls").DeleteAclsFilter(**acl_filter)
-    assert len(asker.ask("DeleteAcls", 3, filters=[row]).filter_results[0].matching_acls) == 2
-    assert asker.ask("DescribeAcls", 3, **acl_filter).resources == []
+    client.session.principal = "User:alice"
+    assert client.fetch(0).error_code == 0
+    assert client.produce(b"x").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    client.session.principal = "User:ANONYMOUS"
+    row = client.types("DeleteAcls").DeleteAclsFilter(**acl_filter)
+    assert len(client.ask("DeleteAcls", 3, filters=[row]).filter_results[0].matching_acls) == 2
+    assert client.ask("DescribeAcls", 3, **acl_filter).resources == []
 
 
 # ------------------------------------------------------------------------------------------------ clients

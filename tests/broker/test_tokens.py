@@ -342,46 +342,46 @@ def test_signed_tokens_are_verified_with_keys_from_the_settings(tmp_path):
             produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: forged_token)
 
 
-def test_a_session_ends_with_its_token_unless_the_same_user_reauthenticates(make_asker):
-    asker = make_asker()
-    clock = asker.state.clock
-    asker.session.is_authenticated = False
-    asker.state.credentials = Credentials(mechanisms=("OAUTHBEARER", "PLAIN"), check_token=unsecured_token)
+def test_a_session_ends_with_its_token_unless_the_same_user_reauthenticates(make_client):
+    client = make_client()
+    clock = client.state.clock
+    client.session.is_authenticated = False
+    client.state.credentials = Credentials(mechanisms=("OAUTHBEARER", "PLAIN"), check_token=unsecured_token)
 
     def authenticate(user, expires, version=1):
-        handshake = asker.ask("SaslHandshake", version, mechanism="OAUTHBEARER")
+        handshake = client.ask("SaslHandshake", version, mechanism="OAUTHBEARER")
         if handshake.error_code:
             return handshake.error_code, None
         text = build_token({"sub": user, "exp": expires}, algorithm="none", signature=b"")
-        answer = asker.send("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
+        answer = client.send("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
         if isinstance(answer, DeferredResponse):
-            asker.state.waits.advance(1)
+            client.state.waits.advance(1)
             return answer.answer.error_code, None
         return answer.error_code, answer.session_lifetime_ms
 
     assert authenticate("alice", NOW_SECONDS + 10) == (0, 10_000)
-    assert asker.ask("Metadata", 9, topics=None).brokers
-    assert asker.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert client.ask("Metadata", 9, topics=None).brokers
+    assert client.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert authenticate("alice", NOW_SECONDS + 20, version=0) == (34, None)
     assert authenticate("alice", NOW_SECONDS + 20) == (0, 20_000)
     clock.advance(15)
-    assert asker.ask("Metadata", 9, topics=None).brokers
+    assert client.ask("Metadata", 9, topics=None).brokers
     clock.advance(6)
     with pytest.raises(CloseConnection, match="session expired"):
-        asker.ask("Metadata", 9, topics=None)
+        client.ask("Metadata", 9, topics=None)
     assert authenticate("root", NOW_SECONDS + 60) == (58, None)
-    assert asker.session.principal == "User:alice"
-    assert asker.session.closes_after_response
+    assert client.session.principal == "User:alice"
+    assert client.session.closes_after_response
 
 
 @pytest.mark.parametrize(("expires", "lifetime_ms"), [(NOW_SECONDS + 3, 3_000), (NOW_SECONDS + 60, 5_000)])
-def test_a_session_lasts_no_longer_than_its_token_and_the_setting(make_asker, expires, lifetime_ms):
-    asker = make_asker(config={"connections.max.reauth.ms": "5000"})
-    asker.session.is_authenticated = False
-    asker.state.credentials = Credentials(mechanisms=("OAUTHBEARER",), check_token=unsecured_token)
+def test_a_session_lasts_no_longer_than_its_token_and_the_setting(make_client, expires, lifetime_ms):
+    client = make_client(config={"connections.max.reauth.ms": "5000"})
+    client.session.is_authenticated = False
+    client.state.credentials = Credentials(mechanisms=("OAUTHBEARER",), check_token=unsecured_token)
     text = build_token({"sub": "alice", "exp": expires}, algorithm="none", signature=b"")
-    asker.ask("SaslHandshake", 1, mechanism="OAUTHBEARER")
-    answer = asker.ask("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
+    client.ask("SaslHandshake", 1, mechanism="OAUTHBEARER")
+    answer = client.ask("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
     assert answer.session_lifetime_ms == lifetime_ms
 
 

@@ -30,7 +30,7 @@ def test_a_request_frame_is_identified_by_its_header():
 
 def test_invalid_bytes_are_shown_up_to_the_error():
     code, text, error = run("decode", HEARTBEAT[:-6])
-    assert code == 1  # the entry point turns the error into one line and status 2
+    assert code == 1  # click's status; the program's entry point prints one line and exits with status 2
     assert "HeartbeatRequest.GenerationId" in text
     assert isinstance(error, DecodeError)
     assert "Size " in text  # the frame is shorter than its size, and still recognized

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tests.cli.export_calls import ask, files, write_damaged_log
 from tests.processes import processes
-from tests.spark.truth import LOGS, SHOP, rows_of
+from tests.spark.truth import EXAMPLE_LOG_DIR, LOGS, rows_of
 
 import kafkaframes
 from kafkaframes.cli import verify as cli_verify
@@ -29,7 +29,7 @@ def test_an_export_in_several_processes_has_the_records_of_kafka(tmp_path):
     assert (report["records"], report["complete"]) == (17_418, True)
     assert "__consumer_offsets" in report["internal_topics"]
     for topic in ("orders", "payments"):
-        truth = [(partition, offset, stamp) for partition, offset, stamp, *_ in rows_of(SHOP, topic)]
+        truth = [(partition, offset, stamp) for partition, offset, stamp, *_ in rows_of(EXAMPLE_LOG_DIR, topic)]
         exported_rows = []
         for path in (tmp_path / "out" / f"topic={topic}").glob("*/*.parquet"):
             partition = int(path.parent.name.removeprefix("partition="))
@@ -101,7 +101,7 @@ def test_a_killed_export_leaves_no_partial_file_and_continues(big_log, tmp_path)
 @pytest.mark.spark
 def test_the_command_runs_on_spark(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session of all tests is used
-    result = ask(SHOP, "--to", tmp_path / "out", "--topic", "payments", "--master", "local[2]")
+    result = ask(EXAMPLE_LOG_DIR, "--to", tmp_path / "out", "--topic", "payments", "--master", "local[2]")
     assert result.exit_code == 0, result.output
     assert "1,047 records" in result.output
 
@@ -110,8 +110,8 @@ def test_the_command_runs_on_spark(spark, tmp_path, monkeypatch):
 def test_verify_on_spark_gives_an_equal_report(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     log = write_damaged_log(tmp_path)
-    here = verify(discover([str(log), str(SHOP)])).as_json()
-    result = CliRunner().invoke(cli, ["verify", str(log), str(SHOP), "--master", "local[2]", "--json"])
+    here = verify(discover([str(log), str(EXAMPLE_LOG_DIR)])).as_json()
+    result = CliRunner().invoke(cli, ["verify", str(log), str(EXAMPLE_LOG_DIR), "--master", "local[2]", "--json"])
     assert result.exit_code == cli_verify.EXIT_DAMAGED
     assert json.loads(result.stdout) == here
     assert here["sound"] is False

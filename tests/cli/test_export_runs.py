@@ -2,14 +2,14 @@
 
 import pytest
 from tests.cli.export_calls import ask, write_damaged_log
-from tests.spark.truth import SHOP, rows_of
+from tests.spark.truth import EXAMPLE_LOG_DIR, rows_of
 
 from kafkaframes.errors import KafkaframesError
 
 
 def test_filters_and_options_are_applied(tmp_path):
     result = ask(
-        SHOP, "--to", tmp_path / "out", "--topic", "orders", "--format", "csv", "--start", "100",
+        EXAMPLE_LOG_DIR, "--to", tmp_path / "out", "--topic", "orders", "--format", "csv", "--start", "100",
         "--end", "110", "--no-headers",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -18,7 +18,7 @@ def test_filters_and_options_are_applied(tmp_path):
     assert sum(line.startswith('"key","value","offset","timestamp","timestampType"') for line in lines) == len(
         csv_files
     )
-    truth = [row for row in rows_of(SHOP, "orders") if 100 <= row[1] < 110]
+    truth = [row for row in rows_of(EXAMPLE_LOG_DIR, "orders") if 100 <= row[1] < 110]
     assert len(lines) - len(csv_files) == len(truth) > 0
 
 
@@ -26,10 +26,10 @@ def test_filters_and_options_are_applied(tmp_path):
     ("arguments", "message"),
     [
         (["/no/such/place", "--to", "{tmp}/out"], "no such file"),
-        ([SHOP, "--to", "{tmp}/out", "--topic", "order"], "topic order does not exist"),
-        ([SHOP, "--to", "s3://bucket/out"], "must be a directory"),
-        ([SHOP, "--to", "{tmp}/out", "--start", "soon"], "not a time"),
-        ([SHOP, "--to", "{tmp}"], "the directory has other files"),
+        ([EXAMPLE_LOG_DIR, "--to", "{tmp}/out", "--topic", "order"], "topic order does not exist"),
+        ([EXAMPLE_LOG_DIR, "--to", "s3://bucket/out"], "must be a directory"),
+        ([EXAMPLE_LOG_DIR, "--to", "{tmp}/out", "--start", "soon"], "not a time"),
+        ([EXAMPLE_LOG_DIR, "--to", "{tmp}"], "the directory has other files"),
     ],
 )
 def test_errors_are_reported(arguments, message, tmp_path):

@@ -23,7 +23,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.names import SEARCHED_FIELDS
 from kafkaframes.jobs.dump.search import Pattern, select_matching_rows
 
-SHOP = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 blobs = st.one_of(st.none(), st.binary(max_size=6), st.sampled_from([b"abc", b"xabcx", b"ABC", b"ab", b"c"]))
 
@@ -67,11 +67,11 @@ def test_rows_equal_those_of_a_search_in_plain_python(rows, text, ignores_case, 
 
 
 def test_a_search_in_a_log_equals_a_search_in_its_records():
-    records = kafkaframes.read_records(SHOP, control_records=False).read_all().to_pylist()
+    records = kafkaframes.read_records(EXAMPLE_LOG_DIR, control_records=False).read_all().to_pylist()
     expected_records = [
         row for row in records if re.search(rb"order-1\d", (row["key"] or b"") + b"\0" + (row["value"] or b""))
     ]
-    result = ask(r"order-1\d", SHOP, "--in", "key", "--in", "value", "--json")
+    result = ask(r"order-1\d", EXAMPLE_LOG_DIR, "--in", "key", "--in", "value", "--json")
     printed_records = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == (0 if expected_records else 1)
     assert [(record["topic"], record["partition"], record["offset"]) for record in printed_records] == [
@@ -80,7 +80,10 @@ def test_a_search_in_a_log_equals_a_search_in_its_records():
     assert [record["value"] for record in printed_records] == [
         None if row["value"] is None else base64.b64encode(row["value"]).decode() for row in expected_records
     ]
-    assert ask(r"order-1\d", SHOP, "--in", "key", "--in", "value", "--count").stdout == f"{len(expected_records)}\n"
+    assert (
+        ask(r"order-1\d", EXAMPLE_LOG_DIR, "--in", "key", "--in", "value", "--count").stdout
+        == f"{len(expected_records)}\n"
+    )
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def bootstrap():
         yield broker.bootstrap_servers
 
 
-# On a busy machine, the start of a command can take long, so the test waits for its first effect.
+# On a busy machine, a command can take a long time to start, so each test waits for the command's first effect.
 
 
 def read_error_line(process, out, servers):

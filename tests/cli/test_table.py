@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from tests.cli.table_calls import BAD, FORMATS, ORDERS, as_json, ask, rows, run_json, run_refused, send
-from tests.spark.truth import SHOP
+from tests.spark.truth import EXAMPLE_LOG_DIR
 
 from kafkaframes.client import Producer
 from kafkaframes.errors import NetworkError
@@ -22,7 +22,7 @@ fastavro = pytest.importorskip("fastavro")
 pytestmark = pytest.mark.usefixtures("close_catalogs")
 
 
-class KilledError(BaseException):
+class UnhandledError(BaseException):
     """An exception that no error handler catches."""
 
 
@@ -135,15 +135,15 @@ def test_a_run_after_a_kill_adds_no_duplicates(form, step, broker, topic, tmp_pa
         def kill(self, commit, state):
             is_last = (step == "committed" and len(commits) == 1) or step == "files written"
             if is_last and step == "files written":
-                raise KilledError
+                raise UnhandledError
             make(self, commit, state)
             commits.append(commit)
             if is_last or step == "dead letters committed":
-                raise KilledError
+                raise UnhandledError
 
         patch.setattr(TableCommitter, "commit_with_retries", kill)
         patch.setattr(running.TableRun, "_discard_files", lambda *_, **__: None)  # a killed process does not clean up
-        with pytest.raises(KilledError):
+        with pytest.raises(UnhandledError):
             ask(*flags)
     send(broker, topic, [*as_json(ORDERS[6:8]), BAD])
     run_json(*flags)
@@ -157,9 +157,9 @@ def test_an_interrupted_parquet_commit_is_completed_by_the_next_run(broker, topi
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "parquet", tmp_path / "t", "--mode", "json")
     send(broker, topic, as_json(ORDERS[:4]))
     with monkeypatch.context() as patch:
-        patch.setattr(ParquetTable, "_move_staged_files", lambda *arguments: (_ for _ in ()).throw(KilledError))
+        patch.setattr(ParquetTable, "_move_staged_files", lambda *arguments: (_ for _ in ()).throw(UnhandledError))
         patch.setattr(running.TableRun, "_discard_files", lambda *args, **options: None)
-        with pytest.raises(KilledError):
+        with pytest.raises(UnhandledError):
             ask(*flags)
     assert not list(tmp_path.glob("t/topic=*/**/*.parquet"))
     assert run_json(*flags)["table"]["commits"] == 0
@@ -198,7 +198,7 @@ def test_a_recreated_topic_is_not_appended_to_the_old_one(broker, topic, tmp_pat
 
 
 def test_all_values_of_a_log_that_are_not_json_are_reported(tmp_path):
-    report = run_json(SHOP, "--to", "parquet", tmp_path / "t", "--topic", "customers", "--mode", "json")
+    report = run_json(EXAMPLE_LOG_DIR, "--to", "parquet", tmp_path / "t", "--topic", "customers", "--mode", "json")
     good, bad = rows("parquet", tmp_path / "t"), report["table"]["dead_letters"]["records"]
     assert report["records"] == len(good) + bad
     assert good

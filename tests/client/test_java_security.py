@@ -1,4 +1,4 @@
-"""SASL and TLS settings of Java's clients with the embedded broker: valid ones connect, invalid ones are rejected."""
+"""SASL and TLS settings of the Java clients with the embedded broker: valid ones connect, invalid ones are rejected."""
 
 import http.server
 import json
@@ -110,7 +110,7 @@ def give_token() -> str:
 
 
 @pytest.mark.parametrize(("trust", "own", "login"), CONNECTION_CASES)
-def test_every_kind_of_store_and_login_opens(secure_broker, trust, own, login):
+def test_clients_connect_with_every_kind_of_store_and_login(secure_broker, trust, own, login):
     assert (
         topics(
             secure_broker,

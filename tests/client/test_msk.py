@@ -1,4 +1,4 @@
-"""Amazon MSK's IAM login with the settings of Java's clients: the requested token, and the number of requests."""
+"""Amazon MSK's IAM login with the settings of the Java clients: the requested token, and the number of requests."""
 
 import sys
 import types

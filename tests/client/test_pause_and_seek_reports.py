@@ -19,7 +19,7 @@ def broker():
 
 
 def read(broker, consumer, count, **options):
-    """Poll until ``count`` records were returned."""
+    """Poll until ``count`` records have been returned."""
     records = []
 
     def has_all():

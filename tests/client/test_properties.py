@@ -1,4 +1,4 @@
-"""Settings in the forms of other clients, and how each setting of Java's clients is treated."""
+"""Settings in the forms of other clients, and how each setting of the Java clients is treated."""
 
 import logging
 import typing

@@ -20,7 +20,7 @@ def build_answer(first, count, *, log_start=-1):
 
 @dataclass
 class ScriptedConsumer:
-    """A consumer that returns the answers of a list, then nothing, with a given log start and end."""
+    """A consumer that returns the answers from a list, then nothing, and reports a given log start and end."""
 
     answers: list
     start: int = 0

@@ -45,7 +45,7 @@ def send_record(servers, **settings):
 def test_a_certificate_of_an_unknown_authority_is_not_retried(servers, use):
     """confluent-kafka-python #1731, kafka-python #1957: a client that retries reports the cause only in its log.
 
-    Java's clients raise SslAuthenticationException at once.
+    The Java clients raise SslAuthenticationException at once.
     """
     with pytest.raises(AuthenticationError, match=r"certificate was rejected: .*; `ssl_cafile` specifies the trusted"):
         use(servers, security_protocol="SSL", ssl_cafile=CLIENT)

@@ -144,7 +144,7 @@ def test_tokens_as_bytes_and_with_a_newline_are_sent_without_them(broker, to_res
 
 
 def test_a_token_is_read_from_the_file_of_the_endpoint_url(broker, tmp_path):
-    """Java's clients read ``file:///...`` (KIP-768), and trim the text. A token that expires is read again."""
+    """The Java clients read ``file:///...`` (KIP-768), and trim the text. A token that expires is read again."""
     path = tmp_path / "token file"
     path.write_text(Tokens(lifetime_s=-1)() + "\n")
     options = {"sasl.oauthbearer.token.endpoint.url": path.as_uri(), "retry_backoff_ms": 1, **SASL}

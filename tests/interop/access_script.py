@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -116,15 +116,14 @@ def rules(unknown_operations: Collection[str] = ()) -> Iterator[Any]:
 
 
 @dataclass
-class AccessCluster:
-    """One broker, with clients of its super user and its users, and the names of its ids."""
+class AccessControlledCluster:
+    """One broker that checks ACLs, with a client of its super user and one of each other user."""
 
     admin: FrameClient
     users: dict[str, SaslUser]
-    members: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plain_port: int, sasl_port: int) -> AccessCluster:
+    def of(cls, plain_port: int, sasl_port: int) -> AccessControlledCluster:
         return cls(FrameClient(plain_port), {name: SaslUser(sasl_port, name=name) for name in USERS})
 
     def close(self) -> None:
@@ -236,7 +235,9 @@ class AccessCluster:
 
 # ------------------------------------------------------------------------------------------------ requests
 
-Make = Callable[[AccessCluster, int, str], Any]  # a label must be unique among the requests of an API and version
+Make = Callable[
+    [AccessControlledCluster, int, str], Any
+]  # a label must be unique among the requests of an API and version
 ANY = ("open", "secret", "none")
 
 
@@ -260,14 +261,14 @@ def topics(api: str, struct: str, part: str, field_of_parts: str, *, topic: str 
     """Return a function that builds a request with one partition row for each topic."""
     types = message(f"{api}Request")
 
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         parts = [getattr(types, part)(**row)] if part else [0]
         return {"topics": [getattr(types, struct)(**{topic: name, field_of_parts: parts}) for name in ANY]}
 
     return make
 
 
-def produce(cluster: AccessCluster, version: int, fresh: str) -> Any:
+def produce(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
     types = message("ProduceRequest")
     rows = []
     for name in TOPICS:
@@ -278,7 +279,7 @@ def produce(cluster: AccessCluster, version: int, fresh: str) -> Any:
     return {"acks": 1, "timeout_ms": 5000, "topic_data": rows}
 
 
-def produce_in_transaction(cluster: AccessCluster, version: int, fresh: str) -> Any:
+def produce_in_transaction(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
     produce_fields = produce(cluster, version, fresh)
     for topic in produce_fields["topic_data"]:
         topic.partition_data[0].records = build_records(
@@ -291,14 +292,14 @@ def produce_in_transaction(cluster: AccessCluster, version: int, fresh: str) -> 
     return produce_fields | {"transactional_id": "tx-none", "acks": -1}
 
 
-def produce_without_id(cluster: AccessCluster, version: int, fresh: str) -> Any:
+def produce_without_id(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
     return produce_in_transaction(cluster, version, fresh) | {"transactional_id": None}
 
 
 def fetch(replica: int) -> Make:
     types = message("FetchRequest")
 
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         row = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
         rows = [
             types.FetchTopic(**({"topic_id": cluster.id(name)} if version >= 13 else {"topic": name}), partitions=[row])
@@ -312,19 +313,19 @@ def fetch(replica: int) -> Make:
     return make
 
 
-def metadata(cluster: AccessCluster, version: int, fresh: str) -> Any:
+def metadata(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
     row = message("MetadataRequest").MetadataRequestTopic
     ask = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
     names = ANY if version >= 4 else TOPICS  # older versions always create missing topics
     return {"topics": [row(name=name) for name in names], "allow_auto_topic_creation": False} | ask
 
 
-def metadata_by_id(cluster: AccessCluster, version: int, fresh: str) -> Any:
+def metadata_by_id(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
     row = message("MetadataRequest").MetadataRequestTopic
     return {"topics": [row(name=None, topic_id=cluster.id(name)) for name in TOPICS]}
 
 
-def metadata_that_creates(cluster: AccessCluster, version: int, fresh: str) -> Any:
+def metadata_that_creates(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
     return {"topics": [message("MetadataRequest").MetadataRequestTopic(name=f"tmp-{fresh}")]}
 
 
@@ -334,7 +335,7 @@ def commit_case(api: str, **more: Any) -> Make:
     part = getattr(types, f"{api}RequestPartition")
     by_id_since = {"OffsetCommit": 10, "TxnOffsetCommit": 6}[api]
 
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         names = ANY if version < by_id_since else TOPICS
         rows = []
         for name in names:
@@ -348,7 +349,7 @@ def commit_case(api: str, **more: Any) -> Make:
 def offsets(names: tuple[str, ...] | None, group: str = "g-plain") -> Make:
     types = message("OffsetFetchRequest")
 
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         if version < 8:
             rows = [types.OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in names or ()]
             return {"group_id": group, "topics": None if names is None else rows}
@@ -364,7 +365,7 @@ def offsets(names: tuple[str, ...] | None, group: str = "g-plain") -> Make:
 
 
 def coordinator(kind: int, key: str) -> Make:
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         keys = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
         return {"key_type": kind} | keys
 
@@ -374,7 +375,7 @@ def coordinator(kind: int, key: str) -> Make:
 def delete_topics(*, by_id: bool = False, unknown: bool = False) -> Make:
     """Delete a topic, which is created first if it does not exist."""
 
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         if by_id:
             state = message("DeleteTopicsRequest").DeleteTopicState
             return {"timeout_ms": 9000, "topics": [state(name=None, topic_id=cluster.admin.topic_ids["victim"])]}
@@ -387,7 +388,7 @@ def delete_topics(*, by_id: bool = False, unknown: bool = False) -> Make:
     return make
 
 
-def transaction(cluster: AccessCluster, version: int, fresh: str, *, verify: bool = False) -> Any:
+def transaction(cluster: AccessControlledCluster, version: int, fresh: str, *, verify: bool = False) -> Any:
     types = message("AddPartitionsToTxnRequest")
     rows = [types.AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in TOPICS]
     if version < 4:
@@ -403,7 +404,7 @@ def transaction(cluster: AccessCluster, version: int, fresh: str, *, verify: boo
     return {"transactions": [one]}
 
 
-def markers(cluster: AccessCluster, version: int, fresh: str) -> Any:
+def markers(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
     types = message("WriteTxnMarkersRequest")
     topic = types.WritableTxnMarkerTopic(name="none", partition_indexes=[0])
     marker = types.WritableTxnMarker(producer_id=77, producer_epoch=0, transaction_result=False, topics=[topic])
@@ -436,7 +437,7 @@ def alter_case(api: str, kind: int, name: str) -> AccessCase:
 
 
 def heartbeat_case(api: str, *, pattern: str | None = None) -> Make:
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         fields = {"group_id": f"tmp-{fresh}", "member_id": str(uuid4()), "member_epoch": 0}
         if api == "ConsumerGroupHeartbeat":
             fields |= {"rebalance_timeout_ms": 5000, "topic_partitions": []}
@@ -458,7 +459,7 @@ def streams_join_fields(sources: tuple[str, ...], log: str = "") -> dict[str, An
 
 
 def streams_heartbeat_case(sources: tuple[str, ...], *, has_log: bool = False) -> Make:
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         log = f"tmp-{fresh}-log" if has_log else ""
         return {"group_id": f"tmp-{fresh}", "member_id": "m", "member_epoch": 0} | streams_join_fields(sources, log)
 
@@ -476,7 +477,7 @@ def share_fetch(api: str) -> Make:
         )
     )
 
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         rows = [struct(topic_id=cluster.id(name), partitions=[part(partition_index=0)]) for name in TOPICS]
         fields: dict[str, Any] = {"group_id": "g-share", "member_id": str(uuid4()), "topics": rows}
         if api == "ShareFetch":
@@ -489,7 +490,7 @@ def share_fetch(api: str) -> Make:
 def share_offsets(api: str) -> Make:
     types = message(f"{api}Request")
 
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         if api == "DeleteShareGroupOffsets":
             rows = [types.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in ANY]
             return {"group_id": "g-share-left", "topics": rows}
@@ -503,7 +504,7 @@ def share_offsets(api: str) -> Make:
 def share_described(names: tuple[str, ...] | None) -> Make:
     types = message("DescribeShareGroupOffsetsRequest")
 
-    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessControlledCluster, version: int, fresh: str) -> Any:
         rows = [types.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0]) for name in names or ()]
         group = types.DescribeShareGroupOffsetsRequestGroup(group_id="g-share", topics=None if names is None else rows)
         return {"groups": [group]}
@@ -776,7 +777,7 @@ CASES: Mapping[str, tuple[AccessCase, ...]] = {
 _RELEASE_SPECIFIC = ("configs",)  # fields of CreateTopics, whose configs have their own error for missing permissions
 
 
-def plain(value: Any, cluster: AccessCluster) -> Any:
+def plain(value: Any, cluster: AccessControlledCluster) -> Any:
     """Return a response's JSON with names instead of topic ids, without Kafka's internal topics and topics of
     earlier requests.
     """
@@ -828,7 +829,7 @@ def fields_at(api: str, version: int, fields: Mapping[str, Any]) -> Any:
 
 
 def play(
-    ours: AccessCluster, theirs: AccessCluster, apis: Collection[str] = tuple(CASES)
+    ours: AccessControlledCluster, theirs: AccessControlledCluster, apis: Collection[str] = tuple(CASES)
 ) -> tuple[list[ResponseDifference], int]:
     """Send every request of every user to both brokers. Return the differences and the number of requests."""
     own, other = ranges(ours.admin), ranges(theirs.admin)
@@ -845,7 +846,13 @@ def play(
 
 
 def compare_answers(
-    ours: AccessCluster, theirs: AccessCluster, user: str, api: str, version: int, one: AccessCase, fresh: str
+    ours: AccessControlledCluster,
+    theirs: AccessControlledCluster,
+    user: str,
+    api: str,
+    version: int,
+    one: AccessCase,
+    fresh: str,
 ) -> list[ResponseDifference]:
     """Send one request to both brokers."""
     answers = []
@@ -858,7 +865,7 @@ def compare_answers(
     return list(differences(RequestStep(api, version, None, f"{one.label} {user}"), *answers))
 
 
-def restore(cluster: AccessCluster) -> None:
+def restore(cluster: AccessControlledCluster) -> None:
     """Recreate the topic that a request deletes, if it is missing."""
     types = message("CreateTopicsRequest")
     row = types.CreatableTopic(name="victim", num_partitions=1, replication_factor=1)
@@ -882,7 +889,9 @@ PATTERN_USERS = (
 )
 
 
-def assigned_by_pattern(cluster: AccessCluster, user: str, expected_topics: set[str] | None = None) -> set[str]:
+def assigned_by_pattern(
+    cluster: AccessControlledCluster, user: str, expected_topics: set[str] | None = None
+) -> set[str]:
     """Return the topics that a subscription by regular expression assigns to a user.
 
     Args:

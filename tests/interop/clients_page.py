@@ -24,7 +24,7 @@ HEADER = ("client or framework", "version", "what was tried", "result", "date")
 
 @dataclass
 class ClientTrials:
-    """The trials of a client in a test, for the page. The object is created before any step can fail."""
+    """The trials of a client in a test, for the page. A fixture creates this object before the test begins."""
 
     note: dict[str, str] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from tests.interop import brokers
-from tests.interop.access_script import PATTERN_USERS, AccessCluster, assigned_by_pattern, passwords, play
+from tests.interop.access_script import PATTERN_USERS, AccessControlledCluster, assigned_by_pattern, passwords, play
 from tests.interop.random_differential.named import DIFFERENCES_OF_3_9
 
 from kafkaframes.broker import Broker
@@ -48,7 +48,7 @@ def clusters(kafka, tmp_path):
         ) as broker,
         node,
     ):
-        both = AccessCluster.of(broker.port, ports[0]), AccessCluster.of(node.port, ports[1])
+        both = AccessControlledCluster.of(broker.port, ports[0]), AccessControlledCluster.of(node.port, ports[1])
         for cluster in both:
             cluster.create_resources(UNKNOWN_OPERATIONS[kafka.version])
             cluster.wait_for_rules()

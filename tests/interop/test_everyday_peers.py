@@ -7,10 +7,10 @@ import sys
 import pytest
 from tests.interop.fetching import prepare_python
 from tests.interop.peers import results
-from tests.interop.peers.behaviours import ADAPTERS, OURS, load_performances
+from tests.interop.peers.behaviours import ADAPTERS, OURS, load_behaviours
 from tests.interop.peers.stage import ClientProcess
 
-PERFORMANCES = load_performances()
+PERFORMANCES = load_behaviours()
 
 
 @pytest.fixture(scope="module", params=ADAPTERS)

@@ -1,4 +1,4 @@
-"""Metrics pushed by clients (KIP-714) reach a plugin of Apache Kafka as those of Java's clients do."""
+"""Metrics pushed by clients (KIP-714) reach a plugin of Apache Kafka as those of the Java clients do."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def read_points(file) -> Callable[[str], list[MetricPoint]]:
 
 
 def run_java_clients(kafka, classes: Path, servers: str) -> None:
-    """Let Java's clients, with the client id ``java``, push metrics while they use the topic ``t``."""
+    """Let the Java clients, with the client id ``java``, push metrics while they use the topic ``t``."""
     libraries = f"{classes}:{kafka.module.fetch(kafka.version)}/*"
     command = ["java", "-cp", libraries, "PushingClients", servers, "t", "java"]
     subprocess.run(command, check=True, capture_output=True, timeout=300)

@@ -14,7 +14,7 @@ import kafkaframes
 from kafkaframes.errors import OptionError
 
 DATA = Path(__file__).parents[1] / "data"
-SHOP = DATA / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = DATA / "examples" / "kafka-4.3"
 CAPTURE = DATA / "captures" / "raw-oldversions-broker39.pcap"
 
 
@@ -23,22 +23,22 @@ def rows_of(*arguments: str) -> list[dict]:
 
 
 def test_the_sizes_of_records_are_those_of_the_command():
-    result = kafkaframes.analyze_records([SHOP, CAPTURE])
-    assert result.to_dict()["sources"] == rows_of("analyze", "records", str(SHOP), str(CAPTURE))
+    result = kafkaframes.analyze_records([EXAMPLE_LOG_DIR, CAPTURE])
+    assert result.to_dict()["sources"] == rows_of("analyze", "records", str(EXAMPLE_LOG_DIR), str(CAPTURE))
     assert set(result.report.sizes) == {"log", "produced", "fetched"}
     assert str(result).startswith("log: ")
 
 
 def test_the_records_of_logs_are_selected_by_topic_and_partition():
-    orders = kafkaframes.analyze_records(SHOP, topics="orders").report.sizes["log"]
-    first = kafkaframes.analyze_records(SHOP, topics="orders", partitions=0).report.sizes["log"]
-    every = kafkaframes.analyze_records(SHOP).report.sizes["log"]
+    orders = kafkaframes.analyze_records(EXAMPLE_LOG_DIR, topics="orders").report.sizes["log"]
+    first = kafkaframes.analyze_records(EXAMPLE_LOG_DIR, topics="orders", partitions=0).report.sizes["log"]
+    every = kafkaframes.analyze_records(EXAMPLE_LOG_DIR).report.sizes["log"]
     assert 0 < first.records < orders.records < every.records
-    scan = kafkaframes.scan_log(SHOP, topics="orders", partitions=0, isolation="read_uncommitted")
+    scan = kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders", partitions=0, isolation="read_uncommitted")
     assert first.records == scan.count()
-    assert rows_of("analyze", "records", str(SHOP), "-t", "orders", "-p", "0")[0]["records"] == first.records
+    assert rows_of("analyze", "records", str(EXAMPLE_LOG_DIR), "-t", "orders", "-p", "0")[0]["records"] == first.records
     for keywords, message in (
-        ({"paths": SHOP, "topics": "order"}, "no topic order: did you mean orders"),
+        ({"paths": EXAMPLE_LOG_DIR, "topics": "order"}, "no topic order: did you mean orders"),
         ({"paths": CAPTURE, "topics": "orders"}, "`topics` and `partitions` select records of logs"),
     ):
         with pytest.raises(OptionError, match=message):

@@ -21,7 +21,7 @@ from kafkaframes.jobs.dump.dump import _DUMP_METHOD_BY_FORMAT, FORMATS, DecoderN
 from kafkaframes.jobs.dump.names import FILE_KINDS
 
 DATA = Path(__file__).parents[1] / "data"
-SHOP = DATA / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = DATA / "examples" / "kafka-4.3"
 TRANSACTIONS = DATA / "logs" / "kraft-4x-transactions"
 
 
@@ -67,8 +67,8 @@ def test_the_annotations_list_the_values_that_the_code_accepts():
 @pytest.mark.parametrize("form", ["text", "jsonl", "csv", "arrow", "envelopes"])
 def test_a_dump_has_the_output_of_the_command(form):
     flag = ("-J",) if form == "envelopes" else ("--format", form)
-    log_dump = kafkaframes.dump_log(SHOP, format=form, topics="orders")
-    result, output = log_dump.read_all(), ask("dump-log", str(SHOP), "-t", "orders", *flag).stdout_bytes
+    log_dump = kafkaframes.dump_log(EXAMPLE_LOG_DIR, format=form, topics="orders")
+    result, output = log_dump.read_all(), ask("dump-log", str(EXAMPLE_LOG_DIR), "-t", "orders", *flag).stdout_bytes
     if form == "arrow":  # padding bytes are undefined
         result, output = (pa.ipc.open_stream(raw).read_all() for raw in (result, output))
     assert result == output
@@ -170,18 +170,18 @@ def test_a_dump_closed_early_leaves_no_open_file(two_partitions):
 
 
 def test_grep_returns_the_matching_records():
-    found_rows = kafkaframes.grep_log(SHOP, "SKU-0449", topics="orders").read_all()
-    scanned_rows = kafkaframes.scan_log(SHOP, topics="orders").to_arrow()
+    found_rows = kafkaframes.grep_log(EXAMPLE_LOG_DIR, "SKU-0449", topics="orders").read_all()
+    scanned_rows = kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders").to_arrow()
     matching_values = [
         value for value in scanned_rows["value"].to_pylist() if value is not None and b"SKU-0449" in value
     ]
     assert 0 < found_rows.num_rows < scanned_rows.num_rows
     assert sorted(found_rows["value"].to_pylist()) == sorted(matching_values)
-    assert kafkaframes.grep_log(SHOP, "SKU-0449", topics="orders", max_count=1).read_all().num_rows == 1
-    assert kafkaframes.grep_log(SHOP, "sku-0449", topics="orders").read_all().num_rows == 0
-    assert kafkaframes.grep_log(SHOP, "sku-0449", topics="orders", ignore_case=True).read_all() == found_rows
-    assert kafkaframes.grep_log(SHOP, "SKU-0449", topics="orders", fields=["key"]).read_all().num_rows == 0
-    assert kafkaframes.grep_log(SHOP, "S.U-0449", fixed_strings=True).read_all().num_rows == 0
+    assert kafkaframes.grep_log(EXAMPLE_LOG_DIR, "SKU-0449", topics="orders", max_count=1).read_all().num_rows == 1
+    assert kafkaframes.grep_log(EXAMPLE_LOG_DIR, "sku-0449", topics="orders").read_all().num_rows == 0
+    assert kafkaframes.grep_log(EXAMPLE_LOG_DIR, "sku-0449", topics="orders", ignore_case=True).read_all() == found_rows
+    assert kafkaframes.grep_log(EXAMPLE_LOG_DIR, "SKU-0449", topics="orders", fields=["key"]).read_all().num_rows == 0
+    assert kafkaframes.grep_log(EXAMPLE_LOG_DIR, "S.U-0449", fixed_strings=True).read_all().num_rows == 0
 
 
 @pytest.mark.parametrize(("isolation", "is_all"), [("read_committed", False), ("read_uncommitted", True)])

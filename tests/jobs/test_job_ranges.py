@@ -12,7 +12,7 @@ from kafkaframes.cli.main import cli
 from kafkaframes.errors import LogDirError, OptionError
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
-SHOP = Path(__file__).parent.parent / "data" / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parent.parent / "data" / "examples" / "kafka-4.3"
 TRANSACTIONS = LOGS / "kraft-4x-transactions"
 START_MS = 1_700_000_000_000
 BATCH = 5
@@ -88,21 +88,21 @@ def test_a_range_is_converted_in_every_format(tmp_path, record_format, codec):
 
 
 def test_only_the_selected_topics_and_partitions_are_written(tmp_path):
-    shop = kafkaframes.scan_log(SHOP, topics="orders", partitions=1, isolation="read_uncommitted")
-    result = kafkaframes.convert_log(SHOP, tmp_path / "one", record_format=2, topics="orders", partitions=1)
+    shop = kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders", partitions=1, isolation="read_uncommitted")
+    result = kafkaframes.convert_log(EXAMPLE_LOG_DIR, tmp_path / "one", record_format=2, topics="orders", partitions=1)
     assert sorted(path.name for path in (tmp_path / "one").iterdir() if path.is_dir()) == ["orders-1"]
     assert read_rows(tmp_path / "one").num_rows == shop.count()
     assert any("orders-0" in path for path in result.report.left_out)
     with pytest.raises(OptionError, match="orders"):
-        kafkaframes.convert_log(SHOP, tmp_path / "none", record_format=2, topics="order")
+        kafkaframes.convert_log(EXAMPLE_LOG_DIR, tmp_path / "none", record_format=2, topics="order")
     with pytest.raises(OptionError, match="no partition 77"):
-        kafkaframes.convert_log(SHOP, tmp_path / "none", record_format=2, topics="orders", partitions=77)
+        kafkaframes.convert_log(EXAMPLE_LOG_DIR, tmp_path / "none", record_format=2, topics="orders", partitions=77)
     assert not (tmp_path / "none").exists()
 
 
 def test_a_converted_range_keeps_checkpoints_within_its_offsets(tmp_path):
     start, end = 5, 60
-    kafkaframes.convert_log(SHOP, tmp_path / "part", record_format=2, topics="orders", start=start, end=end)
+    kafkaframes.convert_log(EXAMPLE_LOG_DIR, tmp_path / "part", record_format=2, topics="orders", start=start, end=end)
     result = kafkaframes.verify_log(tmp_path / "part")
     assert not [one for one in result.report.findings if one.check == "checkpoint-beyond-end"], str(result)
     for one in kafkaframes.describe_log(tmp_path / "part").report:
@@ -121,7 +121,7 @@ def test_a_range_that_ends_inside_a_transaction_is_reported(tmp_path):
 
 
 def test_an_in_place_conversion_rewrites_the_whole_log(tmp_path):
-    shutil.copytree(SHOP, tmp_path / "log")
+    shutil.copytree(EXAMPLE_LOG_DIR, tmp_path / "log")
     for flags in (("--topic", "orders"), ("--start", "5"), ("--end", "2026-01-01")):
         arguments = ["recompress", str(tmp_path / "log"), "--codec", "gzip", "--in-place", "--backup"]
         result = CliRunner().invoke(cli, [*arguments, str(tmp_path / "old"), *flags])
@@ -173,7 +173,7 @@ def test_verify_checks_batches_with_offsets_in_the_range(tmp_path):
 
 def test_a_range_of_a_sound_log_has_no_additional_findings():
     """Indexes, transactions, epochs and sequences are compared only for the batches that are read."""
-    for log in (SHOP, TRANSACTIONS, LOGS / "zk-28-mixed"):
+    for log in (EXAMPLE_LOG_DIR, TRANSACTIONS, LOGS / "zk-28-mixed"):
         whole = {(one.check, one.file) for one in kafkaframes.verify_log(log).report.findings}
         topics = {(one.topic, one.partition): one for one in kafkaframes.describe_log(log).report if not one.state}
         for (topic, partition), one in topics.items():

@@ -32,7 +32,7 @@ def random_text(size: int, seed: int = 1) -> bytes:
 
 
 def prefix_with_lengths(*bodies: bytes) -> bytes:
-    """Return bodies with length prefixes. The reader of a damaged stream needs only these."""
+    """Return record bodies, each after its length, which suffices for the function that reads a damaged stream."""
     return b"".join(encode_varint(len(body)) + body for body in bodies)
 
 

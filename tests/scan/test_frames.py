@@ -24,13 +24,13 @@ from kafkaframes.scan.scan import Scan
 from kafkaframes.scan.slices import read_plan
 from kafkaframes.scan.where import RowFilter
 
-SHOP = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
 
 
 @pytest.fixture(scope="module")
 def scan():
-    return kafkaframes.scan_log(SHOP, topics=["orders", "customers"])
+    return kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics=["orders", "customers"])
 
 
 @pytest.fixture

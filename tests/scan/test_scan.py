@@ -17,9 +17,9 @@ from kafkaframes.scan.scan import Scan
 from kafkaframes.scan.where import RowFilter, create_row_filter
 
 DATA = Path(__file__).parents[1] / "data"
-SHOP = DATA / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = DATA / "examples" / "kafka-4.3"
 LOGS = [
-    SHOP,
+    EXAMPLE_LOG_DIR,
     DATA / "examples" / "kafka-2.8-format-1",
     *(DATA / "logs" / name for name in ("kraft-4x-transactions", "zk-28-mixed", "zk-0102-v1", "deleted-records")),
 ]
@@ -97,7 +97,7 @@ def test_filters_keep_the_rows_that_plain_python_keeps(path):
         assert kept_scan.select("topic").to_arrow().num_rows == len(expected_rows)
 
 
-@pytest.mark.parametrize("path", [SHOP, DATA / "logs" / "zk-28-mixed"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [EXAMPLE_LOG_DIR, DATA / "logs" / "zk-28-mixed"], ids=lambda path: path.name)
 def test_any_number_of_workers_returns_the_same_rows(path):
     scan = kafkaframes.scan_log(path)
     every = scan.to_arrow()

@@ -15,7 +15,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.selection import READER_DEFAULTS, Selection
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
-SHOP = Path(__file__).parent.parent / "data" / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parent.parent / "data" / "examples" / "kafka-4.3"
 TRANSACTIONS = LOGS / "kraft-4x-transactions"
 START_MS = 1_700_000_000_000
 TIMES = [START_MS + step for step in (0, 10, 5, 20, 15, 30)]  # later records can have older timestamps
@@ -143,23 +143,25 @@ def test_a_range_is_the_same_in_directories_segments_and_bytes(tmp_path, start, 
 
 
 def test_a_bound_for_each_partition_names_every_selected_partition():
-    scan = kafkaframes.scan_log(SHOP, topics="orders", partitions=[0, 1], start={"orders": {0: 5, 1: 7}})
+    scan = kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders", partitions=[0, 1], start={"orders": {0: 5, 1: 7}})
     first = {}
     for batch in scan.select("partition", "offset"):
         for row in batch.to_pylist():
             first.setdefault(row["partition"], row["offset"])
     assert first == {0: 5, 1: 7}
     with pytest.raises(OptionError, match="orders-1"):
-        kafkaframes.scan_log(SHOP, topics="orders", partitions=[0, 1], start={"orders": {0: 5}}).count()
+        kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders", partitions=[0, 1], start={"orders": {0: 5}}).count()
 
 
 def test_partitions_are_selected_in_every_topic_and_an_unknown_one_is_an_error():
-    scan = kafkaframes.scan_log(SHOP, topics="orders", partitions=1)
-    every = kafkaframes.scan_log(SHOP, topics="orders")
+    scan = kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders", partitions=1)
+    every = kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders")
     assert scan.to_arrow() == every.where(partition=1).to_arrow()
     assert 0 < scan.count() < every.count()
-    assert kafkaframes.read_records(SHOP, topics="orders", partitions=[1]).read_all().num_rows == scan.count()
-    for read in (lambda: kafkaframes.scan_log(SHOP, partitions=[0, 77]).count(),):
+    assert (
+        kafkaframes.read_records(EXAMPLE_LOG_DIR, topics="orders", partitions=[1]).read_all().num_rows == scan.count()
+    )
+    for read in (lambda: kafkaframes.scan_log(EXAMPLE_LOG_DIR, partitions=[0, 77]).count(),):
         with pytest.raises(OptionError, match="no selected topic has the partition 77"):
             read()
 

@@ -13,7 +13,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs import JobResult, Outcome
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
-SHOP = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 TRANSACTIONS = LOGS / "kraft-4x-transactions"
 JSON_VALUES = [b'{"id": %d, "name": "n%d"}' % (number, number) for number in range(20)] + [b"no JSON"]
 
@@ -70,9 +70,9 @@ def test_a_scan_of_topics_writes_its_rows(topic, tmp_path, name, writes):
 @pytest.mark.parametrize(
     "select",
     [
-        lambda: kafkaframes.scan_log(SHOP, topics=["orders", "customers"]),
-        lambda: kafkaframes.scan_log(SHOP, topics="orders", partitions=0, start=100, end=203),
-        lambda: kafkaframes.scan_log(SHOP, topics="orders").where(offset=(150, 160), partition=[0, 1]),
+        lambda: kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics=["orders", "customers"]),
+        lambda: kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders", partitions=0, start=100, end=203),
+        lambda: kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders").where(offset=(150, 160), partition=[0, 1]),
         lambda: kafkaframes.scan_log(TRANSACTIONS, topics="ledger"),
         lambda: kafkaframes.scan_log(TRANSACTIONS, topics="ledger", isolation="read_uncommitted", control_records=True),
     ],
@@ -153,12 +153,12 @@ def test_a_table_keeps_the_latest_row_of_each_key(topic, tmp_path):
 @pytest.mark.parametrize("writes", ["export", "write_table"])
 def test_scans_that_a_job_cannot_write_are_rejected(tmp_path, scan, message, writes):
     with pytest.raises(OptionError, match=message):
-        getattr(scan(kafkaframes.scan_log(SHOP, topics="orders")), writes)(tmp_path / "out")
+        getattr(scan(kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders")), writes)(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_decoded_values_cannot_be_exported_and_tables_reject_on_error_raise(tmp_path):
-    scan = kafkaframes.scan_log(SHOP, topics="orders")
+    scan = kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders")
     with pytest.raises(
         OptionError, match="`decode` cannot be exported, because an export writes values as bytes; use `write_table`"
     ):
@@ -166,9 +166,9 @@ def test_decoded_values_cannot_be_exported_and_tables_reject_on_error_raise(tmp_
     with pytest.raises(OptionError, match="`errors`=raise is not supported for tables"):
         scan.decode(value="json", errors="raise").write_table(tmp_path / "out")
     with pytest.raises(OptionError, match="`limit_bytes` must be the default"):
-        kafkaframes.scan_log(SHOP, limit_bytes=1000).export(tmp_path / "out")
+        kafkaframes.scan_log(EXAMPLE_LOG_DIR, limit_bytes=1000).export(tmp_path / "out")
     with pytest.raises(OptionError, match="requires whole logs"):
-        kafkaframes.scan_log(next(SHOP.rglob("orders-0/*.log"))).write_table(tmp_path / "out")
+        kafkaframes.scan_log(next(EXAMPLE_LOG_DIR.rglob("orders-0/*.log"))).write_table(tmp_path / "out")
     capture = kafkaframes.scan_capture(tmp_path / "none.pcap")
     with pytest.raises(OptionError, match="only scans of logs and topics can be exported"):
         capture.export(tmp_path / "out")

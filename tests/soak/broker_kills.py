@@ -73,8 +73,8 @@ class KillableBroker:
 
 
 @dataclass
-class AcknowledgedLedger:
-    """The broker's acknowledgements.
+class AcknowledgementLedger:
+    """The acknowledgements that the clients have received from the broker.
 
     Attributes:
         plain: (partition, offset) of each acknowledged number without a transaction.
@@ -92,7 +92,7 @@ class AcknowledgedLedger:
     failures: list[str] = field(default_factory=list)
 
 
-def write_plain(servers: str, ledger: AcknowledgedLedger, stop: threading.Event) -> None:
+def write_plain(servers: str, ledger: AcknowledgementLedger, stop: threading.Event) -> None:
     """Send consecutive numbers with one idempotent producer until ``stop`` is set."""
     settings = {"enable.idempotence": True, "linger.ms": 2, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
     producer = Producer({"bootstrap.servers": servers, "message.timeout.ms": 300_000, **settings, **QUIET_CONFIG})
@@ -114,7 +114,7 @@ def write_plain(servers: str, ledger: AcknowledgedLedger, stop: threading.Event)
         ledger.failures.append(f"{remaining_count} records of {PLAIN} got no answer")
 
 
-def write_transactions(servers: str, ledger: AcknowledgedLedger, stop: threading.Event, rng: random.Random) -> None:
+def write_transactions(servers: str, ledger: AcknowledgementLedger, stop: threading.Event, rng: random.Random) -> None:
     """Commit or abort transactions of a few records at random. A fenced producer is replaced by a new one."""
     producer, number = None, 0
     while not stop.is_set():
@@ -150,7 +150,7 @@ def retry(act, seconds: float = 120) -> None:
             time.sleep(0.05)
 
 
-def one_transaction(producer: Producer, number: int, ledger: AcknowledgedLedger, rng: random.Random) -> None:
+def one_transaction(producer: Producer, number: int, ledger: AcknowledgementLedger, rng: random.Random) -> None:
     size, is_kept = rng.randint(1, 20), rng.random() < 0.7
     ledger.aborted_numbers.add(number)  # the transaction counts as unknown until its outcome is acknowledged
     producer.begin_transaction()
@@ -175,7 +175,7 @@ def one_transaction(producer: Producer, number: int, ledger: AcknowledgedLedger,
     ledger.committed_sizes[number] = size
 
 
-def read_and_commit(servers: str, ledger: AcknowledgedLedger, stop: threading.Event) -> None:
+def read_and_commit(servers: str, ledger: AcknowledgementLedger, stop: threading.Event) -> None:
     """Read and commit offsets as a group, through all kills."""
     settings = {"group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     times = {"session.timeout.ms": 6000, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
@@ -196,19 +196,19 @@ def read_and_commit(servers: str, ledger: AcknowledgedLedger, stop: threading.Ev
     consumer.close()
 
 
-def check_offsets(servers: str, ledger: AcknowledgedLedger) -> None:
+def check_offsets(servers: str, ledger: AcknowledgementLedger) -> None:
     """Fetch the committed offsets. Offsets must not be lower than those acknowledged before the request."""
     before = dict(ledger.offsets)
-    asker = Consumer({"bootstrap.servers": servers, "group.id": GROUP, **QUIET_CONFIG})
+    offsets_reader = Consumer({"bootstrap.servers": servers, "group.id": GROUP, **QUIET_CONFIG})
     try:
         committed_offsets = (
-            asker.committed([TopicPartition(PLAIN, one) for one in before], timeout=60) if before else []
+            offsets_reader.committed([TopicPartition(PLAIN, one) for one in before], timeout=60) if before else []
         )
     except KafkaException as error:
         ledger.failures.append(f"committed offsets cannot be fetched: {error}")
         return
     finally:
-        asker.close()
+        offsets_reader.close()
     for one in committed_offsets:
         if one.offset < before[one.partition]:
             ledger.failures.append(
@@ -235,7 +235,7 @@ def read_all(servers: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
     return records_by_partition
 
 
-def judge(servers: str, ledger: AcknowledgedLedger) -> list[str]:
+def judge(servers: str, ledger: AcknowledgementLedger) -> list[str]:
     """Compare the records with the ledger. Return the differences."""
     wrong = list(ledger.failures)
     plain = read_all(servers, PLAIN)
@@ -261,7 +261,7 @@ def judge(servers: str, ledger: AcknowledgedLedger) -> list[str]:
     return wrong
 
 
-def check_directory(directory: str, ledger: AcknowledgedLedger) -> list[str]:
+def check_directory(directory: str, ledger: AcknowledgementLedger) -> list[str]:
     """Check that the files of the closed log directory contain all acknowledged records undamaged."""
     values_by_offset: dict[tuple[int, int], int] = {}
     for partition in range(PARTITIONS):
@@ -276,7 +276,7 @@ def check_directory(directory: str, ledger: AcknowledgedLedger) -> list[str]:
     ]
 
 
-def wait_until_busy(ledger: AcknowledgedLedger) -> None:
+def wait_until_busy(ledger: AcknowledgementLedger) -> None:
     """Wait until the clients send again, because killing an idle broker tests nothing."""
     plain, transaction_count = len(ledger.plain) + 100, len(ledger.committed_sizes) + len(ledger.aborted_numbers) + 1
     offsets = dict(ledger.offsets)
@@ -290,9 +290,9 @@ def wait_until_busy(ledger: AcknowledgedLedger) -> None:
         time.sleep(0.05)
 
 
-def soak(rounds: int, seed: int, durability: str) -> tuple[AcknowledgedLedger, list[str]]:
+def soak(rounds: int, seed: int, durability: str) -> tuple[AcknowledgementLedger, list[str]]:
     """Run the load and the kills. Return the acknowledged counts and the differences."""
-    rng, ledger, stop = random.Random(seed), AcknowledgedLedger(), threading.Event()
+    rng, ledger, stop = random.Random(seed), AcknowledgementLedger(), threading.Event()
     with tempfile.TemporaryDirectory(prefix="kafkaframes-soak-") as directory:
         broker = KillableBroker(directory, durability)
         servers = f"127.0.0.1:{broker.port}"

@@ -457,7 +457,7 @@ class ProducerSimulation:
             assert not self.can_be_written(batch), f"reported as not written ({error}), but may be in the log"
 
     def place(self, batch: Batch) -> int:
-        """Return a batch's place in its partition's order, which is its first record."""
+        """Return the number of a batch's first record, which grows with each later batch of a partition."""
         return self.contents[batch][0]
 
     def can_be_written(self, batch: Batch) -> bool:
@@ -653,7 +653,7 @@ def late_copies_of_what_expired() -> None:
     simulation = _start_schedule("idempotent")
     simulation.queue_batch(0, 1)
     simulation.send(0)
-    # absent under the first epoch, which implies nothing about batches under the next
+    # the broker rejects this batch of the first epoch, which implies nothing about batches of the next epoch
     simulation.handle(0, fault=TOO_LARGE)
     simulation.deliver(0)
     simulation.queue_batch(0, 1)

@@ -2,13 +2,13 @@
 
     python -m tests.soak.share_schedules [--schedules 50000] [--seed 1] [--processes 2]
 
-Each ``SimulatedMember`` has the real ``ShareConsumerMachine`` and ``ShareMessages``. The other side is the embedded
-broker with two nodes, a clock that the schedule moves, and a disk in memory: each request is encoded, dispatched to the
-broker's handlers and answered in bytes. Faults: requests that are lost, or handled after their connection has ended,
-responses that are lost or late, rejected requests, sessions that the broker forgets, responses that lack rows, damaged
-batches, leaders and coordinators that move, nodes that are down, restarts, topics that are deleted, recreated and
-grown, members that the coordinator removes, callers that are slow, renew locks, poll too late, close in the middle or
-end without leaving the group.
+Each ``SimulatedShareMember`` has the real ``ShareConsumerMachine`` and ``ShareMessages``. The other side is the
+embedded broker with two nodes, a clock that the schedule moves, and a disk in memory: each request is encoded,
+dispatched to the broker's handlers and answered in bytes. Faults: requests that are lost, or handled after their
+connection has ended, responses that are lost or late, rejected requests, sessions that the broker forgets, responses
+that lack rows, damaged batches, leaders and coordinators that move, nodes that are down, restarts, topics that are
+deleted, recreated and grown, members that the coordinator removes, callers that are slow, renew locks, poll too late,
+close in the middle or end without leaving the group.
 
 Invariants. A record is (topic id, partition, offset).
 
@@ -354,7 +354,7 @@ class PendingAcknowledgement:
     kind: int
 
 
-class SimulatedMember:
+class SimulatedShareMember:
     """A share consumer: the machine, its messages, its connections, and the caller."""
 
     def __init__(self, simulation: ShareSimulation, number: int) -> None:
@@ -754,7 +754,7 @@ class ShareSimulation:
         for topic in self.subscription if rng.random() < 0.9 else ["t"]:
             self.world.create(topic, rng.randint(1, 3))
         self.numbers = 0
-        self.members: list[SimulatedMember] = []
+        self.members: list[SimulatedShareMember] = []
         self.closing: list[ShareConnection] = []
         self.attempts: dict[RecordId, list[DeliveryAttempt]] = {}
         self.return_counts: Counter[RecordId] = Counter()
@@ -771,7 +771,7 @@ class ShareSimulation:
 
     # events
 
-    def on_random_member(self, call: Callable[[SimulatedMember], object]) -> Callable[[], None]:
+    def on_random_member(self, call: Callable[[SimulatedShareMember], object]) -> Callable[[], None]:
         """Return an event that calls a function with a random member whose caller is free."""
 
         def run() -> None:
@@ -781,7 +781,9 @@ class ShareSimulation:
 
         return run
 
-    def on_random_connection(self, call: Callable[[SimulatedMember, ShareConnection], object]) -> Callable[[], None]:
+    def on_random_connection(
+        self, call: Callable[[SimulatedShareMember, ShareConnection], object]
+    ) -> Callable[[], None]:
         """Return an event that calls a function with a random connection."""
 
         def run() -> None:
@@ -791,7 +793,7 @@ class ShareSimulation:
 
         return run
 
-    def exchange(self, member: SimulatedMember) -> None:
+    def exchange(self, member: SimulatedShareMember) -> None:
         """Send and handle some of a member's requests."""
         for _ in range(self.random.randint(1, 4)):
             member.send()
@@ -802,7 +804,7 @@ class ShareSimulation:
             if self.is_healing or self.random.random() >= self.late_rate:
                 member.deliver(connection)
 
-    def serve(self, member: SimulatedMember) -> None:
+    def serve(self, member: SimulatedShareMember) -> None:
         """Let the caller poll and handle the records."""
         acquired_batches = member.poll(self.random.choice((0.0, 0.3, 1.0)))
         if acquired_batches:
@@ -858,15 +860,15 @@ class ShareSimulation:
     def join(self) -> None:
         if len(self.members) < MAX_MEMBERS:
             self.numbers += 1
-            member = SimulatedMember(self, self.numbers)
+            member = SimulatedShareMember(self, self.numbers)
             self.members.append(member)
             member.subscribe(self.subscription)
 
-    def resubscribe(self, member: SimulatedMember) -> None:
+    def resubscribe(self, member: SimulatedShareMember) -> None:
         member.end()
         member.subscribe(self.subscription)
 
-    def change_subscription(self, member: SimulatedMember) -> None:
+    def change_subscription(self, member: SimulatedShareMember) -> None:
         member.subscribe(self.random.choice((["t"], ["u"], ["t", "u"])))
 
     def write(self) -> None:
@@ -893,7 +895,7 @@ class ShareSimulation:
             for member in list(self.members):
                 member.send()
 
-    def end_connection(self, member: SimulatedMember, connection: ShareConnection) -> None:
+    def end_connection(self, member: SimulatedShareMember, connection: ShareConnection) -> None:
         member.end_connection(connection, handles_rest=self.random.random() < 0.5)
         self.counters["connections cut"] += 1
 
@@ -959,7 +961,9 @@ class ShareSimulation:
             self.world.state.groups.share.fence_members(group, member_id)
             self.counters["members fenced"] += 1
 
-    def fault(self, member: SimulatedMember, connection: ShareConnection, request: ShareRequest) -> ErrorCode | None:
+    def fault(
+        self, member: SimulatedShareMember, connection: ShareConnection, request: ShareRequest
+    ) -> ErrorCode | None:
         """Return the error with which a broker rejects a request, or None."""
         if isinstance(request, FetchMetadata) or not self.chance(self.fault_rate):
             return None
@@ -974,7 +978,9 @@ class ShareSimulation:
 
     # The broker's results
 
-    def observe(self, member: SimulatedMember, connection: ShareConnection, request: ShareRequest, answer: Any) -> None:
+    def observe(
+        self, member: SimulatedShareMember, connection: ShareConnection, request: ShareRequest, answer: Any
+    ) -> None:
         """Record the contents of a response, and alter it as a faulty broker or network would."""
         if not isinstance(request, (ShareFetch, ShareAcknowledge)) or answer.error_code:
             return
@@ -985,7 +991,7 @@ class ShareSimulation:
             if self.chance(self.fault_rate / 3):
                 self.alter_response(member, request, topic)
 
-    def observe_acquired(self, member: SimulatedMember, topic_id: UUID, row: Any) -> None:
+    def observe_acquired(self, member: SimulatedShareMember, topic_id: UUID, row: Any) -> None:
         count = 0
         for acquired_range in row.acquired_records:
             for offset in range(acquired_range.first_offset, acquired_range.last_offset + 1):
@@ -1003,7 +1009,7 @@ class ShareSimulation:
                 for offset in range(acquired_range.first_offset, acquired_range.last_offset + 1):
                     self.damaged_records.add(RecordId(topic_id, row.partition_index, offset))
 
-    def alter_response(self, member: SimulatedMember, request: ShareFetch | ShareAcknowledge, topic: Any) -> None:
+    def alter_response(self, member: SimulatedShareMember, request: ShareFetch | ShareAcknowledge, topic: Any) -> None:
         """Remove a row of a response, or replace it with an error."""
         row = self.random.choice(topic.partitions)
         self.world.disturbances += 1
@@ -1020,7 +1026,7 @@ class ShareSimulation:
 
     # laws
 
-    def check_returned(self, member: SimulatedMember, acquired_batches: list[AcquiredBatch]) -> None:
+    def check_returned(self, member: SimulatedShareMember, acquired_batches: list[AcquiredBatch]) -> None:
         """Check the records that a poll returns."""
         count, by_node = 0, Counter[int]()
         for entry in acquired_batches:
@@ -1044,7 +1050,7 @@ class ShareSimulation:
         largest = max(by_node.values(), default=0)
         assert largest <= limit + 4 * 5, f"{largest} records of one node in one poll; {limit} were requested"
 
-    def check_lock(self, member: SimulatedMember, record: RecordId, deliveries: int) -> None:
+    def check_lock(self, member: SimulatedShareMember, record: RecordId, deliveries: int) -> None:
         member_attempts = [entry for entry in self.attempts[record] if entry.member == member.number]
         member.locked_s[record] = member_attempts[-1].time_s
         assert member_attempts[-1].time_s >= member.subscribed_s, f"{record} was fetched before the subscription"
@@ -1064,7 +1070,9 @@ class ShareSimulation:
                 f"{record} is delivered {deliveries} times, and released {max_deliveries - 1} times"
             )
 
-    def check_result(self, member: SimulatedMember, entry: PendingAcknowledgement, error: Exception | None) -> None:
+    def check_result(
+        self, member: SimulatedShareMember, entry: PendingAcknowledgement, error: Exception | None
+    ) -> None:
         for watch in self.commit_watch:
             if id(entry) in watch:
                 watch[id(entry)] = error is None
@@ -1083,13 +1091,13 @@ class ShareSimulation:
             assert self.world.is_finished(entry.record), f"{entry.record} is acknowledged, but not at the broker"
             self.confirmed_records.add(entry.record)
 
-    def release_expected(self, member: SimulatedMember) -> None:
+    def release_expected(self, member: SimulatedShareMember) -> None:
         """Expect that the records of a member that ends are released."""
         for record, attempts in self.attempts.items():
             if any(entry.member == member.number for entry in attempts) and record not in self.confirmed_records:
                 self.release_counts[record] += 1
 
-    def check_ended(self, member: SimulatedMember) -> None:
+    def check_ended(self, member: SimulatedShareMember) -> None:
         """Check that the broker has no state of a member."""
         state = self.world.state
         for node_id, _, member_id in state.share_groups.sessions:

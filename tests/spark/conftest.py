@@ -6,7 +6,7 @@ import fsspec
 import pyarrow as pa
 import pytest
 from tests.spark.topics import ROWS, recreate_topic
-from tests.spark.truth import SHOP
+from tests.spark.truth import EXAMPLE_LOG_DIR
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Producer
@@ -46,8 +46,8 @@ def s3():
         "s3", endpoint_url=f"http://{host}:{port}", key="testing", secret="testing", client_kwargs=client
     )
     store.mkdir("backup")
-    for file in (*SHOP.glob("orders-*/*"), SHOP / "meta.properties"):
-        store.put_file(str(file), f"backup/logs/{file.relative_to(SHOP)}")
+    for file in (*EXAMPLE_LOG_DIR.glob("orders-*/*"), EXAMPLE_LOG_DIR / "meta.properties"):
+        store.put_file(str(file), f"backup/logs/{file.relative_to(EXAMPLE_LOG_DIR)}")
     yield options
     fsspec.asyn.sync(store.loop, store._s3.close) if hasattr(store, "_s3") and store._s3 else None
     server.stop()

@@ -331,7 +331,7 @@ def _column_types(play: Play) -> Any:
 
 
 def _option_names(play: Play) -> Any:
-    """The suite: "get offsets from case insensitive parameters"."""
+    """Try the connector's test "get offsets from case insensitive parameters"."""
     topic = play.topic()
     play.send(topic, "abc")
     return play.values(SUBSCRIBE=topic, STARTINGOFFSETS=json.dumps({topic: {"0": 1}}))
@@ -369,7 +369,9 @@ def _repeat_batch(play: Play) -> Any:
 
 
 def _fewer_partitions(play: Play) -> Any:
-    """The suite: "Query with Trigger.AvailableNow should throw error when topic partitions got unavailable"."""
+    """Try the connector's test "Query with Trigger.AvailableNow should throw error when topic partitions got
+    unavailable".
+    """
     topic, counts = play.topic(3), []
     play.send(topic, range(9))
 
@@ -452,7 +454,7 @@ def _watermark(play: Play) -> Any:
 
 
 def _stop(play: Play) -> Any:
-    """The suite: "cannot stop Kafka stream"."""
+    """Try the connector's test "cannot stop Kafka stream"."""
     topic = play.topic(5)
     play.send(topic, range(20))
     with tempfile.TemporaryDirectory() as folder:
@@ -650,12 +652,12 @@ def _expression(text: str) -> Any:
 
 
 class ResultRow(NamedTuple):
-    """One behaviour: the suite that tests it, whether ours does the same, and how it is played.
+    """One behaviour of Spark's Kafka connector: its test suite, whether ``kafka-topic`` behaves equally, and a check.
 
     Attributes:
-        suite, behaviour: the suite, and what it tests.
+        suite, behaviour: the connector's test suite (or guide), and the behaviour that it tests (or describes).
         verdict, why: EQUAL, DIFFERS or CANNOT, and the reason or another remark.
-        check: plays the behaviour; None if it is not played.
+        check: function that tries the behaviour with one format and returns a result; None if it cannot be tried.
         expected: result of the check with ``kafka-topic``.
         connector: result with the connector if the verdict is DIFFERS.
         is_deep: whether ``make test`` leaves it to ``make deep`` and ``make interop``.

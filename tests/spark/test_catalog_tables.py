@@ -23,7 +23,7 @@ from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SHOP = EXAMPLES / "logs" / "kafka-4.3"
+EXAMPLE_LOG_DIR = EXAMPLES / "logs" / "kafka-4.3"
 ADDED = {"owner": "root", "provider": "kafka-log", "transient_lastDdlTime": "1", "spark.sql.x": "y", "EXTERNAL": "true"}
 
 
@@ -133,7 +133,7 @@ def test_spark_passes_the_options_of_a_table_only_when_it_is_created(spark, data
 @pytest.mark.spark
 def test_a_table_over_a_log_is_read(spark, database, tmp_path):
     log = tmp_path / "a log"
-    shutil.copytree(SHOP, log)
+    shutil.copytree(EXAMPLE_LOG_DIR, log)
     files = sorted(log.rglob("*"))
     spellings = (
         f"OPTIONS (path '{log}', subscribe 'orders')",
@@ -153,7 +153,9 @@ def test_a_table_over_a_log_is_read(spark, database, tmp_path):
 @pytest.mark.spark
 def test_options_of_the_read_are_combined_with_those_of_the_table(spark, database):
     table = f"{database}.bounded"
-    rows = create_table(spark, table, f"USING `kafka-log` OPTIONS (path '{SHOP}', assign '{{\"orders\": [0]}}')")
+    rows = create_table(
+        spark, table, f"USING `kafka-log` OPTIONS (path '{EXAMPLE_LOG_DIR}', assign '{{\"orders\": [0]}}')"
+    )
     bounded_frame = spark.sql(f"""SELECT * FROM {table} WITH (endingOffsets = '{{"orders": {{"0": 3}}}}')""")
     assert 3 == bounded_frame.count() < len(rows)
     assert spark.newSession().table(table).count() == len(rows)
@@ -161,7 +163,7 @@ def test_options_of_the_read_are_combined_with_those_of_the_table(spark, databas
 
 @pytest.mark.spark
 def test_a_table_with_a_column_list_is_an_error_with_a_remedy(spark, database):
-    spark.sql(f"CREATE TABLE {database}.listed (topic string) USING `kafka-log` OPTIONS (path '{SHOP}')")
+    spark.sql(f"CREATE TABLE {database}.listed (topic string) USING `kafka-log` OPTIONS (path '{EXAMPLE_LOG_DIR}')")
     with pytest.raises(Exception, match=r"kafka-log has no path or topics: .*CREATE TEMPORARY VIEW"):
         spark.table(f"{database}.listed").collect()
 
@@ -187,9 +189,9 @@ def test_a_table_over_a_topic_is_read(spark, database):
 
 
 def test_a_stream_over_a_table_starts_at_its_starting_offsets(tmp_path):
-    columns = StructType([StructField("offset", LongType(), metadata={"comment": f"kafka-log?path={SHOP}"})])
+    columns = StructType([StructField("offset", LongType(), metadata={"comment": f"kafka-log?path={EXAMPLE_LOG_DIR}"})])
     latest = KafkaLogDataSource({}).streamReader(columns)
-    columns[0].metadata = {"comment": f"kafka-log?path={SHOP}&startingOffsets=earliest"}
+    columns[0].metadata = {"comment": f"kafka-log?path={EXAMPLE_LOG_DIR}&startingOffsets=earliest"}
     earliest = KafkaLogDataSource({}).streamReader(columns)
     assert (latest.options.start, earliest.options.start) == (-1, -2)
 
@@ -208,7 +210,7 @@ def test_a_stream_over_a_table_starts_at_its_starting_offsets(tmp_path):
 def test_a_stream_of_a_log_or_a_topic_rejects_an_end(end, of_table):
     """Like KafkaMicroBatchSourceSuite: "bad source options"; each option, given to load() or stored with a table."""
     for source, others in (
-        (KafkaLogDataSource, {"path": str(SHOP)}),
+        (KafkaLogDataSource, {"path": str(EXAMPLE_LOG_DIR)}),
         (KafkaTopicDataSource, {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}),
     ):
         options = {**others, **end}

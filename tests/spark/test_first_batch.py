@@ -9,14 +9,19 @@ from kafkaframes.spark.runtime.micro_batches import FirstBatch
 @pytest.mark.parametrize(
     ("first", "start", "end", "is_refused"),
     [
-        ({"0": 5, "1": 5}, {"0": 5, "1": 5}, {"0": 9, "1": 5}, False),  # a new query
-        # latest now has the offsets at which the other one ended
+        ({"0": 5, "1": 5}, {"0": 5, "1": 5}, {"0": 9, "1": 5}, False),  # a new query with new rows
+        # an earlier run planned a micro-batch up to these offsets, which startingOffsets=latest means in this run
         ({"0": 5, "1": 5}, {"0": 5, "1": 5}, {"0": 5, "1": 5}, True),
-        ({"0": 5, "1": 9}, {"0": 5, "1": 9}, {"0": 8, "1": 7}, True),  # or beyond
-        ({"0": 5}, {"0": 3}, {"0": 3}, False),  # from a checkpoint
+        (
+            {"0": 5, "1": 9},
+            {"0": 5, "1": 9},
+            {"0": 8, "1": 7},
+            True,
+        ),  # startingOffsets is now beyond one end of the planned micro-batch
+        ({"0": 5}, {"0": 3}, {"0": 3}, False),  # the micro-batch begins at the offsets of a checkpoint
         (None, {"0": 5}, {"0": 5}, False),
         ({}, {}, {"0": 5}, False),  # a pattern without a matching topic
-        ({"0": 0}, {"0": 0}, {"0": 0, "1": 4}, False),  # a new partition
+        ({"0": 0}, {"0": 0}, {"0": 0, "1": 4}, False),  # partition 1 is new
     ],
 )
 def test_a_first_micro_batch_of_an_earlier_run_is_recognised(first, start, end, is_refused):
@@ -30,7 +35,7 @@ def test_a_first_micro_batch_of_an_earlier_run_is_recognised(first, start, end, 
     with pytest.raises(OptionError, match=r"Set startingOffsets to its start as JSON"):
         batch.check_batch(start, end)
     batch.record_lookup()
-    batch.check_batch(start, end)  # planned by this run
+    batch.check_batch(start, end)  # a micro-batch that this run planned is accepted
 
 
 def test_start_offsets_are_looked_up_once_and_are_not_shared():

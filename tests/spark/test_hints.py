@@ -1,7 +1,7 @@
 """A large read without a selection suggests options that narrow it. A narrowed or small read does not."""
 
 import pytest
-from tests.spark.truth import SHOP
+from tests.spark.truth import EXAMPLE_LOG_DIR
 
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.options import parse_log_options
@@ -9,7 +9,7 @@ from kafkaframes.spark.sources.kafka_log import describe_large_read
 
 
 def hint(large_bytes=1, **log_settings):
-    options = parse_log_options({"path": str(SHOP), **log_settings})
+    options = parse_log_options({"path": str(EXAMPLE_LOG_DIR), **log_settings})
     return describe_large_read(options, plan_log(options, cores=2), large_bytes=large_bytes)
 
 

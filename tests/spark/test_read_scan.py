@@ -6,7 +6,7 @@ import pickle
 from dataclasses import replace
 
 import pyarrow as pa
-from tests.spark.truth import SHOP
+from tests.spark.truth import EXAMPLE_LOG_DIR
 
 import kafkaframes
 from kafkaframes.spark import read
@@ -14,7 +14,7 @@ from kafkaframes.spark.dataframes.scan_tasks import convert_batch, create_slice_
 
 
 def test_a_task_reads_the_given_slices():
-    scan = kafkaframes.scan_log(SHOP, topics="orders").select(
+    scan = kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders").select(
         "offset", "timestamp", "codec", "headers", "delete_horizon"
     )
     plan = scan.plan()
@@ -28,7 +28,7 @@ def test_a_task_reads_the_given_slices():
 
 
 def test_a_scan_is_a_dataframe(spark):
-    scan = kafkaframes.scan_log(SHOP, topics="orders")
+    scan = kafkaframes.scan_log(EXAMPLE_LOG_DIR, topics="orders")
     frame = read(scan.where(partition=0, offset=(10, None)).select("partition", "offset", "timestamp", "value"), spark)
     assert frame.columns == ["partition", "offset", "timestamp", "value"]
     expected_count = scan.where(partition=0, offset=(10, None)).count()

@@ -6,12 +6,12 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from tests.scan.log.test_resolve import read_log_rows
-from tests.spark.truth import SHOP
+from tests.spark.truth import EXAMPLE_LOG_DIR
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files import filesystem
 
-ORDERS = SHOP / "orders-0"
+ORDERS = EXAMPLE_LOG_DIR / "orders-0"
 
 
 @pytest.fixture(autouse=True)
@@ -28,10 +28,10 @@ def test_rows_from_s3_equal_those_from_disk(s3):
     for store_options in ({}, {"startingOffsets": start}, {"minPartitions": "7"}):
         got = read_log_rows("s3://backup/logs", "partition", "offset", "value", **s3, **store_options)
         assert comparable(got) == comparable(
-            read_log_rows(SHOP, "partition", "offset", "value", subscribe="orders", **store_options)
+            read_log_rows(EXAMPLE_LOG_DIR, "partition", "offset", "value", subscribe="orders", **store_options)
         )
     assert len(read_log_rows("s3://backup/logs/orders-*", table="segments", **s3)) == len(
-        list(SHOP.glob("orders-*/*.log"))
+        list(EXAMPLE_LOG_DIR.glob("orders-*/*.log"))
     )
 
 

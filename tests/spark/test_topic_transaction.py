@@ -34,7 +34,7 @@ APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Metadata", "A
 STEPS = ("before", "half", "sent", "committed")
 
 
-class KilledError(BaseException):
+class DriverKilledError(BaseException):
     """The driver is killed: it neither aborts its transaction nor shuts down cleanly."""
 
 
@@ -63,7 +63,7 @@ def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambd
 
     def send(_, running, producer, **_options):
         if kill_step == "before":
-            raise KilledError
+            raise DriverKilledError
         ledger = LeaseLedger(sink.current_time_ms)
         shared_work = SharedTransaction(
             ledger, partial(add_partitions, producer), running.transactional_id, share_transaction(producer)
@@ -72,7 +72,7 @@ def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambd
             work = TaskArguments(running.options, server.address, {})
             counts = in_two_tasks(work, ROWS.slice(0, 30) if kill_step == "half" else ROWS)
         if kill_step in ("half", "sent"):
-            raise KilledError
+            raise DriverKilledError
         before_end()
         return sink.TransactionRecords(ledger.verify_acknowledged(counts), ledger.since_ms)
 
@@ -112,7 +112,7 @@ def test_a_killed_driver_writes_the_batch_again(options, monkeypatch, step):
     if step == "committed":
         write(options, 0, monkeypatch)
     else:
-        with pytest.raises(KilledError):
+        with pytest.raises(DriverKilledError):
             write(options, 0, monkeypatch, kill_step=step)
         assert values(options) == []
     write(options, 0, monkeypatch)

@@ -7,7 +7,7 @@ import textwrap
 
 import pyspark
 import pytest
-from tests.spark.truth import SHOP
+from tests.spark.truth import EXAMPLE_LOG_DIR
 
 from kafkaframes.spark.runtime.jobs import run_on_spark
 from kafkaframes.spark.runtime.worker import freeze_imports
@@ -43,7 +43,7 @@ def test_workers_of_a_session_freeze_objects_after_their_first_task(spark):
 @pytest.mark.skipif(tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2), reason="streams need Spark 4.2")
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("log", {"path": str(SHOP)}), ("topic", {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "t"})],
+    [("log", {"path": str(EXAMPLE_LOG_DIR)}), ("topic", {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "t"})],
 )
 def test_the_planner_of_a_stream_freezes_sparks_objects_before_its_imports(name, options):
     code = f"""

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 LOGS = Path(__file__).parents[2] / "examples" / "logs"
-SHOP = LOGS / "kafka-4.3"
+EXAMPLE_LOG_DIR = LOGS / "kafka-4.3"
 CLICKS = LOGS / "kafka-2.8-format-1"
 TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 

@@ -62,7 +62,8 @@ class TestResult:
     Attributes:
         suite: the test class, with its package.
         test: method and number of the invocation; a test with several configurations has several.
-        status: ``passed``, ``failed``, ``skipped`` or ``looks inside Kafka``.
+        status: ``passed``, ``failed``, ``skipped``, or ``looks inside Kafka`` (the test accesses Kafka's
+            internals).
         message: exception and its message, shortened; empty if the test passed.
     """
 

@@ -73,7 +73,7 @@ async def _start(create: Any, settings: dict[str, Any]) -> Any:
     return client
 
 
-class Producer(interface.Producer):
+class AiokafkaProducer(interface.Producer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         self._producer = _run(_start(aiokafka.AIOKafkaProducer, _translate(servers, settings)))
 
@@ -121,7 +121,7 @@ def _to_sent(metadata: Any) -> SentRecord:
     return SentRecord(metadata.topic, metadata.partition, metadata.offset, metadata.timestamp)
 
 
-class _Listener(aiokafka.ConsumerRebalanceListener):
+class _AiokafkaListener(aiokafka.ConsumerRebalanceListener):
     """A listener that calls callbacks on the loop, so that they can call the client's synchronous functions."""
 
     def __init__(self, on_assign: Callback | None, on_revoke: Callback | None) -> None:
@@ -136,7 +136,7 @@ class _Listener(aiokafka.ConsumerRebalanceListener):
             self._on_revoke(sorted(map(tuple, partitions)))
 
 
-class Consumer(interface.Consumer):
+class AiokafkaConsumer(interface.Consumer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         if settings.get("group_protocol") == "consumer":
             raise CannotPerformError("no KIP-848 protocol")
@@ -148,7 +148,7 @@ class Consumer(interface.Consumer):
         _call(self._consumer.assign, list(map(_partition, partitions)))
 
     def subscribe(self, topics=None, *, pattern=None, on_assign=None, on_revoke=None):
-        listener = _Listener(on_assign, on_revoke) if on_assign or on_revoke else None
+        listener = _AiokafkaListener(on_assign, on_revoke) if on_assign or on_revoke else None
         _call(self._consumer.subscribe, topics=topics or (), pattern=pattern, listener=listener)
 
     def unsubscribe(self):
@@ -214,7 +214,7 @@ class Consumer(interface.Consumer):
         _run(self._consumer.stop())
 
 
-class Admin(interface.Admin):
+class AiokafkaAdmin(interface.Admin):
     def __init__(self, servers: str) -> None:
         self._admin = _run(_start(AIOKafkaAdminClient, {"bootstrap_servers": servers}))
 
@@ -287,20 +287,20 @@ def _raise_first(codes: list[int]) -> None:
         raise errors.for_code(failures[0])
 
 
-class Client(interface.Client):
+class AiokafkaClient(interface.Client):
     """aiokafka."""
 
     def version(self):
         return aiokafka.__version__
 
     def producer(self, **settings):
-        return Producer(self.servers, settings)
+        return AiokafkaProducer(self.servers, settings)
 
     def consumer(self, **settings):
-        return Consumer(self.servers, settings)
+        return AiokafkaConsumer(self.servers, settings)
 
     def admin(self):
-        return Admin(self.servers)
+        return AiokafkaAdmin(self.servers)
 
     def kind(self, error):
         if isinstance(error, (errors.KafkaTimeoutError, TimeoutError, asyncio.TimeoutError)):
@@ -316,3 +316,6 @@ class Client(interface.Client):
         if isinstance(error, _CLIENT_ERRORS) or not isinstance(error, errors.KafkaError):
             return interface.REFUSED if isinstance(error, (*_CLIENT_ERRORS, *_BUILTIN_ERRORS)) else type(error).__name__
         return interface.CODES.get(getattr(error, "errno", None), type(error).__name__)
+
+
+CLIENT_CLASS = AiokafkaClient

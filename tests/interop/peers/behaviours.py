@@ -19,8 +19,8 @@ MODULES: Final = {
 }
 
 
-class Performance(NamedTuple):
-    """A performance.
+class ClientBehaviour(NamedTuple):
+    """A behaviour that is tried with each client library (a performance), with the expected results.
 
     Attributes:
         name: name of its module and of its function.
@@ -37,7 +37,7 @@ class Performance(NamedTuple):
     differences: dict[str, str]
 
 
-_PERFORMANCES: dict[str, Performance] = {}
+_BEHAVIOURS: dict[str, ClientBehaviour] = {}
 
 
 def next_to_peers(*, sees: Any, **differences: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -52,20 +52,20 @@ def next_to_peers(*, sees: Any, **differences: str) -> Callable[[Callable[..., A
 
     def decorate(perform: Callable[..., Any]) -> Callable[..., Any]:
         name = f"{perform.__module__.rpartition('.')[2]}::{perform.__name__}"
-        if name in _PERFORMANCES:
+        if name in _BEHAVIOURS:
             raise ValueError(f"two performances are named {name}")
         title = perform.__name__.replace("_", " ")
-        _PERFORMANCES[name] = Performance(name, title, perform, sees, differences)
+        _BEHAVIOURS[name] = ClientBehaviour(name, title, perform, sees, differences)
         return perform
 
     return decorate
 
 
-def load_performances() -> dict[str, Performance]:
+def load_behaviours() -> dict[str, ClientBehaviour]:
     """Return all performances by name, in the order of the source."""
     for module in MODULES:
         importlib.import_module(f"tests.interop.peers.{module}")
-    return dict(_PERFORMANCES)
+    return dict(_BEHAVIOURS)
 
 
 def to_json(value: Any) -> Any:

@@ -31,7 +31,7 @@ def _translate(servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"bootstrap.servers": servers, "log_level": 0} | named_settings
 
 
-class Producer(interface.Producer):
+class ConfluentProducer(interface.Producer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         self._producer = ck.Producer(_translate(servers, settings))
         self._is_closed = False
@@ -101,7 +101,7 @@ def _servers_of(producer: ck.Producer) -> list[str]:
     return [f"{node.host}:{node.port}" for node in producer.list_topics(timeout=_TIMEOUT_S).brokers.values()]
 
 
-class Consumer(interface.Consumer):
+class ConfluentConsumer(interface.Consumer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         settings = {"group_id": _PLACEHOLDER_GROUP, "enable_auto_commit": "group_id" in settings} | settings
         self._consumer = ck.Consumer(_translate(servers, settings))
@@ -221,7 +221,7 @@ class Consumer(interface.Consumer):
         self._consumer.close()
 
 
-class Admin(interface.Admin):
+class ConfluentAdmin(interface.Admin):
     def __init__(self, servers: str) -> None:
         self._admin = ck_admin.AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
@@ -293,20 +293,20 @@ def _wait_for_all(futures: Mapping[str, Any]) -> None:
         raise failures[0]
 
 
-class Client(interface.Client):
+class ConfluentClient(interface.Client):
     """confluent-kafka."""
 
     def version(self):
         return ck.__version__
 
     def producer(self, **settings):
-        return Producer(self.servers, settings)
+        return ConfluentProducer(self.servers, settings)
 
     def consumer(self, **settings):
-        return Consumer(self.servers, settings)
+        return ConfluentConsumer(self.servers, settings)
 
     def admin(self):
-        return Admin(self.servers)
+        return ConfluentAdmin(self.servers)
 
     def kind(self, error):
         if isinstance(error, TimeoutError):
@@ -351,3 +351,6 @@ def _record(message: ck.Message) -> Record:
         message.value(),
         list(message.headers() or ()),
     )
+
+
+CLIENT_CLASS = ConfluentClient

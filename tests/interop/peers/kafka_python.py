@@ -38,7 +38,7 @@ def _partition(partition: tuple[str, int]) -> kafka.TopicPartition:
     return kafka.TopicPartition(*partition)
 
 
-class Producer(interface.Producer):
+class KafkaPythonProducer(interface.Producer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         self._producer = kafka.KafkaProducer(**_translate(servers, {"max_block_ms": 10_000, **settings}))
         if "transactional_id" in settings:
@@ -78,7 +78,7 @@ def _to_sent(metadata: Any) -> SentRecord:
     return SentRecord(metadata.topic, metadata.partition, metadata.offset, metadata.timestamp)
 
 
-class _Listener(kafka.ConsumerRebalanceListener):
+class _KafkaPythonListener(kafka.ConsumerRebalanceListener):
     def __init__(self, on_assign: Callback | None, on_revoke: Callback | None) -> None:
         self._on_assign, self._on_revoke = on_assign, on_revoke
 
@@ -91,7 +91,7 @@ class _Listener(kafka.ConsumerRebalanceListener):
             self._on_revoke(sorted(map(tuple, partitions)))
 
 
-class Consumer(interface.Consumer):
+class KafkaPythonConsumer(interface.Consumer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         if settings.get("group_protocol") == "consumer":
             raise CannotPerformError("no KIP-848 protocol")
@@ -103,7 +103,7 @@ class Consumer(interface.Consumer):
         self._consumer.assign(list(map(_partition, partitions)))
 
     def subscribe(self, topics=None, *, pattern=None, on_assign=None, on_revoke=None):
-        listener = _Listener(on_assign, on_revoke) if on_assign or on_revoke else None
+        listener = _KafkaPythonListener(on_assign, on_revoke) if on_assign or on_revoke else None
         self._consumer.subscribe(topics=topics or (), pattern=pattern, listener=listener)
         # A group leader without metadata assigns no partitions, and may never assign again.
         self._consumer.topics()
@@ -173,7 +173,7 @@ class Consumer(interface.Consumer):
         self._consumer.close()
 
 
-class Admin(interface.Admin):
+class KafkaPythonAdmin(interface.Admin):
     def __init__(self, servers: str) -> None:
         self._admin = kafka.KafkaAdminClient(bootstrap_servers=servers)
 
@@ -241,20 +241,20 @@ def _raise_named_error(answer: str) -> None:
         raise getattr(errors, answer)
 
 
-class Client(interface.Client):
+class KafkaPythonClient(interface.Client):
     """kafka-python."""
 
     def version(self):
         return kafka.__version__
 
     def producer(self, **settings):
-        return Producer(self.servers, settings)
+        return KafkaPythonProducer(self.servers, settings)
 
     def consumer(self, **settings):
-        return Consumer(self.servers, settings)
+        return KafkaPythonConsumer(self.servers, settings)
 
     def admin(self):
-        return Admin(self.servers)
+        return KafkaPythonAdmin(self.servers)
 
     def kind(self, error):
         if isinstance(error, errors.KafkaTimeoutError):
@@ -270,3 +270,6 @@ class Client(interface.Client):
         if isinstance(error, errors.CommitFailedError):
             return interface.CODES[25]
         return interface.CODES.get(getattr(error, "errno", None), type(error).__name__)
+
+
+CLIENT_CLASS = KafkaPythonClient

@@ -13,7 +13,7 @@ from kafkaframes import client as kf
 from kafkaframes import errors
 
 
-class Producer(interface.Producer):
+class KafkaframesProducer(interface.Producer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         self._producer = kf.Producer(servers, **settings)
         if "transactional_id" in settings:
@@ -49,7 +49,7 @@ class Producer(interface.Producer):
         self._producer.close()
 
 
-class Consumer(interface.Consumer):
+class KafkaframesConsumer(interface.Consumer):
     def __init__(self, servers: str, settings: dict[str, Any]) -> None:
         self._consumer = kf.Consumer(servers, **settings)
 
@@ -120,7 +120,7 @@ class Consumer(interface.Consumer):
         self._consumer.close()
 
 
-class Admin(interface.Admin):
+class KafkaframesAdmin(interface.Admin):
     def __init__(self, servers: str) -> None:
         self._admin = kf.Admin(servers)
 
@@ -175,20 +175,20 @@ class Admin(interface.Admin):
         self._admin.close()
 
 
-class Client(interface.Client):
+class KafkaframesClient(interface.Client):
     """The adapter of this package's synchronous client."""
 
     def version(self):
         return kafkaframes.__version__
 
     def producer(self, **settings):
-        return Producer(self.servers, settings)
+        return KafkaframesProducer(self.servers, settings)
 
     def consumer(self, **settings):
-        return Consumer(self.servers, settings)
+        return KafkaframesConsumer(self.servers, settings)
 
     def admin(self):
-        return Admin(self.servers)
+        return KafkaframesAdmin(self.servers)
 
     def kind(self, error):
         if isinstance(error, errors.ProducerFencedError):
@@ -219,3 +219,6 @@ def _listener(callback: Callback | None) -> Callback | None:
         callback(sorted(map(_pair, partitions)))
 
     return call_back if callback else None
+
+
+CLIENT_CLASS = KafkaframesClient

@@ -15,7 +15,7 @@ import warnings
 from multiprocessing import connection as connections
 from typing import Any, Final
 
-from tests.interop.peers.behaviours import load_performances, to_json
+from tests.interop.peers.behaviours import load_behaviours, to_json
 from tests.interop.peers.interface import CannotPerformError, Client
 
 KEY: Final = "KAFKAFRAMES_PEERS_KEY"  # environment variable with the authentication key of the connection
@@ -41,7 +41,7 @@ class RemoteStage:
 def perform(name: str, stage: RemoteStage, client: Client) -> tuple[str, Any]:
     """Return ("sees", value), ("cannot", reason) or ("error", traceback)."""
     try:
-        return "sees", to_json(load_performances()[name].perform(stage, client))
+        return "sees", to_json(load_behaviours()[name].perform(stage, client))
     except CannotPerformError as reason:
         return "cannot", str(reason)
     except BaseException:
@@ -53,7 +53,7 @@ def main() -> None:
     adapter, servers, port = sys.argv[1:]
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    client = importlib.import_module(f"tests.interop.peers.{adapter}").Client(servers)
+    client = importlib.import_module(f"tests.interop.peers.{adapter}").CLIENT_CLASS(servers)
     with connections.Client(("127.0.0.1", int(port)), authkey=os.environ[KEY].encode()) as connection:
         connection.send(("version", client.version()))
         stage = RemoteStage(connection)

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.interop.peers.behaviours import ADAPTERS, Performance, load_performances
+from tests.interop.peers.behaviours import ADAPTERS, ClientBehaviour, load_behaviours
 
 PATH: Final = Path(__file__).parents[3] / "docs" / "everyday_peers.json"
 EQUAL, DIFFERS, CANNOT = "equal", "differs", "cannot"
 SOMETIMES: Final = "sometimes "  # prefix of the reason for a difference that depends on timing within the peer
 
 
-class PerformanceResult(NamedTuple):
+class BehaviourResult(NamedTuple):
     """The result of a performance with one client.
 
     Attributes:
@@ -32,17 +32,17 @@ class PerformanceResult(NamedTuple):
     fault: str
 
 
-def judge(performance: Performance, adapter: str, outcome: str, value: Any) -> PerformanceResult:
+def judge(performance: ClientBehaviour, adapter: str, outcome: str, value: Any) -> BehaviourResult:
     """Compare a client's result with that of this package's client."""
     verdict = CANNOT if outcome == "cannot" else DIFFERS
     if outcome == "sees" and value == performance.sees:
         verdict = EQUAL
     reason = performance.differences.get(adapter, "")
     if (verdict != EQUAL) == bool(reason) or reason.startswith(SOMETIMES):
-        return PerformanceResult(verdict, "")
+        return BehaviourResult(verdict, "")
     if verdict == EQUAL:
-        return PerformanceResult(verdict, f"{value!r} equals this package's result; remove the difference {adapter!r}")
-    return PerformanceResult(verdict, f"{outcome}: {value}\nexpected: {performance.sees!r}")
+        return BehaviourResult(verdict, f"{value!r} equals this package's result; remove the difference {adapter!r}")
+    return BehaviourResult(verdict, f"{outcome}: {value}\nexpected: {performance.sees!r}")
 
 
 def store(adapter: str, version: str, verdicts: dict[str, str]) -> None:
@@ -62,7 +62,7 @@ def main(adapter: str, python: str, names: list[str]) -> int:
     """Run performances with one client; return the number of unexpected results."""
     from tests.interop.peers.stage import ClientProcess
 
-    performances = load_performances()
+    performances = load_behaviours()
     performer = ClientProcess(adapter, python)
     faults = 0
     try:

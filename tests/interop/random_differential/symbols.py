@@ -20,7 +20,9 @@ from kafkaframes.records.build import build_records
 SYMBOL = "@"
 NIL_ID_TEXT = str(uuid.UUID(int=0))
 UNKNOWN_PRODUCER = 987_654_321
-_KAFKA_TEXT = re.compile(r"^(r\d+x\d+|zz-barrier)-")  # topics of all episodes, and topics that runs use to wait
+_EPISODE_TOPIC_PATTERN = re.compile(
+    r"^(r\d+x\d+|zz-barrier)-"
+)  # topics of all episodes, and topics that runs use to wait
 
 
 def symbol(*words: Any) -> dict[str, Any]:
@@ -135,7 +137,7 @@ class BrokerMemory:
         if isinstance(row, dict) and any(map(self._is_foreign, row.get("entity") or ())):
             return True  # quotas of another episode
         texts = [row] if isinstance(row, str) else row.values() if isinstance(row, dict) else ()
-        texts = [text for text in texts if isinstance(text, str) and _KAFKA_TEXT.match(text)]
+        texts = [text for text in texts if isinstance(text, str) and _EPISODE_TOPIC_PATTERN.match(text)]
         return bool(texts) and not any(text.startswith(self.prefix) for text in texts)
 
 

@@ -121,7 +121,7 @@ def test_an_error_message_costs_two_bytes_more_and_three_above_126_bytes(length,
 
 
 def test_a_raised_response_has_the_fields_of_its_target_version():
-    """FindCoordinator 0 has its own code. The newest version has one per key. Without keys, no field is moved."""
+    """FindCoordinatorResponse 0 has an error code. The newest version has one per key, so without keys it has none."""
     kinds = compare_values("kip-636", 1, message("HeartbeatResponse")())
     assert (kinds["inflexible"].saved_bytes, kinds["raised"].saved_bytes, kinds["raised"].counts["int16"]) == (0, 2, 1)
     assert kinds["inflexible"].break_even_share is None
@@ -142,7 +142,7 @@ def test_responses_that_cannot_be_raised_are_listed_and_the_rest_is_measured():
 
 
 def test_a_heartbeat_has_the_computed_size_in_both_layouts():
-    """Three texts save one byte each, as does the fourth one (null), and the tag section takes one."""
+    """Compact lengths save one byte for each of three strings (one is null). The tag section costs one byte."""
     value = message("HeartbeatRequest")(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
     for version in (3, 4):
         size_totals = compare_values("flexible", version, value, value)["all"]
@@ -150,7 +150,7 @@ def test_a_heartbeat_has_the_computed_size_in_both_layouts():
 
 
 def test_authorized_operations_that_were_not_requested():
-    """KIP-482's example: four bytes per topic, and four for the cluster until version 10."""
+    """The unused field has four bytes per topic, and four for the cluster until version 10 (KIP-482's example)."""
     cls = message("MetadataResponse")
     topics = [cls.MetadataResponseTopic(name="t"), cls.MetadataResponseTopic(name="u", topic_authorized_operations=7)]
     blank = [

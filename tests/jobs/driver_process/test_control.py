@@ -77,7 +77,7 @@ def test_a_lock_that_is_never_released_is_an_error_that_names_its_process(top, m
         assert is_acquired
 
 
-class Slow:
+class SlowHandler:
     """Answers after a delay."""
 
     def __init__(self, seconds):
@@ -101,7 +101,7 @@ class Slow:
 def test_a_slow_process_is_waited_for_and_errors_are_returned(top, monkeypatch):
     monkeypatch.setattr(serving, "CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(control, "HEARTBEAT_INTERVAL_S", 0.05)
-    path, ready, answering = control.make_socket_path("slow"), threading.Event(), Slow(2.2)
+    path, ready, answering = control.make_socket_path("slow"), threading.Event(), SlowHandler(2.2)
     with ThreadPoolExecutor() as pool:
         serving_thread = pool.submit(serving.serve, path, answering, ready.set)
         assert ready.wait(60)

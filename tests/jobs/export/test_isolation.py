@@ -14,7 +14,7 @@ from kafkaframes.client import Producer
 from kafkaframes.errors import OptionError
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
-SHOP = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
 TRANSACTIONS = LOGS / "kraft-4x-transactions"
 
 
@@ -35,7 +35,7 @@ def scanned(paths, **keywords) -> dict[tuple[str, int], list[int]]:
     return result
 
 
-@pytest.mark.parametrize("log", [TRANSACTIONS, SHOP], ids=["transactions", "shop"])
+@pytest.mark.parametrize("log", [TRANSACTIONS, EXAMPLE_LOG_DIR], ids=["transactions", "shop"])
 @pytest.mark.parametrize("isolation", [None, "read_committed", "read_uncommitted"])
 def test_an_export_has_the_records_that_a_scan_has(log, isolation, tmp_path):
     done = kafkaframes.export_log(log, tmp_path / "out", isolation=isolation).report
@@ -46,8 +46,8 @@ def test_an_export_has_the_records_that_a_scan_has(log, isolation, tmp_path):
 
 
 def test_omitted_records_of_aborted_transactions_are_counted(tmp_path):
-    committed = kafkaframes.export_log(SHOP, tmp_path / "out").report
-    every = kafkaframes.export_log(SHOP, tmp_path / "all", isolation="read_uncommitted").report
+    committed = kafkaframes.export_log(EXAMPLE_LOG_DIR, tmp_path / "out").report
+    every = kafkaframes.export_log(EXAMPLE_LOG_DIR, tmp_path / "all", isolation="read_uncommitted").report
     omitted = {entry.reason: entry.records for entry in committed.summary.dropped}
     assert omitted["records of aborted transactions"] == every.summary.records - committed.summary.records > 0
 
@@ -118,25 +118,27 @@ STORED = {
 
 
 def test_an_export_of_an_earlier_release_is_continued_with_its_isolation_level_only(tmp_path):
-    kafkaframes.export_log(SHOP, tmp_path / "out", isolation="read_uncommitted")
+    kafkaframes.export_log(EXAMPLE_LOG_DIR, tmp_path / "out", isolation="read_uncommitted")
     state = tmp_path / "out" / "_kafkaframes" / "export.json"
     assert json.loads(state.read_text()) == STORED
     before = exported(tmp_path / "out")
     with pytest.raises(OptionError, match=r"`isolation` was read_uncommitted and is read_committed.*`overwrite`"):
-        kafkaframes.export_log(SHOP, tmp_path / "out")
-    command = ask("export", SHOP, "--to", tmp_path / "out")
+        kafkaframes.export_log(EXAMPLE_LOG_DIR, tmp_path / "out")
+    command = ask("export", EXAMPLE_LOG_DIR, "--to", tmp_path / "out")
     assert "--isolation was read_uncommitted and is read_committed" in str(command.exception)
     assert exported(tmp_path / "out") == before
-    assert kafkaframes.export_log(SHOP, tmp_path / "out", isolation="read_uncommitted").report.exported == 0
-    kafkaframes.export_log(SHOP, tmp_path / "out", overwrite=True)
+    assert kafkaframes.export_log(EXAMPLE_LOG_DIR, tmp_path / "out", isolation="read_uncommitted").report.exported == 0
+    kafkaframes.export_log(EXAMPLE_LOG_DIR, tmp_path / "out", overwrite=True)
     assert json.loads(state.read_text()) == STORED | {"isolation": "read_committed"}
     with pytest.raises(OptionError, match="`isolation` was read_committed and is read_uncommitted"):
-        kafkaframes.export_log(SHOP, tmp_path / "out", isolation="read_uncommitted")
+        kafkaframes.export_log(EXAMPLE_LOG_DIR, tmp_path / "out", isolation="read_uncommitted")
 
 
 def test_the_journal_of_an_earlier_release_is_continued(tmp_path):
     """Its tasks have no aborted transactions, and the same bounds as today."""
-    kafkaframes.export_log(SHOP, tmp_path / "out", isolation="read_uncommitted", topics="payments", start=100)
+    kafkaframes.export_log(
+        EXAMPLE_LOG_DIR, tmp_path / "out", isolation="read_uncommitted", topics="payments", start=100
+    )
     lines = [
         json.loads(line)
         for path in (tmp_path / "out" / "_kafkaframes" / "journal").glob("*.jsonl")

@@ -5,7 +5,7 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 from tests.cli.export_calls import files
-from tests.spark.truth import SHOP
+from tests.spark.truth import EXAMPLE_LOG_DIR
 
 import kafkaframes
 from kafkaframes.errors import KafkaframesError, OptionError
@@ -21,7 +21,7 @@ def test_an_export_by_spark_has_the_same_rows_and_is_read_back(spark, tmp_path, 
     from kafkaframes.spark.options import parse_log_options
     from kafkaframes.spark.runtime.jobs import create_runner
 
-    tasks = plan_export(parse_log_options({"path": str(SHOP), "subscribe": "orders,payments"})).tasks
+    tasks = plan_export(parse_log_options({"path": str(EXAMPLE_LOG_DIR), "subscribe": "orders,payments"})).tasks
     outcome = export_segments(tasks, ExportTaskSettings(str(tmp_path / "spark")), run=create_runner(spark))
     assert (outcome.summary.records, len(outcome.failed)) == (7_183, 0)
     export_segments(tasks, ExportTaskSettings(str(tmp_path / "here")))
@@ -31,7 +31,7 @@ def test_an_export_by_spark_has_the_same_rows_and_is_read_back(spark, tmp_path, 
     direct = (
         spark.read.format("kafka-log")
         .options(includeHeaders="true", subscribe="orders,payments")
-        .load(str(SHOP))
+        .load(str(EXAMPLE_LOG_DIR))
         .select(*names)
     )
     order = ("topic", "partition", "offset")
@@ -44,7 +44,7 @@ def test_a_failure_on_spark_is_reported_in_one_line(spark, tmp_path):
     from kafkaframes.spark.options import parse_log_options
     from kafkaframes.spark.runtime.jobs import create_runner
 
-    tasks = plan_export(parse_log_options({"path": str(SHOP), "subscribe": "orders"})).tasks
+    tasks = plan_export(parse_log_options({"path": str(EXAMPLE_LOG_DIR), "subscribe": "orders"})).tasks
     to = tmp_path / "out"
 
     def break_write(function, jobs):

@@ -10,7 +10,7 @@ import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
 
-SHOP = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
 READ = ("topic", "partition", "offset", "key", "value")
 
 
@@ -26,10 +26,10 @@ def ask_or_raise(*arguments):
 
 def test_one_file_has_every_record_and_is_restored(tmp_path):
     file = tmp_path / "backup" / "shop.parquet"
-    result = ask(SHOP, "-o", file)
+    result = ask(EXAMPLE_LOG_DIR, "-o", file)
     assert result.exit_code == 0, result.output
     expected_records = (
-        kafkaframes.read_records(SHOP, columns=READ, isolation="read_committed", control_records=False)
+        kafkaframes.read_records(EXAMPLE_LOG_DIR, columns=READ, isolation="read_committed", control_records=False)
         .read_all()
         .to_pylist()
     )
@@ -44,11 +44,11 @@ def test_an_existing_file_is_kept_and_other_formats_are_rejected(tmp_path):
     file = tmp_path / "a.parquet"
     file.write_text("mine")
     with pytest.raises(OptionError, match="--overwrite replaces it"):
-        ask_or_raise(SHOP, "-o", file)
+        ask_or_raise(EXAMPLE_LOG_DIR, "-o", file)
     assert file.read_text() == "mine"
     with pytest.raises(OptionError, match=r"must end in \.parquet"):
-        ask_or_raise(SHOP, "-o", tmp_path / "a.csv")
-    assert ask(SHOP, "-o", file, "--overwrite").exit_code == 0
+        ask_or_raise(EXAMPLE_LOG_DIR, "-o", tmp_path / "a.csv")
+    assert ask(EXAMPLE_LOG_DIR, "-o", file, "--overwrite").exit_code == 0
     assert pq.read_table(file).num_rows > 0
-    assert ask(SHOP, "-o", tmp_path / "none.parquet", "--key", "no such key").exit_code != 0
+    assert ask(EXAMPLE_LOG_DIR, "-o", tmp_path / "none.parquet", "--key", "no such key").exit_code != 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet"]

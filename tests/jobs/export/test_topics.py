@@ -16,7 +16,7 @@ from kafkaframes.jobs.export.job import plan_topic_export
 from kafkaframes.jobs.export.settings import TopicExportSettings
 from kafkaframes.scan.topic.options import build_consumer_options
 
-SHOP = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def test_logs_and_topics_need_separate_destinations(servers, admin, tmp_path):
     send(servers, texts(0, 5))
     export_topics(servers, "t", tmp_path / "out")
     with pytest.raises(OptionError, match="has an export with other settings: `source` was live topics"):
-        export_log(SHOP, tmp_path / "out", topics="orders")
+        export_log(EXAMPLE_LOG_DIR, tmp_path / "out", topics="orders")
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "arrow"])
@@ -293,5 +293,7 @@ def test_flags_of_logs_and_other_settings_are_rejected(servers, admin, tmp_path,
 
 
 def test_properties_of_clients_are_rejected_for_logs(tmp_path):
-    result = CliRunner().invoke(cli, ["export", str(SHOP), "--to", str(tmp_path / "out"), "-X", "client.id=x"])
+    result = CliRunner().invoke(
+        cli, ["export", str(EXAMPLE_LOG_DIR), "--to", str(tmp_path / "out"), "-X", "client.id=x"]
+    )
     assert "-X is for a topic, and the source is a log directory" in str(result.exception)

@@ -83,13 +83,14 @@ def test_a_topic_replaced_by_a_longer_one_is_rejected(kind, log):
     export(kind, log)
     write_other(log, 0, 30)
     message = (
-        r"t-0 is not the log .* at offset 17, the table has a record with timestamp \d+, key of 2 bytes, .*digest \w+, "
-        r"but the log has a record with timestamp \d+, key of 1 byte, .*`overwrite`"
+        r"t-0 is not the log that the table was filled from: at offset 17, the table has a record with "
+        r"timestamp \d+, key of 2 bytes, .*digest \w+, but the log has a record with "
+        r"timestamp \d+, key of 1 byte, .*`overwrite`"
     )
     with pytest.raises(OptionError, match=message):
         export(kind, log)
     assert offsets_of(kind) == list(range(20))
-    with pytest.raises(OptionError, match="is not the log"):
+    with pytest.raises(OptionError, match="is not the log that the table was filled from"):
         export(kind, log, failOnDataLoss="false")  # accepts lost records, but not other ones
 
 
@@ -106,7 +107,7 @@ def test_each_field_of_a_record_is_compared(files, log):
         {"headers": [("h", b"1"), ("h", b"1")]},
     ):
         write_other(log, 0, 6, **base | changes)
-        with pytest.raises(OptionError, match="is not the log"):
+        with pytest.raises(OptionError, match="is not the log that the table was filled from"):
             export(files, log)
     write_other(log, 0, 6, **base)
     export(files, log)
@@ -117,7 +118,7 @@ def test_a_truncated_log_that_grew_again_is_rejected_despite_its_id(files, log):
     (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     export(files, log)
     write_other(log, 0, 30)
-    with pytest.raises(OptionError, match="t-0 is not the log"):
+    with pytest.raises(OptionError, match="t-0 is not the log that the table was filled from"):
         export(files, log)
 
 
@@ -173,7 +174,7 @@ def test_fingerprints_are_kept_for_partitions_and_topics_without_new_records(kin
         export(kind, log.parent)
     (other / "partition.metadata").unlink()
     write_other(other, 0, 21)
-    with pytest.raises(OptionError, match="u-0 is not the log"):
+    with pytest.raises(OptionError, match="u-0 is not the log that the table was filled from"):
         export(kind, log.parent)
 
 
@@ -207,6 +208,8 @@ def test_a_recreated_live_topic_without_ids_is_rejected(files, monkeypatch):
         admin.delete_topics(["t"])
         admin.create_topics([topic])
         fill(producer, b"new", 9)
-        with pytest.raises(OptionError, match=r"t-0 is not the log .*Write it to a new table"):
+        with pytest.raises(
+            OptionError, match=r"t-0 is not the log that the table was filled from: .*Write it to a new table"
+        ):
             add()
         assert offsets_of(files) == list(range(7))

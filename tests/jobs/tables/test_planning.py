@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.spark.truth import LOGS, SHOP
+from tests.spark.truth import EXAMPLE_LOG_DIR, LOGS
 
 import kafkaframes
 from kafkaframes.errors import OptionError, UnknownOutcomeError
@@ -211,8 +211,8 @@ def data_files(kind):
 
 
 def test_every_record_of_a_brokers_log_is_exported_unchanged(kind):
-    outcome = export(kind, SHOP, incremental=False)
-    assert rows(kind.read()) == expected_rows(SHOP)
+    outcome = export(kind, EXAMPLE_LOG_DIR, incremental=False)
+    assert rows(kind.read()) == expected_rows(EXAMPLE_LOG_DIR)
     assert outcome.summary.records == 13_818
     assert outcome.table["commits"] == 1
     assert kind.offsets()["customers"] == {"0": 2200}
@@ -222,8 +222,8 @@ def test_every_record_of_a_brokers_log_is_exported_unchanged(kind):
 
 def test_several_runs_build_the_same_table(kind):
     for until in (1, 700, 701, 5000):
-        export(kind, SHOP, offsets=(None, until), subscribe="payments,customers")
-    assert rows(kind.read()) == expected_rows(SHOP, subscribe="payments,customers")
+        export(kind, EXAMPLE_LOG_DIR, offsets=(None, until), subscribe="payments,customers")
+    assert rows(kind.read()) == expected_rows(EXAMPLE_LOG_DIR, subscribe="payments,customers")
     assert kind.offsets() == {"customers": {"0": 2200}, "payments": {"0": 722, "1": 757}}
     assert len(kind.versions()) == 4
 
@@ -274,13 +274,15 @@ def test_an_existing_table_is_not_changed_without_a_mode(kind, log):
 
 
 def test_overwrite_replaces_the_rows_in_one_commit_and_keeps_the_old_version(kind, log):
-    export(kind, SHOP)
+    export(kind, EXAMPLE_LOG_DIR)
     (old,) = kind.versions()
     export(kind, log, incremental=False, overwrite=True)
     assert offsets_of(kind) == list(range(200))
     assert kind.offsets() == {"t": {"0": 200}}
     assert kind.read(old).num_rows == 13_818
-    outcome = export(kind, SHOP, subscribe="customers")  # the offsets of the replaced rows do not count any more
+    outcome = export(
+        kind, EXAMPLE_LOG_DIR, subscribe="customers"
+    )  # the offsets of the replaced rows do not count any more
     assert outcome.summary.records == kind.read().num_rows - 200 == 635
 
 
@@ -483,7 +485,7 @@ def test_a_torn_tail_is_left_to_the_next_run(kind, log):
     assert offsets_of(kind) == list(range(200))
 
 
-class KilledError(BaseException):
+class SimulatedKillError(BaseException):
     """Ends a run without the clean-up that a kill would also skip."""
 
 
@@ -500,15 +502,15 @@ def test_a_killed_run_adds_nothing_and_the_next_one_cleans_up(kind, log, step, m
         def commit(self, *arguments):
             if step == "after the commit":
                 make(self, *arguments)
-            raise KilledError
+            raise SimulatedKillError
 
         patch.setattr(owner, "commit_files", commit)
 
         def write_one(function, jobs):
             yield function(jobs[0])
-            raise KilledError
+            raise SimulatedKillError
 
-        with pytest.raises(KilledError):
+        with pytest.raises(SimulatedKillError):
             export(kind, log, run=write_one if step == "after one file" else run_here)
     remaining_files = set(data_files(kind)) - set(before)
     assert len(remaining_files) == (1 if step == "after one file" else 2)
@@ -528,10 +530,10 @@ def test_a_first_run_killed_before_its_commit_does_not_block_the_next(kind, log,
         patch.setattr(TableRun, "_discard_files", lambda *arguments, **options: None)
 
         def commit(self, *arguments):
-            raise KilledError
+            raise SimulatedKillError
 
         patch.setattr(type(kind.table()), "commit_files", commit)
-        with pytest.raises(KilledError):
+        with pytest.raises(SimulatedKillError):
             export(kind, log, incremental=False)
     (remaining_file,) = data_files(kind)
     assert export(kind, log, incremental=False).table["removed_orphans"][0].endswith(remaining_file)
@@ -570,7 +572,7 @@ def test_files_of_an_active_run_are_not_removed(kind, log):
 
     def with_another(function, jobs):
         files = list(map(function, jobs))
-        assert export(kind, SHOP, subscribe="customers").table["removed_orphans"] == []
+        assert export(kind, EXAMPLE_LOG_DIR, subscribe="customers").table["removed_orphans"] == []
         assert all(Path(file.path).exists() for file in files)
         yield from files
 

@@ -20,7 +20,7 @@ BATCHES = {
 }
 
 
-def by_values(raw, batches):
+def compute_expected_check(raw, batches):
     """Return the expected result of ``check_records``, from Python values."""
     rows, first_offsets, problems, wrong = [], [], {}, {}
     positions = batches.column("position").tolist()
@@ -44,7 +44,7 @@ def assert_judged(raw):
         judgement.first_offsets.tolist(),
         judgement.problems,
         judgement.wrong_messages,
-    ) == by_values(raw, batches)
+    ) == compute_expected_check(raw, batches)
     return judgement
 
 

@@ -150,7 +150,7 @@ def test_only_frequent_shapes_get_their_own_functions():
         value.replace(directories=[UUID(int=number) for number in range(130)]).encode(1)
         shapes.append(len(functions))
     assert shapes == [0] * (HotShapes.MIN_OCCURRENCES - 1) + [1] * (REPETITIONS - HotShapes.MIN_OCCURRENCES + 1)
-    assert HotShapes.MAX_NUMBERS < 127, "a count of a frequent shape needs one byte"
+    assert HotShapes.MAX_NUMBERS < 127, "the length of an array with a generated function must fit into one byte"
 
 
 class TestDuplicateTags:

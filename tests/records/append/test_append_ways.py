@@ -127,7 +127,7 @@ def test_the_fast_path_and_the_general_path_agree(magic, codec, stamps, has_keys
 @pytest.mark.parametrize("size", [1, 9_000, 300_000, 6_000_000])
 @pytest.mark.parametrize("dense", [False, True])
 def test_sets_of_any_size_and_density_take_the_fast_path(magic, codec, size, dense, monkeypatch):
-    """Dense streams take the general decompression. Memory for large streams is freed after use."""
+    """Dense streams are decompressed by the general function. Reusable buffers stay within their size limit."""
     if codec == "zstd" and magic == 1:
         return
     value = bytes(size) if dense else random.Random(size).randbytes(size)

@@ -11,7 +11,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.resolve import plan_log
 
 LOGS = Path(__file__).parents[3] / "examples" / "logs"
-SHOP = LOGS / "kafka-4.3"
+EXAMPLE_LOG_DIR = LOGS / "kafka-4.3"
 
 
 def topics(*paths):
@@ -27,8 +27,8 @@ def read_batch_starts(path):
 
 
 def test_a_log_directory_has_all_its_partitions():
-    assert ("orders", 2) in topics(SHOP)
-    assert ("__consumer_offsets", 1) in topics(SHOP)
+    assert ("orders", 2) in topics(EXAMPLE_LOG_DIR)
+    assert ("__consumer_offsets", 1) in topics(EXAMPLE_LOG_DIR)
 
 
 def test_a_directory_of_log_directories_has_the_partitions_of_all():
@@ -38,12 +38,12 @@ def test_a_directory_of_log_directories_has_the_partitions_of_all():
 @pytest.mark.parametrize(
     "paths",
     [
-        [SHOP / "orders-1"],
-        [f"{SHOP}/orders-1/"],
-        [SHOP / "orders-1" / "00000000000000000000.log"],
-        [f"{SHOP}/orders-[1]"],
-        [f"{SHOP}/orders-1/*0.log"],
-        [f"file://{SHOP}/orders-1"],
+        [EXAMPLE_LOG_DIR / "orders-1"],
+        [f"{EXAMPLE_LOG_DIR}/orders-1/"],
+        [EXAMPLE_LOG_DIR / "orders-1" / "00000000000000000000.log"],
+        [f"{EXAMPLE_LOG_DIR}/orders-[1]"],
+        [f"{EXAMPLE_LOG_DIR}/orders-1/*0.log"],
+        [f"file://{EXAMPLE_LOG_DIR}/orders-1"],
     ],
 )
 def test_a_partition_a_segment_a_pattern_and_a_url(paths):
@@ -51,13 +51,13 @@ def test_a_partition_a_segment_a_pattern_and_a_url(paths):
 
 
 def test_only_a_literal_path_selects_a_renamed_partition():
-    assert all(s.is_named for s in discover_logs((f"{SHOP}/__consumer_offsets-1/",)).segments)
-    assert not any(s.is_named for s in discover_logs((f"{SHOP}/__consumer_offsets-*",)).segments)
+    assert all(s.is_named for s in discover_logs((f"{EXAMPLE_LOG_DIR}/__consumer_offsets-1/",)).segments)
+    assert not any(s.is_named for s in discover_logs((f"{EXAMPLE_LOG_DIR}/__consumer_offsets-*",)).segments)
 
 
 def test_renamed_directories_and_temporary_files_are_not_read(tmp_path):
-    shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
-    shutil.copytree(SHOP / "orders-0", tmp_path / f"orders-1.{'0' * 32}-delete")
+    shutil.copytree(EXAMPLE_LOG_DIR / "orders-0", tmp_path / "orders-0")
+    shutil.copytree(EXAMPLE_LOG_DIR / "orders-0", tmp_path / f"orders-1.{'0' * 32}-delete")
     first = tmp_path / "orders-0" / "00000000000000000000.log"
     for suffix in ("deleted", "cleaned", "swap"):
         shutil.copy(first, f"{first}.{suffix}")
@@ -73,7 +73,7 @@ def test_a_directory_without_a_log_is_an_error(tmp_path):
 
 
 def test_many_requested_partitions_are_planned():
-    options = ReadOptions(paths=(str(SHOP),), min_partitions=20)
+    options = ReadOptions(paths=(str(EXAMPLE_LOG_DIR),), min_partitions=20)
     works = plan_log(options, cores=2).works
     assert len(works) >= 20
     planned_pieces = sorted((piece.segment.path, piece.start, piece.end) for work in works for piece in work)

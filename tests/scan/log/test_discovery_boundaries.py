@@ -7,7 +7,7 @@ import pytest
 
 from kafkaframes.scan.log.discovery import discover_logs, find_boundaries
 
-SHOP = Path(__file__).parents[3] / "examples" / "logs" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parents[3] / "examples" / "logs" / "kafka-4.3"
 
 
 def read_batch_starts(path):
@@ -21,7 +21,7 @@ def read_batch_starts(path):
 @pytest.mark.parametrize("index", ["own", "none", "stale", "foreign", "odd"])
 def test_segments_are_split_at_batches_whatever_the_index_contains(index, tmp_path):
     partition = tmp_path / "orders-0"
-    shutil.copytree(SHOP / "orders-0", partition)
+    shutil.copytree(EXAMPLE_LOG_DIR / "orders-0", partition)
     log = max(partition.glob("*.log"), key=lambda path: path.stat().st_size)
     file = log.with_suffix(".index")
     if index == "none":
@@ -45,7 +45,7 @@ def test_segments_are_split_at_batches_whatever_the_index_contains(index, tmp_pa
 
 
 def test_a_damaged_segment_is_split_only_before_the_damage(tmp_path):
-    shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
+    shutil.copytree(EXAMPLE_LOG_DIR / "orders-0", tmp_path / "orders-0")
     log = max((tmp_path / "orders-0").glob("*.log"), key=lambda path: path.stat().st_size)
     starts = read_batch_starts(log)
     middle = starts[len(starts) // 2]
@@ -58,7 +58,7 @@ def test_a_damaged_segment_is_split_only_before_the_damage(tmp_path):
 
 
 def test_a_segment_that_vanishes_during_planning_is_not_split(tmp_path):
-    shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
+    shutil.copytree(EXAMPLE_LOG_DIR / "orders-0", tmp_path / "orders-0")
     segment = discover_logs((str(tmp_path),)).segments[0]
     shutil.rmtree(tmp_path / "orders-0")
     assert find_boundaries(segment, [1, 2]) == []

@@ -190,18 +190,22 @@ def test_a_replaced_log_without_topic_id_is_reported_at_any_length(tmp_path, cap
     assert follower(tmp_path).find_batch_end(at) == at
     write_log(tmp_path, (count, b"new"))
     running = follower(tmp_path)
-    with pytest.raises(OptionError, match=r"t-0 is not the log .* at offset 27 .* value of 3 bytes") as refusal:
+    with pytest.raises(
+        OptionError,
+        match=r"t-0 is not the log from which the checkpoint was written: .*at offset 27 .* value of 3 bytes",
+    ) as refusal:
         running.find_batch_end(at)
     assert str(refusal.value).count("digest") == 2
     end = StreamOffsets({("t", 0): count, ("t", 1): 20})
-    with pytest.raises(OptionError, match="t-0 is not the log"):  # a micro-batch that is repeated after a restart
+    # a micro-batch that is repeated after a restart
+    with pytest.raises(OptionError, match="t-0 is not the log from which the checkpoint was written"):
         running.plan_batch(at, StreamOffsets({**end.offsets, ("t", 0): 50}), cores=1)
     lenient, offsets_read, start = follower(tmp_path, failOnDataLoss="false"), [], at
     while (end := lenient.find_batch_end(start, max_offsets=max_offsets)) != start:
         offsets_read += read_rows(lenient, start, end)
         start = end
     assert offsets_read == [(0, n) for n in range(count)]
-    assert "t-0 is not the log" in caplog.text
+    assert "t-0 is not the log from which the checkpoint was written" in caplog.text
     assert follower(tmp_path).find_batch_end(start) == start
     assert follower(tmp_path).find_batch_end(StreamOffsets(at.offsets)).offsets == start.offsets  # an older checkpoint
 
@@ -211,7 +215,7 @@ def test_a_log_replaced_under_a_running_stream_is_reported(tmp_path):
     follow = follower(tmp_path)
     at = follow.find_batch_end(follow.find_start_offsets())
     write_log(tmp_path, (40, b"new"))
-    with pytest.raises(OptionError, match="t-0 is not the log"):
+    with pytest.raises(OptionError, match="t-0 is not the log from which the checkpoint was written"):
         follow.find_batch_end(at)
 
 
@@ -274,7 +278,7 @@ def test_fingerprints_of_older_message_formats(tmp_path, record_format, codec):
     assert [row.offset for row in at.fingerprints["t", 0]] == [17, 18, 19]
     assert follower(tmp_path).find_batch_end(at) == at
     write(b"new")
-    with pytest.raises(OptionError, match="t-0 is not the log"):
+    with pytest.raises(OptionError, match="t-0 is not the log from which the checkpoint was written"):
         follower(tmp_path).find_batch_end(at)
 
 
@@ -300,7 +304,7 @@ def test_sparks_reader_stores_fingerprints_and_compares_them_after_a_restart(tmp
     older_checkpoint = {"t": {"0": 30}}
     assert reader().latestOffset(older_checkpoint, ReadAllAvailable()) == older_checkpoint
     write_log(tmp_path, (30, b"new"))
-    with pytest.raises(OptionError, match="t-0 is not the log"):
+    with pytest.raises(OptionError, match="t-0 is not the log from which the checkpoint was written"):
         reader().latestOffset(at, ReadAllAvailable())
     lenient = reader(failOnDataLoss="false")
     end = lenient.latestOffset(at, ReadAllAvailable())

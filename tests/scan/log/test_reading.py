@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.records.mutations import build_batch_v2, encode_varint
 from tests.spark import truth
-from tests.spark.truth import CLICKS, SHOP
+from tests.spark.truth import CLICKS, EXAMPLE_LOG_DIR
 
 import kafkaframes
 from kafkaframes.errors import CorruptRecordError, EncodeError, LogDirError
@@ -58,7 +58,7 @@ def build_batches(first, count, codec="none", **more):
 @pytest.mark.parametrize("names", [("offset", "value"), ("offset", "value", "headers")])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_damaged_record_is_detected_with_and_without_headers(tmp_path, caplog, mode, names):
-    """The record states three headers and has none. Another batch follows."""
+    """The first record declares three headers but has none. Another batch follows."""
     claimed_body, sound = b"\0\0\0\x01\x02v\x06", b"\0\0\0\x01\x82\x01" + b"v" * 65 + b"\0"
     section = b"".join(encode_varint(len(body)) + body for body in (claimed_body, sound))
     write_segment(tmp_path, build_batch_v2(section, count=2) + build_batches(2, 2))
@@ -84,9 +84,11 @@ def test_a_segment_truncated_while_it_is_read_is_an_error(tmp_path, table):
 
 
 def test_sequences_and_first_offsets_of_batches_equal_those_of_kafka():
-    rows = read_rows(SHOP, "topic", "partition", "offset", "sequence", "baseOffset", subscribe=frozenset({"payments"}))
+    rows = read_rows(
+        EXAMPLE_LOG_DIR, "topic", "partition", "offset", "sequence", "baseOffset", subscribe=frozenset({"payments"})
+    )
     expected_rows, batch = set(), None
-    for line in truth.lines_of(SHOP):
+    for line in truth.lines_of(EXAMPLE_LOG_DIR):
         if line["type"] == "batch":
             batch = line
         elif line["type"] == "record" and batch["topic"] == "payments" and not batch["control"]:
@@ -102,9 +104,9 @@ def test_sequences_and_first_offsets_of_batches_equal_those_of_kafka():
 
 @pytest.mark.parametrize("read_bytes", [70, 1000, 1 << 20])
 def test_the_read_size_does_not_change_the_result(read_bytes, monkeypatch):
-    expected_rows = read_rows(SHOP / "orders-0", "offset", "value")
+    expected_rows = read_rows(EXAMPLE_LOG_DIR / "orders-0", "offset", "value")
     monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BATCH_BYTES", read_bytes)
-    assert read_rows(SHOP / "orders-0", "offset", "value") == expected_rows
+    assert read_rows(EXAMPLE_LOG_DIR / "orders-0", "offset", "value") == expected_rows
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -205,7 +207,7 @@ def test_a_torn_tail_is_skipped_and_reported(mode, tmp_path, caplog):
 
 
 def test_a_file_with_missing_bytes_is_an_error_in_every_mode(tmp_path):
-    shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
+    shutil.copytree(EXAMPLE_LOG_DIR / "orders-0", tmp_path / "orders-0")
     options = ReadOptions(paths=(str(tmp_path),))
     works = plan_log(options, cores=1).works
     path = Path(works[0][0].segment.path)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.spark.truth import CLICKS, SHOP
+from tests.spark.truth import CLICKS, EXAMPLE_LOG_DIR
 
 import kafkaframes
 from kafkaframes.errors import OptionError
@@ -140,7 +140,7 @@ def test_bytes_outside_the_range_are_not_read(tmp_path):
 
 WHOLE_LOG_BATCHES = {
     (path, topic): offsets(path)
-    for path, topic in ((SHOP / "orders-0", "orders"), (CLICKS / "clickstream-0", "clickstream"))
+    for path, topic in ((EXAMPLE_LOG_DIR / "orders-0", "orders"), (CLICKS / "clickstream-0", "clickstream"))
 }
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tests.scan.log.test_reading import build_batches, damage_batch, read_rows, write_segment
 from tests.spark import truth
-from tests.spark.truth import CLICKS, SHOP
+from tests.spark.truth import CLICKS, EXAMPLE_LOG_DIR
 
 
-@pytest.mark.parametrize("log", [SHOP, CLICKS], ids=lambda log: log.name)
+@pytest.mark.parametrize("log", [EXAMPLE_LOG_DIR, CLICKS], ids=lambda log: log.name)
 def test_every_batch_equals_that_of_kafka(log):
     rows = read_rows(log, table="batches", deep=True, include_internal=True)
     expected_rows = [

@@ -152,7 +152,7 @@ def test_avro_types_are_decoded():
         ({"type": "nothing"}, "not an Avro schema: unknown type 'nothing'"),
     ],
 )  # fmt: skip
-def test_avro_types_without_a_column_are_rejected_by_name(schema, message):
+def test_unsupported_avro_schemas_are_rejected_with_the_reason(schema, message):
     with pytest.raises(OptionError, match=message):
         avro(schema)
 

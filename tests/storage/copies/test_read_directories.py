@@ -8,7 +8,7 @@ import pytest
 import kafkaframes
 from kafkaframes.errors import OptionError
 
-SHOP = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
+EXAMPLE_LOG_DIR = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
 LOG_WITH_DELETED_RECORDS = Path(__file__).parents[2] / "data" / "logs" / "deleted-records"
 
 

@@ -197,7 +197,7 @@ def test_the_name_of_a_segment_after_a_truncation_is_flushed():
         assert count_records_after_power_failure(log, disk) == number + 1
 
 
-class RetryingLife(RecordedWorkload):
+class RetryingWorkload(RecordedWorkload):
     """A workload on a temporarily full disk, which repeats rejected operations when there is space again."""
 
     rejected_count = 0
@@ -217,7 +217,7 @@ class RetryingLife(RecordedWorkload):
         self.disk.fail = lambda at: None
 
     def create(self, key):
-        self.call_again(lambda: super(RetryingLife, self).create(key))
+        self.call_again(lambda: super(RetryingWorkload, self).create(key))
 
     def append(self, key, records, **options):
         log, epoch = self.log(key), self.epoch
@@ -226,7 +226,7 @@ class RetryingLife(RecordedWorkload):
         def act():
             self.epoch = epoch
             assert read_all(log) == before
-            super(RetryingLife, self).append(key, records, **options)
+            super(RetryingWorkload, self).append(key, records, **options)
 
         self.call_again(act)
 
@@ -259,7 +259,7 @@ def test_a_temporarily_full_disk_loses_no_acknowledged_records(life, length):
     rejected_count = 0
     for number in range(5, len(life.disk.journal), FAILURE_STEP if IS_DEEP else 23):
         disk = MemoryDisk()
-        broken_life = RetryingLife(disk)
+        broken_life = RetryingWorkload(disk)
         fill_disk_at(disk, number, length)
         try:
             broken_life.live()

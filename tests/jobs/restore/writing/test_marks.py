@@ -60,12 +60,12 @@ def test_a_killed_commit_counts_from_the_rename_on(tmp_path, monkeypatch, step):
     top = tmp_path / "logs"
     send(top, batch(QUERY, 0), b"a")
 
-    class KilledError(Exception):
+    class CommitKilledError(Exception):
         pass
 
     def kill(place, path):
         if place == "prepared":
-            raise KilledError
+            raise CommitKilledError
         real = commits.names.CLEAN_SHUTDOWN_FILE
         if place == "half moved":
             (path / real).unlink()
@@ -73,12 +73,12 @@ def test_a_killed_commit_counts_from_the_rename_on(tmp_path, monkeypatch, step):
             shutil.move(next((committed_dir / "t-0").glob("*.log")), path / "t-0")
         else:
             finish(path)
-        raise KilledError
+        raise CommitKilledError
 
     finish = commits.finish_append
     calls = iter([finish, partial(kill, step)])
     monkeypatch.setattr(commits, "finish_append", lambda path: next(calls)(path))
-    with pytest.raises(KilledError):
+    with pytest.raises(CommitKilledError):
         send(top, batch(QUERY, 1), b"b")
     monkeypatch.undo()
     send(top, batch(QUERY, 1), b"b")
