@@ -151,8 +151,16 @@ class MissingSegmentError(LogDirError):
         offsets: first and last missing offset; None if they are unknown.
     """
 
-    def __init__(self, reason: str, *, offsets: tuple[int, int] | None = None, **where: Any) -> None:
-        super().__init__(reason, **where)
+    def __init__(
+        self,
+        reason: str,
+        *,
+        offsets: tuple[int, int] | None = None,
+        position: int | None = None,
+        path: tuple[str | int, ...] = (),
+        file: str | None = None,
+    ) -> None:
+        super().__init__(reason, position=position, path=path, file=file)
         self.offsets = offsets
 
 
