@@ -186,7 +186,9 @@ def rights_table() -> str:
             enough = f" (or {right.or_cluster} on the CLUSTER)" if right.or_cluster else ""
             needs = f"{right.operation} on the {right.resource}{enough}"
             since, until = max(right.first_version, api.range[0]), min(right.last_version, api.range[1])
-            part = right.each or (f"the request, by `{right.field}`" if right.field else "the request")
+            part = right.each or (
+                f"the request; its field `{right.field}` names the resource" if right.field else "the request"
+            )
             shown = OMIT_FROM_RESPONSE if right.denied == OMIT_FROM_RESPONSE else right.error.name
             body.append((f"{api.name} ({api.key})", f"{since}-{until}", needs, part, shown))
         if not api.rights:

@@ -35,7 +35,7 @@ def test_the_text_lists_all_fields_exceptions_figures_and_the_verdict(rewritten_
     folder, text = rewritten_dir
     assert "OffsetDeleteResponse 0 -> 1, flexible now\n  ErrorCode: tag 0\n" in text
     assert "left: SaslHandshakeResponse: KIP-636 excludes it" in text
-    assert "codes tagged                            119     111" in text
+    assert "error codes that became tagged          119     111" in text
     assert "breaking (spec check): 3 breaking" in text
     assert len(contents(folder)) == 192
 

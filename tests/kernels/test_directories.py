@@ -63,7 +63,7 @@ def test_each_target_has_its_own_unit(monkeypatch):
 
 
 def test_a_python_without_a_stable_abi_has_its_own_target(monkeypatch):
-    monkeypatch.delenv(target.TARGET_VARIABLE, raising=False)
+    monkeypatch.delenv(target.COMPILE_TARGET_VARIABLE, raising=False)
     monkeypatch.setattr(target.sys, "abiflags", "t")
     assert target.detect_target.__wrapped__() is target.THIS_MACHINE
 

@@ -814,7 +814,7 @@ ROWS = (
         S,
         "save modes",
         DIFFERS,
-        'a Python writer needs `.mode("append")`, even if it is the default',
+        'a Python writer needs `.mode("append")`, even though it is the default',
         check=_save_modes,
         expected=["append"],
         connector=["append", "errorifexists"],

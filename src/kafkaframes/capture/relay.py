@@ -163,7 +163,7 @@ class OutstandingRequests:
     """
 
     def __init__(self) -> None:
-        self.tokens = False  # whether the connection may contain frames without headers
+        self.may_have_bare_tokens = False  # whether the client may send SASL tokens in frames without Kafka's headers
         self._frames = _FrameSplitter(_HEADER_BYTES)
         self._open: deque[tuple[int, int, int]] = deque()
         self._ids: Counter[int] = Counter()
@@ -178,7 +178,7 @@ class OutstandingRequests:
 
     def _add_request(self, correlation_id: int, key: int, version: int) -> None:
         with self._lock:
-            self.tokens |= (key, version) == _SASL_HANDSHAKE
+            self.may_have_bare_tokens |= (key, version) == _SASL_HANDSHAKE
             self._open.append((correlation_id, key, version))
             self._ids[correlation_id] += 1
             if len(self._open) > MAX_OUTSTANDING_REQUESTS:
@@ -243,7 +243,7 @@ class ResponseRewriter:
             return
         api = self.requests.complete_request(int.from_bytes(head[4:], "big", signed=True))
         if api is None:
-            if not self.requests.tokens:
+            if not self.requests.may_have_bare_tokens:
                 self.on_unknown("a response without a recorded request")
             return
         self._answer = self.addresses.find_response_addresses(*api)

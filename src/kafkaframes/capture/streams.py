@@ -122,7 +122,7 @@ class Streams:
             ports: TCP ports of brokers. By default, brokers are recognised by their traffic.
             held_bytes: limit for the carried bytes of incomplete frames and open requests. Above this limit, the wait
                 for missing bytes is shortened, and a request waits for its response only until the next window ends.
-            forget_above: number of connections above which ended ones are forgotten.
+            forget_above: number of connections above which those that have ended are dropped.
             apis: the APIs by which requests are recognised.
         """
         self.packets = packets
@@ -140,11 +140,9 @@ class Streams:
         for window in self.packets:
             traffic = self._build_window_result(window)
             yield traffic
-            if (
-                not traffic.last
-            ):  # after the last window, the table still contains all connections that were not forgotten
+            if not traffic.last:  # after the last window, no connections are dropped: callers read the table
                 self._carry_over(traffic)
-                self._forget_ended_connections(int(traffic.rows[:, layout.TIME].max(initial=0)))
+                self._drop_ended_connections(int(traffic.rows[:, layout.TIME].max(initial=0)))
 
     def _build_window_result(self, window: CaptureWindow) -> WindowResult:
         connections = self.packets.connections
@@ -179,22 +177,22 @@ class Streams:
             window.last, new_numbers=self._new_numbers, forgotten_connections=self._forgotten_connections,
         )  # fmt: skip
 
-    def _forget_ended_connections(self, now: int) -> None:
-        """Forget connections that ended a while ago if there are many, so that only open connections need memory."""
+    def _drop_ended_connections(self, now: int) -> None:
+        """Drop connections that ended a while ago if there are many, so that only open connections need memory."""
         connections = self.packets.connections
         self._new_numbers, self._forgotten_connections = None, _NO_CONNECTIONS
         if connections.count < self._look_at:
             return
-        is_forgotten = connections.select_closed_before(now - ENDED_CONNECTION_RETENTION_NS)
-        is_forgotten[self.pending[:, layout.F_CONNECTION]] = False
+        is_dropped = connections.select_closed_before(now - ENDED_CONNECTION_RETENTION_NS)
+        is_dropped[self.pending[:, layout.F_CONNECTION]] = False
         buf, rows = self.packets.carried
-        is_forgotten[rows[:, layout.DIRECTION] >> 1] = False
-        numbers = np.flatnonzero(is_forgotten)
+        is_dropped[rows[:, layout.DIRECTION] >> 1] = False
+        numbers = np.flatnonzero(is_dropped)
         self._look_at = max(2 * (connections.count - len(numbers)), self.forget_above)
         if not len(numbers):
             return
         self._forgotten_connections = connections.table[numbers].copy(), numbers
-        self._new_numbers = connections.keep_connections(~is_forgotten)
+        self._new_numbers = connections.keep_connections(~is_dropped)
         self.pending[:, layout.F_CONNECTION] = self._new_numbers[self.pending[:, layout.F_CONNECTION]]
         rows[:, layout.DIRECTION] = 2 * self._new_numbers[rows[:, layout.DIRECTION] >> 1] + (
             rows[:, layout.DIRECTION] & 1

@@ -46,10 +46,10 @@ def _decode_hex(text: str) -> bytes:
 def add_message_options(command: Command) -> Command:
     """Add the options that specify which message the bytes contain."""
     return add_click_options(
-        click.option("--api", help="Name or key of the API whose response (with header) the bytes are."),
-        click.option("--message", help="Name of the message whose body (without header) the bytes are."),
+        click.option("--api", help="Name or key of an API: the bytes are a response of this API, with header."),
+        click.option("--message", help="Name of a message: the bytes are the body of this message, without header."),
         click.option("--version", type=int, help="Version of the API or the message."),
-        click.option("--body", is_flag=True, help="With --api: the bytes are the response's body, without header."),
+        click.option("--body", is_flag=True, help="With --api: the bytes are a response's body, without header."),
         click.option("--request", is_flag=True, help="With --api: the bytes are a request's body, without header."),
         specs_option,
         click.option(

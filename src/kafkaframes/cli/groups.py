@@ -51,7 +51,11 @@ command = make_connecting_group(
     help="Select the groups of this type.",
 )
 @click.option(
-    "--state", "states", multiple=True, metavar="STATE", help="Select the groups in this state, such as Stable, Empty."
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="Select the groups in this state, such as Stable or Empty.",
 )
 @as_json_option
 def list_groups(connect: Connect, types: tuple[str, ...], states: tuple[str, ...], as_json: bool) -> None:

@@ -132,7 +132,7 @@ def pack_kernels(to: Path, architecture: str | None, decoders: bool) -> None:
     must name a cross compiler.
     """
     if architecture:
-        os.environ[target.TARGET_VARIABLE] = architecture
+        os.environ[target.COMPILE_TARGET_VARIABLE] = architecture
         demand.clear_caches()
     try:
         demand.find_c_compiler()

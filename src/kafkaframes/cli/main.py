@@ -99,7 +99,7 @@ class LazyGroup(click.Group):
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Errors name its flags.
+        """Run the command. Error messages name the command's flags instead of the settings of the Python function.
 
         Ctrl-C ends the command with the exit status of a shell, because status 1 has another meaning.
         """

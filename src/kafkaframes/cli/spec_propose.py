@@ -271,5 +271,5 @@ def _print_scaled(rows: Sequence[ByteRate], settings: ProposalSettings) -> None:
             "example"
         )
         print_text(
-            f"has one element in each array, texts of {EXAMPLE_TEXT_BYTES} bytes, no errors and no tagged fields."
+            f"has one element in each array, strings of {EXAMPLE_TEXT_BYTES} bytes, no errors and no tagged fields."
         )

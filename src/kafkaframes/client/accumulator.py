@@ -121,8 +121,9 @@ class Accumulator:
         self.may_open: Callable[[TopicPartition], bool] = lambda _: True
         self.size_bytes = 0  # size of the open batches
         self.built_bytes = 0  # size of the unacknowledged batches, maintained by the sender
-        self.callback_bytes = 0  # size of the records with an on_delivery that has not returned
-        self.is_in_callback: Callable[[], bool] = lambda: False  # whether the current thread runs an on_delivery
+        self.callback_bytes = 0  # size of the records whose on_delivery callback has not returned
+        # Returns whether the current thread is running an on_delivery callback.
+        self.is_in_callback: Callable[[], bool] = lambda: False
 
     def add(self, record: CheckedRecord, owner: Any = None, on_delivery: OnDelivery | None = None) -> Any:
         """Add a record. Return its future, or None if the record has to wait first.

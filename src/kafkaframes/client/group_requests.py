@@ -106,7 +106,7 @@ class ConsumerHeartbeatResponse(NamedTuple):
 
 
 class FetchMetadata(NamedTuple):
-    """A Metadata request for these topics, or for all topics if None."""
+    """A Metadata request for ``topics``, or for all topics if ``topics`` is None."""
 
     topics: frozenset[str] | None
 

@@ -523,11 +523,11 @@ async def create_objects_in_thread(work: Callable[[], Result]) -> Result:
     Raises as ``run_in_thread`` does.
     """
 
-    def run_work() -> Result:
+    def work_without_gc() -> Result:
         with _GC_PAUSE:
             return work()
 
-    return await run_in_thread(run_work)
+    return await run_in_thread(work_without_gc)
 
 
 async def call_in_waiting_thread(work: Callable[[], Result]) -> Result:

@@ -96,7 +96,7 @@ _EMPTY_SAMPLE: Final = _WindowSample(0.0)  # the sample of a sensor without valu
 
 
 class Sensor:
-    """Values over time: their total, and samples of the last seconds."""
+    """Values over time: their total, and samples of the values of the last few seconds."""
 
     __slots__ = ("_max_samples", "_sample", "_sample_end", "_sample_s", "_samples", "count", "total")
 
@@ -333,7 +333,7 @@ def _create_sensor_specs(
             sensor,
             statistic.replace("_", " "),
             units.get(statistic, unit),
-            f"{_DESCRIPTION_PREFIX_BY_STATISTIC[statistic]} {meaning}",
+            f"{_get_description_prefix(statistic, meaning)} {meaning}",
         )
         for statistic, name in names.items()
     ]
@@ -355,6 +355,12 @@ _DESCRIPTION_PREFIX_BY_STATISTIC: Final = {
     "max": "Largest",
     "min": "Smallest",
 }
+
+
+def _get_description_prefix(statistic: str, meaning: str) -> str:
+    """Return the words before the meaning of a sensor: the maximum of a time is the longest, not the largest."""
+    is_time = meaning.split(" from ")[0].split(" in ")[0].endswith("time")
+    return "Longest" if statistic == "max" and is_time else _DESCRIPTION_PREFIX_BY_STATISTIC[statistic]
 
 
 def _create_network_specs(group: str) -> list[MetricSpec]:

@@ -329,13 +329,14 @@ def _reject_name(name: str, key: str, value: Any, names: Collection[str], client
     reason = next(filter(None, map(_split_names(_REJECTED_PROPERTIES).get, spellings)), None)
     if reason is None:
         raise OptionError(f"{_CLIENT_TITLES[client]} has no setting {name!r}{suggest_name(name, names)}")
-    if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_ACCEPTED_SERIALIZERS):
+    if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_ACCEPTED_SERDE_CLASSES):
         raise OptionError(f"{name}: {reason}")
 
 
 _MAX_LISTED_NAMES: Final = 12  # an error about an unknown name lists the valid names if there are at most this many
 _CLIENT_TITLES: Final = {"consumer": "a consumer", "producer": "a producer", "admin": "an admin client"}
-_ACCEPTED_SERIALIZERS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
+# Java classes that the ignored settings key.serializer, value.deserializer etc. may name.
+_ACCEPTED_SERDE_CLASSES: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
 
 
 def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:

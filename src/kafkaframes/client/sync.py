@@ -96,7 +96,7 @@ class Producer(SyncClient):
         __getattr__ = reject_attributes(_PRODUCER_HINTS)
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
-        """Create a producer. The producer connects when the first record is sent, or in ``with``.
+        """Create a producer. It connects when the first record is sent, or at the start of a ``with`` block.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties such as

@@ -34,7 +34,7 @@ from kafkaframes.jobs.settings import (
     RewriteSettings,
     VerifySettings,
 )
-from kafkaframes.jobs.tables.settings import COMMIT_LOG_BYTES, TableSettings, TopicTableSettings
+from kafkaframes.jobs.tables.settings import MAX_LOG_BYTES_PER_COMMIT, TableSettings, TopicTableSettings
 from kafkaframes.storage.files.paths import to_path, to_path_list
 
 if TYPE_CHECKING:
@@ -484,7 +484,7 @@ def table_log(
     dead_letters: str | None = None,
     catalog: str | None = None,
     table: str | None = None,
-    commit_bytes: int = COMMIT_LOG_BYTES,
+    commit_bytes: int = MAX_LOG_BYTES_PER_COMMIT,
     overwrite: bool = False,
     continuous: bool = False,
     interval: float = 60.0,
@@ -620,7 +620,7 @@ def table_topics(
     dead_letters: str | None = None,
     catalog: str | None = None,
     table: str | None = None,
-    commit_bytes: int = COMMIT_LOG_BYTES,
+    commit_bytes: int = MAX_LOG_BYTES_PER_COMMIT,
     overwrite: bool = False,
     continuous: bool = False,
     interval: float = 60.0,

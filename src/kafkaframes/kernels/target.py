@@ -76,15 +76,15 @@ TARGETS: Final = {
     ),
 }
 THIS_MACHINE: Final = Target("this-machine", "", "", "")
-TARGET_VARIABLE: Final = (
-    "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; any other value selects THIS_MACHINE
-)
+# Environment variable with the target that kernels are compiled for: a key of TARGETS, to compile for another machine.
+# Any other value selects THIS_MACHINE.
+COMPILE_TARGET_VARIABLE: Final = "KAFKAFRAMES_TARGET"
 
 
 @cache
 def detect_target() -> Target:
     """Return the target for this machine, or ``THIS_MACHINE`` to compile for this processor only."""
-    if key := os.environ.get(TARGET_VARIABLE):
+    if key := os.environ.get(COMPILE_TARGET_VARIABLE):
         return TARGETS.get(key, THIS_MACHINE)
     prefix = {"linux": "", "darwin": "macos-"}.get(sys.platform)
     # A free-threaded Python has no stable ABI: the layout of its objects differs.

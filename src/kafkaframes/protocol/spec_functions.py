@@ -1,7 +1,7 @@
 """The public functions for message specs: layouts, changes between versions, checks, tags, stubs, guide, proposals.
 
-Each function imports its code when it is called. Sources of specs are files, directories, jars, zip files of jars'
-folders, or ``REF:path`` of the git repository in the current directory.
+Each function imports its code when it is called. A source of specs is a file, a directory, a jar, a zip file (of specs,
+or of a folder with jars), or ``REF:path`` of the git repository in the current directory.
 """
 
 from __future__ import annotations
@@ -280,9 +280,9 @@ def import_releases(paths: Source | Sequence[Source], to: Source, *, check: bool
     """Write a catalog from the message specs of Kafka releases, as this package contains one.
 
     Args:
-        paths: sources with the specs of all releases at once.
+        paths: all sources, which together contain the specs of every release.
         to: the folder of the catalog.
-        check: whether nothing is written and the folder is only compared.
+        check: whether to compare the folder with the specs, without writing to it.
 
     Returns:
         The files that were written or removed or, with ``check``, would be.

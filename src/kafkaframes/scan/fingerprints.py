@@ -19,7 +19,7 @@ from kafkaframes.errors.words import count_text
 
 MAX_FINGERPRINTS: Final = 3  # largest number for each topic partition; compaction may have removed the records of some
 FINGERPRINT_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
-_DIGEST_CHARACTERS: Final = 16  # length of the hash of a record, in hexadecimal digits
+_DIGEST_LENGTH: Final = 16  # hexadecimal digits in the digest of a record
 
 
 class Fingerprint(NamedTuple):
@@ -116,4 +116,4 @@ def _digest_record(key: bytes | None, value: bytes | None, headers: Iterable[Map
     for field in fields:
         result.update((-1 if field is None else len(field)).to_bytes(8, "big", signed=True))
         result.update(field or b"")
-    return result.hexdigest()[:_DIGEST_CHARACTERS]
+    return result.hexdigest()[:_DIGEST_LENGTH]

@@ -130,30 +130,31 @@ DECODE_OPTIONS: Final = (
         "schema",
         "schema",
         str,
-        "schema of the values, with decode: JSON Schema, Avro schema or Protobuf descriptor set, as text or as "
-        "the path of a file on the driver",
+        "for the option decode: schema of the values (JSON Schema, Avro schema or Protobuf descriptor set), as text "
+        "or as the path of a file on the driver",
     ),
-    Option("schemaRegistry", "registry", str, "URL of the registry of the values' schema ids, with decode"),
+    Option("schemaRegistry", "registry", str, "for the option decode: URL of the schema registry"),
     Option(
         "schemaSubject",
         "subject",
         str,
-        "registry subject whose newest schema defines the columns, with decode",
+        "for the option decode: registry subject whose newest schema defines the columns",
         "TOPIC-value",
     ),
-    Option("messageName", "message", str, "full name of the message, with decode=protobuf; default: the first"),
+    Option("messageName", "message", str, "for decode=protobuf: full name of the message type; default: the first"),
     Option(
         "decodeErrors",
         "errors",
         create_choice_parser(("null", "raise")),
-        "result for an invalid value, with decode: null, with the reason in the column _error; or raise (an error)",
+        "for the option decode: null returns null for an invalid value, and the reason in the column _error; "
+        "raise raises an error",
         "null",
     ),
     Option(
         "otherFields",
         "other_fields",
         parse_boolean,
-        "return fields that the schema lacks as JSON text in other_fields, with decode=json",
+        "for decode=json: whether fields that the schema lacks are returned as JSON text in the column other_fields",
         "false",
     ),
 )

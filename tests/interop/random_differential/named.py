@@ -176,14 +176,14 @@ DIFFERENCES_OF_3_9 = (
     NamedDifference(
         "OffsetFetch 0",
         r"\.(errorCode|committedOffset)$",
-        "as for OffsetCommit 0; without the right to the group, 3.9 returns the group's error, and "
-        "this broker UNKNOWN_TOPIC_OR_PARTITION",
+        "as for OffsetCommit 0; if the client may not describe the group, 3.9 returns "
+        "GROUP_AUTHORIZATION_FAILED, and this broker UNKNOWN_TOPIC_OR_PARTITION",
         lambda ours, theirs: theirs in (_UNSUPPORTED_VERSION, _GROUP_AUTHORIZATION_FAILED, -1),
     ),
     NamedDifference(
         "OffsetFetch 1",
         r"\.topics\.length$",
-        "without the right to the group, 3.9 returns no rows and no error; here each row has the error",
+        "if the client may not describe the group, 3.9 returns no rows and no error; here each row has the error",
         lambda ours, theirs: theirs == 0,
     ),
     NamedDifference(

@@ -82,8 +82,8 @@ def test_the_figures_of_the_catalog_rewrite():
     assert (
         figures["responses"],
         figures["responses rewritten"],
-        figures["codes tagged"],
-        figures["messages tagged"],
+        figures["error codes that became tagged"],
+        figures["error messages that became tagged"],
     ) == (
         95,
         93,

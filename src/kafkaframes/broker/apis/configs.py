@@ -44,7 +44,7 @@ _SETTINGS_PER_WORK_UNIT = 4  # four settings take as long as a response row of o
     name="DescribeConfigs",
     tier="T3",
     behaviour="Returns every setting that the broker uses, and every setting that was set, with the source "
-    "of its value. Passwords have no value.",
+    "of its value. Values of passwords are left out.",
     notes={
         "v0": "isDefault is always false, as in Kafka",
         "v1+": "the source of each value, and synonyms on request",

@@ -97,15 +97,16 @@ class PendingFetch:
         self._no_divergence, self._no_leader = types.EpochEndOffset(), types.LeaderIdAndEpoch()
         self._no_snapshot = types.SnapshotId()
 
-    def attempt(self, must_answer: bool) -> Message | None:
-        """Read all partitions.
+    def try_to_answer(self, must_answer: bool) -> Message | None:
+        """Read all partitions. Return the response, or None if it has too few bytes and need not be sent yet.
 
-        Return the response, or None if the response has too few bytes and the request may wait.
+        Args:
+            must_answer: whether a response with too few bytes is returned instead of None.
         """
-        return finish_steps(self.attempt_in_steps(must_answer))
+        return finish_steps(self.try_to_answer_in_steps(must_answer))
 
-    def attempt_in_steps(self, must_answer: bool) -> Steps[Message | None]:
-        """Read all partitions in steps of several partitions, and return the same as :meth:`attempt`."""
+    def try_to_answer_in_steps(self, must_answer: bool) -> Steps[Message | None]:
+        """Read all partitions in steps of several partitions, and return the same as :meth:`try_to_answer`."""
         rows, size, must_answer_now = yield from self._read_all()
         if not self._has_isolation and any(row.error_code not in _ERRORS_BEFORE_READING for _, _, row in rows):
             return self._build_failure_response()
@@ -346,15 +347,15 @@ def _answer_in_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     def attempt_read(is_last: bool) -> Steps[Answer]:
         """Read the partitions again, as the last attempt after the timeout or before."""
         if is_last and broker.store is not None:
-            return run_once(lambda: run_when_read(broker, lambda: fetch.attempt(True)))
-        return fetch.attempt_in_steps(is_last)
+            return run_once(lambda: run_when_read(broker, lambda: fetch.try_to_answer(True)))
+        return fetch.try_to_answer_in_steps(is_last)
 
     def wait() -> Answer:
         return FetchWait(broker, fetch.partitions, body.max_wait_ms, attempt_read).response
 
     if broker.store is not None:
-        return run_when_read(broker, lambda: fetch.attempt(must_answer) or wait())
-    return (yield from fetch.attempt_in_steps(must_answer)) or wait()
+        return run_when_read(broker, lambda: fetch.try_to_answer(must_answer) or wait())
+    return (yield from fetch.try_to_answer_in_steps(must_answer)) or wait()
 
 
 def _build_internal_error_response(request: _Fetch) -> Message:

@@ -71,7 +71,8 @@ class TopicOutcomes(NamedTuple):
         "v13+": "topics by id",
     },
     gaps=(
-        "records without a complete message (v0-v2) are CORRUPT_MESSAGE; Kafka 3.9 writes nothing and returns no error",
+        "records without a complete message (v0-v2) are rejected with CORRUPT_MESSAGE; Kafka 3.9 writes nothing and "
+        "returns no error",
         "null records are rejected; Kafka 3.9 never responds to them",
     ),
     rights=(

@@ -21,7 +21,7 @@ from kafkaframes.broker.dispatch import fast_produce
 from kafkaframes.broker.dispatch.dispatch import Buffers, Dispatcher, join_short_parts
 from kafkaframes.broker.dispatch.fast_produce import RequestCache
 from kafkaframes.broker.dispatch.fast_reading import (
-    GENERAL_PATH_ERRORS,
+    FAST_PATH_READ_ERRORS,
     Cursor,
     GeneralPathRequiredError,
     encode_array_length,
@@ -91,7 +91,7 @@ class RequestedPartition(NamedTuple):
 def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | DeferredBytes]:
     """Return the body of the response to an ordinary request.
 
-    Raise one of ``fast_reading.GENERAL_PATH_ERRORS`` for all other requests.
+    Raise one of ``fast_reading.FAST_PATH_READ_ERRORS`` for all other requests.
     """
     if version < _FIRST_VERSION_WITHOUT_REPLICA_ID and cursor.read_numbers(_INT32)[0] != _CONSUMER_REPLICA_ID:
         raise GeneralPathRequiredError
@@ -288,7 +288,7 @@ class FastPath:
             else:
                 requested_topics, acks = fast_produce.read_request(cursor, version, session, self._broker)
                 cursor.skip_empty_tags()
-        except GENERAL_PATH_ERRORS:
+        except FAST_PATH_READ_ERRORS:
             return None
         if key == PRODUCE:
             self._repeats.add(frame, cursor, requested_topics, acks, version, session)
@@ -313,7 +313,7 @@ class FastPath:
         """Answer a Produce that is in the cache; return None for all other requests."""
         try:
             repeat = self._repeats.append_cached(frame, session)
-        except GENERAL_PATH_ERRORS:
+        except FAST_PATH_READ_ERRORS:
             return None
         if repeat is None:
             return None

@@ -22,8 +22,8 @@ class GeneralPathRequiredError(Exception):
     """Raised if the fast path does not support a request. The dispatcher then answers it."""
 
 
-# Exceptions that a cursor raises, including those for truncated requests.
-GENERAL_PATH_ERRORS = (GeneralPathRequiredError, struct.error, IndexError, UnicodeDecodeError, DecodeError)
+# Exceptions that a cursor raises if the fast path cannot read a request: it is unsupported or truncated.
+FAST_PATH_READ_ERRORS = (GeneralPathRequiredError, struct.error, IndexError, UnicodeDecodeError, DecodeError)
 
 
 class Cursor:

@@ -28,7 +28,7 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 from kafkaframes.wire.integers import MAX_INT32
 
-_READ_AHEAD_BYTES = 256 << 10  # reading pauses at this size of waiting requests
+_READ_AHEAD_BYTES = 256 << 10  # a connection is not read while its waiting requests have at least this size
 _UNCOUNTED_FRAME_BYTES = 1 << 20  # frames up to this size are not counted against max_queued_bytes
 _MAX_UNSENT_BYTES = 64 << 20  # total bytes of unsent responses in memory, over all connections
 _FREE_MEMORY_AFTER_SECONDS = 5.0  # time after which an idle connection frees the memory that only large requests need

@@ -23,7 +23,7 @@ from kafkaframes.broker.settings.security_keys import (
     KERBEROS_RULES_KEY,
     KERBEROS_SERVICE_NAME_KEY,
     OAUTHBEARER_KEYS,
-    SECURITY_KEYS,
+    SECURITY_SETTING_NAMES,
 )
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
@@ -50,7 +50,7 @@ def build_security(
     Raises:
         OptionError: a user has no password, a store is not a PEM file, or a setting does not fit the listeners.
     """
-    texts = {name: known_settings.pop(name) for name in SECURITY_KEYS & known_settings.keys()}
+    texts = {name: known_settings.pop(name) for name in SECURITY_SETTING_NAMES & known_settings.keys()}
     for store in ("keystore", "truststore"):
         if f"ssl.{store}.location" in texts and texts.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
             raise OptionError(f"ssl.{store}.location requires ssl.{store}.type=PEM; Java key stores are not supported")

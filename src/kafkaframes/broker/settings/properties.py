@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafkaframes.broker.settings.listeners import LISTENER_KEYS as LISTENER_KEYS
-from kafkaframes.broker.settings.security_keys import GSSAPI_LOGIN_PATTERN, SECURITY_KEYS
+from kafkaframes.broker.settings.security_keys import GSSAPI_LOGIN_PATTERN, SECURITY_SETTING_NAMES
 from kafkaframes.broker.settings.settings import DEFAULTS, TOPIC_KEYS
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files.checkpoints import read_meta_properties
 
 # Supported keys that are not in settings.py.
 _SEPARATELY_READ_KEYS = (
-    frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | SECURITY_KEYS
+    frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | SECURITY_SETTING_NAMES
 )
 # Keys with a listener prefix, and optionally a SASL mechanism.
 _LISTENER_KEY_PATTERN = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?(connections\.max\.reauth\.ms)")

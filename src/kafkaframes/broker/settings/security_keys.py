@@ -23,8 +23,8 @@ OAUTHBEARER_KEYS: Final = frozenset(
 )
 KERBEROS_SERVICE_NAME_KEY: Final = "sasl.kerberos.service.name"
 GSSAPI_LOGIN_PATTERN: Final = re.compile(r"listener\.name\.[^.]+\.gssapi\.sasl\.jaas\.config")
-# Supported keys of server.properties; key stores and trust stores are PEM files (KIP-651).
-SECURITY_KEYS = frozenset(
+# Names of the supported security settings in server.properties; key stores and trust stores are PEM files (KIP-651).
+SECURITY_SETTING_NAMES = frozenset(
     {
         "sasl.enabled.mechanisms",
         *OAUTHBEARER_KEYS,

@@ -145,11 +145,11 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
     def _run_after_response(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
         """Run work after the response, for callers without worker threads."""
 
-        def run_work() -> None:
+        def run_work_and_finish() -> None:
             work()
             finish()
 
-        self.clock.call_later(0, run_work)
+        self.clock.call_later(0, run_work_and_finish)
 
     def heartbeat(
         self, group: ConsumerGroup, request: HeartbeatRequest, preceding_records: Sequence[Record] = ()

@@ -264,7 +264,8 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             "MemberMetadata", {**client_fields, **specific_fields}, group_id=group_id, member_id=member.member_id
         )
 
-    def _build_current_record(self, group_id: str, member: MemberT, rows: dict[str, Any]) -> Record:
+    def _build_current_assignment_record(self, group_id: str, member: MemberT, rows: dict[str, Any]) -> Record:
+        """Return a member's ``CurrentMemberAssignment`` record. ``rows`` are the fields of its partitions or tasks."""
         epochs = {"member_epoch": member.epoch, "previous_member_epoch": member.previous_epoch}
         value = {**epochs, "state": int(member.state), **rows}
         return self._build_record("CurrentMemberAssignment", value, group_id=group_id, member_id=member.member_id)
@@ -332,7 +333,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
             "assigned_partitions": build_rows(member.assignment),
             "partitions_pending_revocation": build_rows(member.revoking),
         }
-        return self._build_current_record(group_id, member, value)
+        return self._build_current_assignment_record(group_id, member, value)
 
     def build_regex_record(self, group_id: str, regex: str, topics: Iterable[str] | None, now_ms: int = 0) -> Record:
         """Return the record of the topics that match a pattern; its tombstone for None."""
@@ -390,7 +391,7 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
         value_class: Any = message("ShareGroupCurrentMemberAssignmentValue")
         topics = group_by_topic(member.assignment).items()
         rows = [value_class.TopicPartitions(topic_id=topic, partitions=indexes) for topic, indexes in topics]
-        return self._build_current_record(group_id, member, {"assigned_partitions": rows})
+        return self._build_current_assignment_record(group_id, member, {"assigned_partitions": rows})
 
     def build_state_record(self, group_id: str, topics: InitializedTopics | None) -> Record:
         """Return the record of the partitions from which the group reads; its tombstone for None."""

@@ -86,7 +86,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
             epoch = member.epoch if role is TaskRole.ACTIVE else None
             rows[name] = build_task_rows(value_class, member.assignment, role, epoch)
             rows[f"{name}_pending_revocation"] = build_task_rows(value_class, member.revoking, role, epoch)
-        return self._build_current_record(group_id, member, rows)
+        return self._build_current_assignment_record(group_id, member, rows)
 
     def build_topology_record(self, group_id: str, topology: Topology | None) -> Record:
         """Return the record of a topology, or its tombstone for None."""

@@ -186,7 +186,7 @@ class _LayoutPairComparer:
         if sent_sizes is not None:
             self._compare_with_wire(sent_sizes)
         if after_plan is not before_plan and _only_moves_fields(before_plan.root, after_plan.root):
-            if before_plan is not sent_plan:  # fields that the wire version lacks have their defaults
+            if before_plan is not sent_plan:  # fields that the wire version lacks take their defaults
                 array = decode_columns(after_plan, encode_columns(after_plan, array))
             count_moved_fields(array, before_plan.root, after_plan.root, self._add_count)
         if self.layout.blank:

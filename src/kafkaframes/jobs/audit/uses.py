@@ -46,7 +46,7 @@ _USE_COLUMNS: Final = (
     "apiVersion",
     "atLimit",
 )
-_PLACE_BY_API_KEY: Final = {0: "produce", 1: "fetch", 78: "fetch"}  # APIs whose messages have records
+_RECORD_LOCATION_BY_API_KEY: Final = {0: "produce", 1: "fetch", 78: "fetch"}  # FormatUse.where
 _READ_CHUNK_BYTES: Final = 1 << 20  # bytes that are checked for zeros at once
 
 
@@ -174,7 +174,10 @@ def _count_record_formats(batch: pa.RecordBatch, uses: UsageSummary) -> None:
         result = sets[index].as_py()
         time = _microseconds(row["requestTime"])
         uses.add_format_use(
-            FormatUse(client, _PLACE_BY_API_KEY[row["apiKey"]], result["magic"]), result["batches"], time, time
+            FormatUse(client, _RECORD_LOCATION_BY_API_KEY[row["apiKey"]], result["magic"]),
+            result["batches"],
+            time,
+            time,
         )
 
 

@@ -123,7 +123,8 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
                 if time.monotonic() > deadline:
                     holder = name.read_text(errors="replace") or "unknown"
                     raise KafkaframesError(
-                        f"process {holder} has held the lock {name} for {LOCK_TIMEOUT_S:.0f} s; end it if it is stopped"
+                        f"process {holder} has held the lock {name} for {LOCK_TIMEOUT_S:.0f} s; kill this process if "
+                        "it hangs"
                     ) from None
             else:
                 if _is_same_file(file.fileno(), name):  # otherwise the process has ended and removed the file

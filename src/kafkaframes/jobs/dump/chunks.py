@@ -151,13 +151,13 @@ class ChunkReader:
                 self.fault = error
                 return
             if chunk is None:
-                self._stop_at(chunks.end)
+                self._record_fault_at(chunks.end)
                 return
             yield from decode.decode_steps(chunk.data, chunk.batches, base=chunk.base, file=self.file.path)
             self.bytes_read = chunk.base + chunk.batches.end.position
 
-    def _stop_at(self, end: scan.ScanEnd | None) -> None:
-        """Set ``fault`` if reading ended at damage, or because the file became shorter."""
+    def _record_fault_at(self, end: scan.ScanEnd | None) -> None:
+        """Set ``fault`` if the chunks ended at damage, or because the file became shorter during the read."""
         if end is not None and end.status == scan.TRUNCATED_SOURCE:
             self.fault = LogDirError(end.reason, file=self.file.path)
         elif end is not None and end.is_corrupt:

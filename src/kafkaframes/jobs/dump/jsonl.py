@@ -123,16 +123,16 @@ _RECORD_LINE = plan_line(
 
 
 @dataclass(frozen=True, slots=True)
-class _LineSuffix:
-    """The text that ends each batch line and message line of a segment, and the compiled lines that contain it."""
+class _SegmentLineTemplates:
+    """The templates of a segment's batch lines and message lines, and the text that ends all lines except records."""
 
     text: bytes
     batch: CompiledLine
     message: CompiledLine
 
     @classmethod
-    def for_path(cls, path: str) -> _LineSuffix:
-        """Compile the lines for the segment at a path."""
+    def for_path(cls, path: str) -> _SegmentLineTemplates:
+        """Build the templates for the segment at a path."""
         origin = SegmentOrigin.parse_path(path)
         fields = {"topic": origin.topic, "partition": origin.partition}
         fields |= {"directory": origin.directory, "segment": origin.segment}
@@ -168,19 +168,19 @@ class JsonLinesDump:
     faults: list[KafkaframesError] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[bytes]:
-        ending = _LineSuffix.for_path(self.file.path)
+        templates = _SegmentLineTemplates.for_path(self.file.path)
         reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
             self.faults += map_errors_by_batch(chunk).values()
             for part, has_begun in split_to_fit_memory(self.options.keep.select_records(chunk)):
-                lines = _render_chunk(part, ending, self.options)
+                lines = _render_chunk(part, templates, self.options)
                 yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # the batch's line is only printed once
             if self.options.keep.is_exhausted(chunk):
                 return
         if reader.fault is not None:
             self.faults.append(reader.fault)
-            yield ending.line(**_describe_error("batches", reader.fault))
-        yield ending.line(type="end", bytes_read=reader.bytes_read, file_size=self.file.size_bytes)
+            yield templates.line(**_describe_error("batches", reader.fault))
+        yield templates.line(type="end", bytes_read=reader.bytes_read, file_size=self.file.size_bytes)
 
 
 def dump_json_lines(paths: Iterable[str], options: JsonLinesOptions | None = None) -> Iterator[bytes]:
@@ -192,14 +192,14 @@ def dump_json_lines(paths: Iterable[str], options: JsonLinesOptions | None = Non
         yield from JsonLinesDump(file, options or JsonLinesOptions())
 
 
-def _render_chunk(chunk: DecodedBatches, ending: _LineSuffix, options: JsonLinesOptions) -> bytes:
+def _render_chunk(chunk: DecodedBatches, templates: _SegmentLineTemplates, options: JsonLinesOptions) -> bytes:
     """Return the lines of a chunk's batches and records, in file order."""
     columns = build_batch_columns(chunk)
     fields, unreadable_records = _build_control_fields(chunk)
     records = _RECORD_LINE.render_lines(_build_record_columns(chunk, options, fields), len(chunk.index.offsets))
     modern = chunk.batches.is_v2
     specials = _find_special_batches(chunk)
-    lines = _render_batches(columns, modern, ending)
+    lines = _render_batches(columns, modern, templates)
     ends = [0, *records.ends.tolist()]
     skip_empty = options.keep != NO_FILTER
     chunks: list[bytes | memoryview] = []
@@ -207,7 +207,7 @@ def _render_chunk(chunk: DecodedBatches, ending: _LineSuffix, options: JsonLines
     for batch, count in enumerate(chunk.index.rows.tolist()):
         stop = first + count
         if count or not skip_empty:
-            chunks.append(_render_special_batch(chunk, batch, ending) if batch in specials else lines[batch])
+            chunks.append(_render_special_batch(chunk, batch, templates) if batch in specials else lines[batch])
             problem: KafkaframesError | None = chunk.to_error(batch)
             last = stop
             if batch in unreadable_records:
@@ -219,11 +219,13 @@ def _render_chunk(chunk: DecodedBatches, ending: _LineSuffix, options: JsonLines
     return b"".join(chunks)
 
 
-def _render_batches(columns: dict[str, Any], is_v2: npt.NDArray[np.bool_], ending: _LineSuffix) -> list[memoryview]:
+def _render_batches(
+    columns: dict[str, Any], is_v2: npt.NDArray[np.bool_], templates: _SegmentLineTemplates
+) -> list[memoryview]:
     """Return the line of each batch. Lines of formats 0 and 1 have no base timestamp; most logs have one form only."""
     rendered_forms = [
         line.render_lines(slice_rows(columns, 0, len(is_v2)), len(is_v2)) if is_form.any() else None
-        for line, is_form in ((ending.message, ~is_v2), (ending.batch, is_v2))
+        for line, is_form in ((templates.message, ~is_v2), (templates.batch, is_v2))
     ]
     lines = []
     for batch, is_modern in enumerate(is_v2.tolist()):
@@ -285,7 +287,7 @@ def _find_special_batches(chunk: DecodedBatches) -> set[int]:
     return set(np.flatnonzero(has_unknown_format | is_truncated | is_later_format | is_unopened).tolist())
 
 
-def _render_special_batch(chunk: DecodedBatches, batch: int, ending: _LineSuffix) -> bytes:
+def _render_special_batch(chunk: DecodedBatches, batch: int, templates: _SegmentLineTemplates) -> bytes:
     """Return the line of a batch that has an unprintable header field."""
     fields: dict[str, Any] = {"type": "batch"}
     count = int(chunk.reached_counts[batch])
@@ -297,7 +299,7 @@ def _render_special_batch(chunk: DecodedBatches, batch: int, ending: _LineSuffix
                 fields[name] = value
     except CorruptRecordError as error:
         fields["field_error"] = error.reason
-    return ending.line(**fields, count=count)
+    return templates.line(**fields, count=count)
 
 
 def _iterate_readable_fields(chunk: DecodedBatches, batch: int) -> Iterator[tuple[str, Any]]:

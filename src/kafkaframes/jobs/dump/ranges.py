@@ -41,7 +41,8 @@ def select_files_in_range(
 ) -> Iterator[RequestedFile]:
     """Yield the files that may have selected records.
 
-    A negative ``from_offset`` counts back from the end of each partition. Times are looked up as ListOffsets does.
+    A negative ``from_offset`` counts back from the end of each partition. A time
+    selects the same offset as a ListOffsets request for it.
 
     Args:
         files: the files to select from, inside partitions or not.

@@ -330,7 +330,7 @@ class _MirrorRun:
                 await self._open_partition(
                     partition, starts[partition], ends[partition], writer if exists else None, identity
                 )
-                if is_later:  # its first records were deleted since the previous search for topics
+                if is_later:  # the partition's first records have been deleted since the previous search for topics
                     report = self.reports[partition]
                     report.gone = report.from_offset
             self.source_ids[topic.name] = UUID(topic.topic_id)
@@ -383,11 +383,9 @@ class _MirrorRun:
         if self.settings.dry_run:
             report.until_offset = max(end, report.from_offset)
         if report.resumed:
-            writer_kind = "all" if self._compares_all_records else "a sample of"
-            has_common = (
-                f"; compared {writer_kind} {count_text(report.compared, 'common record')}" if report.compared else ""
-            )
-            self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}{has_common}")
+            extent = "" if self._compares_all_records else " (a sample)"
+            comparison = f"; compared {count_text(report.compared, 'common record')}{extent}" if report.compared else ""
+            self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}{comparison}")
         if isinstance(writer, OffsetKeepingWriter):
             writer.first_offsets[partition] = report.from_offset
             if report.resumed and self.readers is not None:

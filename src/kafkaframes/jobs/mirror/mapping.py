@@ -219,7 +219,9 @@ def lock_topic(state_dir: str, topic: str) -> int:
 
 
 def name_mapping_file(topic: str, partition: int) -> str:
-    """Return the name of a mapping file. A topic name of nearly 249 characters is shortened, with its digest.
+    """Return the name of a mapping file.
+
+    If the file name would be too long, the topic name is cut after 200 characters and followed by a digest of the name.
 
     >>> name_mapping_file("orders", 7)
     'orders-7.offsets'
@@ -440,7 +442,7 @@ def _rebuild_batch(
 
 
 def _find_runs(offsets: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return first offset and count of each run of consecutive offsets."""
+    """Return the first offset and the number of offsets of each range of consecutive offsets."""
     starts = np.flatnonzero(np.concatenate(([True], np.diff(offsets) != 1)))
     counts = np.diff(np.append(starts, len(offsets)))
     return list(zip(offsets[starts].tolist(), counts.tolist(), strict=True))

@@ -387,7 +387,7 @@ def _format_plural(count: int, name: str) -> str:
 
 
 class AxisTick(NamedTuple):
-    """A label on the axis. ``is_new`` is set if a greater unit changes (a new day between hours)."""
+    """A label on the axis. ``is_new`` is set if a larger unit changes (a new day between hours)."""
 
     position: int
     label: str

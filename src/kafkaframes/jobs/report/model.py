@@ -158,7 +158,7 @@ class PartitionReport:
 class ProducerReport:
     """The batches of one producer id. The id -1 collects all batches without a producer id.
 
-    ``name`` is the transactional id if the log has the transaction coordinator's topic.
+    ``name`` is the transactional id if the log directory contains ``__transaction_state``, which stores these ids.
     """
 
     producer_id: int

@@ -107,7 +107,9 @@ class TableJob:
 def plan_log_table(
     read: ReadOptions, topics: Sequence[str], to: str, settings: TopicTableSettings, values: ValueSettings | None = None
 ) -> TableJob:
-    """Plan a table of logs. Schema files are read, and the location is checked. Nothing is written.
+    """Prepare the job that writes the records of logs to a table.
+
+    Schema files are read, and the location is checked. Nothing is written.
 
     Args:
         read: options of the read.

@@ -1,7 +1,7 @@
 """Run an export into a table: write data files, commit them, sum up the results. The caller chooses where tasks run.
 
-A run works in *waves* of at most ``COMMIT_LOG_BYTES`` of log, and each wave has its own commit. The commit of a wave is
-permanent, and the next run continues after that wave. In each wave
+A run works in *waves* of at most ``MAX_LOG_BYTES_PER_COMMIT`` of log, and each wave has its own commit. The commit of a
+wave is permanent, and the next run continues after that wave. In each wave
 
 1. processes or Spark write the new offsets to data files that no reader sees;
 2. one commit makes the files visible and stores the new end offsets. The commit fails if the table's end offsets have
@@ -37,7 +37,7 @@ from kafkaframes.jobs.tables.committing import (
 )
 from kafkaframes.jobs.tables.content import RAW_CONTENT, TableContent
 from kafkaframes.jobs.tables.files import DataFile, DataFileJob, add_out_of_range_column, discard_files, write_data_file
-from kafkaframes.jobs.tables.settings import COMMIT_LOG_BYTES
+from kafkaframes.jobs.tables.settings import MAX_LOG_BYTES_PER_COMMIT
 from kafkaframes.jobs.tables.state import (
     Table,
     TableCommit,
@@ -70,7 +70,7 @@ class TableRun:
         run: Runner = run_here,
         content: TableContent = RAW_CONTENT,
         dead_letters: Table | None = None,
-        commit_bytes: int = COMMIT_LOG_BYTES,
+        commit_bytes: int = MAX_LOG_BYTES_PER_COMMIT,
     ) -> None:
         self.orphans = OrphanFiles()
         self._table, self._settings, self._content_settings, self._run = table, settings, content_settings, run

@@ -12,7 +12,7 @@ from kafkaframes.jobs.settings import setting
 from kafkaframes.scan.selection import Isolation
 
 RAW, LATEST, PROTOBUF = "raw", "latest", "protobuf"
-COMMIT_LOG_BYTES = 512 << 20  # log bytes in a commit; after a kill, at most this amount is read again
+MAX_LOG_BYTES_PER_COMMIT = 512 << 20  # largest amount of log in one commit; a killed run repeats at most this amount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class TopicTableSettings(ConditionSettings):
         default_text="SECONDS",
     )
     commit_bytes: int = setting(
-        COMMIT_LOG_BYTES,
+        MAX_LOG_BYTES_PER_COMMIT,
         "Bytes of log in one commit. If the run is killed, at most one commit has to be repeated.",
         minimum=1,
         flag="--commit-every",

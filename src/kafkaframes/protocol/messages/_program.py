@@ -73,8 +73,9 @@ class BufferKind(IntEnum):
 COMPACT: Final = 1  # flag: the length is a varint of n + 1
 NULLABLE: Final = 2  # flag: null is valid
 STRING: Final = 4  # flag: the length is an int16 unless it is compact
-# The flag is in the default offset of a FIXED8 column, which is otherwise unused.
-FLOAT: Final = 1  # flag: values are compared as floats
+# Flag of an 8-byte column: values are compared with the default as floats. The table of columns stores the flag as the
+# offset of the column's default, because the default of a number needs no offset.
+FLOAT: Final = 1
 
 #: Operation, column kind and Arrow type of each Kafka type. Unsigned types are widened, as in Java (Spark has none).
 PRIMITIVES: Final[dict[str, tuple[Op, BufferKind, pa.DataType]]] = {

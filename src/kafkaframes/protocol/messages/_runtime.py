@@ -161,7 +161,7 @@ def require_bytes(value: Any) -> bytes | DeferredBytes:
 
 
 def encode_utf8(value: Any) -> bytes:
-    """Return the UTF-8 encoding of a string that is not too long."""
+    """Return the UTF-8 encoding of a string; raise NotCanonicalError if it has more than 32,767 bytes."""
     raw: bytes = value.encode()
     if len(raw) > 0x7FFF or value.__class__ is not str:
         raise NotCanonicalError

@@ -260,12 +260,12 @@ def count_changes(result: RewriteResult) -> dict[str, int]:
     return {
         "responses": len(responses),
         "responses rewritten": len(result.apis),
-        "of these with messages": len(with_messages),
-        "requests raised": len(result.apis),
-        **dict(_count_by_depth(result.fields, "code", "codes")),
-        **dict(_count_by_depth(result.fields, "message", "messages")),
-        "messages that get the default null": sum(field.is_null_default_new for field in result.fields),
-        "structs that had tags": len(
+        "of these with error messages": len(with_messages),
+        "requests with a new version": len(result.apis),
+        **dict(_count_by_depth(result.fields, "code", "error codes")),
+        **dict(_count_by_depth(result.fields, "message", "error messages")),
+        "error messages that get default null": sum(field.is_null_default_new for field in result.fields),
+        "structs that had tags before": len(
             {(field.message, field.path[:-1]) for field in result.fields if _is_first_after(field, result)}
         ),
         "APIs made flexible": sum(api.is_flexible_new for api in result.apis),
@@ -274,8 +274,8 @@ def count_changes(result: RewriteResult) -> dict[str, int]:
 
 def _count_by_depth(fields: Iterable[TaggedField], kind: str, word: str) -> Iterator[tuple[str, int]]:
     depths = [min(field.arrays, 3) for field in fields if field.kind == kind]
-    yield f"{word} tagged", len(depths)
-    for depth, place in enumerate(("at the top", "in an array", "in two arrays", "in three or more arrays")):
+    yield f"{word} that became tagged", len(depths)
+    for depth, place in enumerate(("at the top level", "in one array", "in two nested arrays", "in 3 or more arrays")):
         yield f"{word} {place}", depths.count(depth)
 
 
@@ -292,19 +292,19 @@ def _is_first_after(field: TaggedField, result: RewriteResult) -> bool:
 COUNTS_OF_OCTOBER_2024: Final[Mapping[str, int]] = {
     "responses": 88,
     "responses rewritten": 87,
-    "of these with messages": 38,
-    "requests raised": 87,
-    "codes tagged": 111,
-    "codes at the top": 54,
-    "codes in an array": 23,
-    "codes in two arrays": 30,
-    "codes in three or more arrays": 4,
-    "messages tagged": 46,
-    "messages at the top": 17,
-    "messages in an array": 14,
-    "messages in two arrays": 14,
-    "messages in three or more arrays": 1,
-    "messages that get the default null": 26,
-    "structs that had tags": 11,
+    "of these with error messages": 38,
+    "requests with a new version": 87,
+    "error codes that became tagged": 111,
+    "error codes at the top level": 54,
+    "error codes in one array": 23,
+    "error codes in two nested arrays": 30,
+    "error codes in 3 or more arrays": 4,
+    "error messages that became tagged": 46,
+    "error messages at the top level": 17,
+    "error messages in one array": 14,
+    "error messages in two nested arrays": 14,
+    "error messages in 3 or more arrays": 1,
+    "error messages that get default null": 26,
+    "structs that had tags before": 11,
     "APIs made flexible": 1,
 }

@@ -144,7 +144,7 @@ class StructSpec:
 
 @dataclass(frozen=True)
 class MessageSpec:
-    """One message over all its versions.
+    """One message, across all its versions.
 
     Attributes:
         struct: the top level, with the message's name and ``validVersions``.

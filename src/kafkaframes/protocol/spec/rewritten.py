@@ -18,7 +18,7 @@ class RewrittenSpecs:
     Attributes:
         before: the specs of the source, by name.
         after: all specs of the proposal, by name.
-        tagged_errors: the fields that KIP-636 tags; None for other proposals.
+        tagged_errors: the error fields that became tagged fields; None if the proposal is not KIP-636.
     """
 
     before: Mapping[str, MessageSpec]

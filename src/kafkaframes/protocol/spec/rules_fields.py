@@ -261,7 +261,13 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
         "tag",
         of_generated=True,
     ),
-    SpecRule("default", "FieldSpec: a default is a value of the type", _check_default, "default", of_generated=True),
+    SpecRule(
+        "default",
+        "FieldSpec: a default must be a value of the field's type",
+        _check_default,
+        "default",
+        of_generated=True,
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""Sources of message specs: files, directories, jars, zip files of jars' folders, ``REF:path`` of a git repository."""
+"""Sources of message specs: files, directories, jars, zip files, ``REF:path`` of a git repository."""
 
 from __future__ import annotations
 

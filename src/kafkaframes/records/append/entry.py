@@ -179,7 +179,7 @@ def _retry_kernel(
             content = _decompress_content(data, settings.max_content_bytes)
             if content is None:
                 return _GENERAL_PATH_ANSWER
-            context.pass_content(content)
+            context.store_decompressed_content(content)
         else:
             context.reserve_memory(result[0], result[1])
         result = kernels.validate_in_place(data, offset, context.words)
@@ -239,7 +239,7 @@ class KernelContext:
             self._set_output(size)
         self._is_clear = False
 
-    def pass_content(self, content: bytes | bytearray) -> None:
+    def store_decompressed_content(self, content: bytes | bytearray) -> None:
         """Store decompressed content, so that the kernels need not decompress it."""
         self._set_content(np.frombuffer(content, np.uint8))
         self.words[slots.CONTENT_KNOWN] = len(content)

@@ -29,7 +29,7 @@ class ReadOptions:
         partitions: Partition numbers in each selected topic. None: all.
         isolation: ``read_uncommitted`` or ``read_committed``. None: ``read_committed`` for whole logs,
             ``read_uncommitted`` for single segments.
-        columns: Columns of the result, in order. None: those of Spark's Kafka source.
+        columns: Columns of the result, in order. None: the columns of Spark's Kafka source.
         include_headers, include_control, include_internal: Whether the column ``headers``, control records and Kafka's
             internal topics are read.
         table: Table of the rows: ``records``, ``batches`` or ``segments``.

@@ -39,8 +39,9 @@ def write_topic(
         frame: DataFrame with the columns of ``format("kafka-topic")``.
         options: Options of that format: ``kafka.bootstrap.servers``, ``topic`` and other ``kafka.*`` settings.
             ``kafka.transaction.timeout.ms`` limits the time for which a micro-batch's transaction may be open. Brokers
-            limit it to ``transaction.max.timeout.ms`` (15 minutes). By default, the first micro-batch has that limit,
-            and each later one four times the duration of the earlier ones.
+            limit it to ``transaction.max.timeout.ms`` (15 minutes). By default, the first micro-batch gets the
+            brokers' limit as its time-out. Each later one gets four times the longest recent transaction, but at least
+            a minute and at most the brokers' limit.
         checkpoint: Checkpoint location of the stream.
         sink: Name that distinguishes this sink from other sinks of the same query.
         trigger: Arguments of ``DataStreamWriter.trigger``, for example ``{"availableNow": True}``.

@@ -129,20 +129,20 @@ def _create_batch_writer(
     options: TopicWriteOptions, id_of_query: Callable[[Any], str], checkpoint: str
 ) -> Callable[[DataFrame, int], None]:
     """Return the function for ``foreachBatch``, which writes each micro-batch exactly once."""
-    queries: list[QueryBatches] = []  # created by the first batch, because Spark Connect pickles the function
+    writers: list[MicroBatchWriter] = []  # created by the first batch, because Spark Connect pickles the function
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch."""
         spark = batch.sparkSession
-        if not queries:
-            queries.append(QueryBatches(options, id_of_query(spark), get_checkpoint_files(spark, checkpoint)))
-        queries[0].write(batch, batch_id)
+        if not writers:
+            writers.append(MicroBatchWriter(options, id_of_query(spark), get_checkpoint_files(spark, checkpoint)))
+        writers[0].write(batch, batch_id)
 
     return write_batch
 
 
-class QueryBatches:
-    """A writer of the micro-batches of one query run, which writes each exactly once."""
+class MicroBatchWriter:
+    """A writer of micro-batches, for one run of a query. Each micro-batch is written exactly once."""
 
     def __init__(self, options: TopicWriteOptions, query_id: str, files: CheckpointFiles) -> None:
         self._sink = TopicSink(options, make_transactional_id(options, query_id))

@@ -43,7 +43,7 @@ def get_micro_batch_of_task() -> tuple[TaskContext, str, int]:
 
 
 class FirstBatch:
-    """The start of a query's first micro-batch, as a stream reader has determined it in this run."""
+    """The start of a query's first micro-batch. A stream reader determines it once in each run of the query."""
 
     def __init__(self) -> None:
         self._begin: dict[str, Any] | None = None

