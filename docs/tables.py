@@ -500,7 +500,7 @@ def peers_table(module: str) -> str:
     """One row for each performance of a module of tests/interop/peers: for each peer, the verdict of its last run."""
     body = []
     stored = peer_results.load()
-    for performance in peer_behaviours.load_performances().values():
+    for performance in peer_behaviours.load_behaviours().values():
         if performance.name.partition("::")[0] != module:
             continue
         cells = []
