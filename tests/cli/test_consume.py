@@ -31,7 +31,7 @@ def test_errors_are_one_line(run):
 
 
 def test_the_budget_applies_to_the_thread_that_opens_batches(run, monkeypatch):
-    """Batches are opened on the client's own thread."""
+    """The memory budget applies on the client's own thread, too, which decodes the batches."""
     budgets = []
     read = FetchedBatches.read
 

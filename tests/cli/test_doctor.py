@@ -41,7 +41,7 @@ def test_a_missing_spark_and_java_are_notes_with_advice(ask, monkeypatch):
 
 
 def test_extras_are_listed(ask, monkeypatch):
-    """The page about the installation promised this list."""
+    """The installation page of the documentation describes this list."""
     requirements = [
         "click>=8.1",
         "pandas<4,>=2.2; extra == 'pandas'",

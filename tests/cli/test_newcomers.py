@@ -74,13 +74,13 @@ def test_numbers_in_json_have_units_and_missing_ones_are_null(tmp_path):
     ],
 )
 def test_the_error_for_an_address_instead_of_a_topic_names_the_flag(arguments):
-    """A user typed the address first, like for kcat and psql. No connection is opened."""
+    """A user typed the broker's address as the first argument. The error is reported without opening a connection."""
     with pytest.raises(OptionError, match=r"'.*' is not a topic name, .*-b HOST:PORT \(or --bootstrap-server\)"):
         ask_or_raise(*arguments.split(), "-X", "bootstrap.servers=invalid host")
 
 
 def test_grep_explains_the_order_of_its_arguments(tmp_path):
-    """A user typed the log first."""
+    """A user typed the log directory before the pattern."""
     with pytest.raises(OptionError) as error:
         ask_or_raise("grep", LOG, "order 17")
     assert str(error.value) == (
@@ -160,7 +160,7 @@ def test_archives_of_a_log_are_recognized(tmp_path, monkeypatch):
 
 
 def test_grep_prints_the_path_of_a_segment_outside_a_partition(tmp_path, monkeypatch):
-    """A stranger copied one segment. Its records were printed as those of ``None-None``."""
+    """A user searched a copy of a single segment, and the records were printed with the partition ``None-None``."""
     monkeypatch.chdir(tmp_path)
     Path("single.log").write_bytes(kafkaframes.build_records([{"value": b"paid", "timestamp": 0}]))
     assert ask("grep", "paid", "single.log").stdout == "single.log@0 1970-01-01 00:00:00 (null) paid\n"
@@ -197,7 +197,7 @@ def test_a_refused_connection_to_the_default_address_names_the_flag(monkeypatch)
 
 
 def test_symbols_are_ascii_in_a_locale_that_does_not_have_them():
-    """A container without a locale: ``doctor`` printed ``\\u2713``. Other characters of names are still escaped."""
+    """In a container without a locale, ``doctor`` printed ``\\u2713``. Other characters of names are still escaped."""
     run = "from kafkaframes.cli.main import main; main()"
     environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
     command = [sys.executable, "-c", run, "doctor", "--only", "Python"]
@@ -215,7 +215,7 @@ def test_a_directory_of_another_broker_names_the_flags(tmp_path):
 
 
 def test_an_audit_of_a_log_counts_its_topics():
-    """A stranger passed a log directory. The only line was that it has 0 clients."""
+    """A user audited a log directory, and the only line of the output was that there are 0 clients."""
     logs = LOG.parent
     assert ask("audit", LOG, "--target", "4.0.1").stdout == "Upgrade to 4.0.1: 7 topics on disk: 7 fine\n"
     first_line = ask("audit", logs / "kafka-2.8-format-1", "--target", "4.0.1").stdout.splitlines()[0]

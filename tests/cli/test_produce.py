@@ -67,9 +67,7 @@ def test_deeply_nested_json_is_rejected(run):
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "lines"])
 def test_the_error_for_a_too_large_record_has_its_number(run, form, tmp_path):
-    """The tables before it are written completely, and the error has the number of written records
-    (edenhill/kcat#54).
-    """
+    """The chunks of rows before this record are written whole, and the error counts their rows (edenhill/kcat#54)."""
     values = ["v" * 10] * 20_000
     values[15_000] = "x" * 2_000_000
     path = tmp_path / f"records.{form}"

@@ -101,7 +101,7 @@ def test_later_settings_override_earlier_ones_under_any_name():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_slow_lines_are_sent_immediately_and_on_signals(broker, number):
-    """This is the case ``tail -f log | kafkaframes produce t``."""
+    """The test runs ``kafkaframes produce`` with a slow pipe, as in ``tail -f log | kafkaframes produce t``."""
     topic = f"slow-{number.name}"
     broker.create_topic(topic)
     command = [sys.executable, "-m", "kafkaframes", "produce", topic, "-b", broker.bootstrap_servers]
@@ -186,7 +186,9 @@ def test_the_error_for_resetting_an_active_group_has_a_remedy(broker, protocol):
 
 
 def test_lag_equals_that_of_kafka_consumer_groups(broker):
-    """It is negative after the log end, and missing without a commit or for a deleted topic."""
+    """The lag is negative if the committed offset is after the log end. Without a commit or for a deleted topic, it is
+    missing.
+    """
     broker.create_topic("gone")
     end = len(broker.records("money")) + 2  # and two markers
     run(broker, "groups", "reset", "lagging", "money:0=1", "gone:0=7")

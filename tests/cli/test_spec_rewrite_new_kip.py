@@ -19,7 +19,9 @@ def rewrite_from_file(tmp_path, *lines):
 
 
 def test_a_draft_file_becomes_specs_that_can_be_measured(tmp_path):
-    """A text of ten bytes for each topic of Metadata 13 takes eleven bytes more. Five responses have three topics."""
+    """A new string of ten bytes takes eleven bytes in each topic of a MetadataResponse 13. Five responses have three
+    topics.
+    """
     file = rewrite_from_file(tmp_path, 'kip.add("MetadataResponse.Topics.Owner", "string")')
     text = ask_spec("new-kip", file, "--to", tmp_path / "new")
     assert text.splitlines()[:2] == ["MetadataRequest 13 -> 14", "MetadataResponse 13 -> 14"]

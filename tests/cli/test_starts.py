@@ -38,7 +38,9 @@ SUBCOMMANDS = _list_subcommands()
 
 @pytest.fixture(scope="module")
 def imports_by_command():
-    """Run every command with ``--help`` and without options in one process. Return the modules that each imports."""
+    """Run every command with ``--help`` and without options in one process. Return the modules that each command
+    imports.
+    """
     questions = [["--help"], ["no-such-command"], ["--no-such-option"]]
     questions += [[name, "--help"] for name in COMMANDS]
     questions += [[name, "--no-such-option"] for name in COMMANDS]

@@ -1,4 +1,4 @@
-"""``kafkaframes topics``: they are created, grow, lose records, and are deleted."""
+"""``kafkaframes topics``: topics are created, get more partitions, lose records, and are deleted."""
 
 import json
 

@@ -169,7 +169,7 @@ def _timestamps(play: Play) -> Any:
 
 
 def _bad_options(play: Play) -> Any:
-    """The topic exists, so that a read with an accepted option succeeds."""
+    """Read with each rejected option. The topic exists, so a read fails only because of its option."""
     topic, empty = play.topic(), play.topic()
     play.send(topic, "a")
     t = {"subscribe": topic}
@@ -568,7 +568,9 @@ def _subscriptions(play: Play) -> Any:
 
 
 def _precedence(play: Play) -> Any:
-    """A timestamp for all partitions, then timestamps for each, then offsets."""
+    """Read with several options for the bounds: a global timestamp precedes timestamps by partition, which precede
+    offsets.
+    """
     topic = play.topic()
     for number, value in enumerate("abcd"):
         play.send(topic, value, timestamp_ms=T0 + 1000 * number)
@@ -606,7 +608,9 @@ def _max_records_per_partition(play: Play) -> Any:
 
 
 def _smallest_batch(play: Play) -> Any:
-    """With a limit below, a query waits until maxTriggerDelay is over. AvailableNow does not wait."""
+    """With fewer records than minOffsetsPerTrigger, a query waits for maxTriggerDelay. The trigger AvailableNow does
+    not wait.
+    """
     topic = play.topic()
     play.send(topic, range(3))
     limits = {"minOffsetsPerTrigger": "100", "maxTriggerDelay": "6s"}
@@ -941,7 +945,7 @@ def name_of(row: ResultRow) -> str:
 
 
 def play_row(row: ResultRow, spark: Any, form: str, servers: str) -> Any:
-    """Return what a row's check gives with one format."""
+    """Return the result of a row's check with one format."""
     assert row.check is not None
     return row.check(Play(spark, form, servers))
 

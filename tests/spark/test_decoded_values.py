@@ -140,7 +140,7 @@ def test_avro_is_decoded_with_several_schemas_of_a_registry(spark, broker, regis
 
 
 def test_avro_whose_schema_id_is_a_guid_in_a_header(spark, broker, registry):
-    """The headers are read for it, even if they are not among the columns."""
+    """The schema id is read from the headers, even if the headers are not among the columns."""
     import uuid
 
     schema_id = registry.register("guids-value", json.dumps(OLD))

@@ -1,5 +1,5 @@
-"""Tasks of one transaction that write to the same partitions, are killed, or are late. Without Spark, on real
-brokers.
+"""Tasks of one transaction that write to the same partitions, are killed, or are late. The tests run without Spark, on
+real brokers.
 """
 
 import os
@@ -215,7 +215,7 @@ def test_the_driver_listens_on_the_address_of_sparks_driver(conf, place):
 
 
 def test_a_second_attempt_of_either_kind_writes_nothing(options, monkeypatch):
-    """A retry, or the copy that speculation starts: both are attempt 1. It succeeds, so that there is no third."""
+    """Retries and speculative copies are both attempt 1. The attempt succeeds, so that Spark starts no third one."""
     repeat(monkeypatch)
     rest = iter([rows(0, 0), rows(0, 40)])
     [result] = next(create_task_function(TaskArguments(options, None, {}))(rest)).to_pylist()

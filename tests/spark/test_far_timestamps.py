@@ -1,7 +1,7 @@
 """Timestamps that Spark's microseconds cannot hold: an error that names the record, or null.
 
-SPARK-56243: a producer wrote nanoseconds, and the connector's exception named neither record nor value. Ours names
-them. Without the error the rows would have no timestamp, and windows would lose them.
+SPARK-56243: a producer wrote nanoseconds, and the connector's exception named neither record nor value. The error of
+this package names both. Without the error the rows would have no timestamp, and windows would lose them.
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""A first micro-batch that an earlier run has planned; without a JVM."""
+"""A first micro-batch that an earlier run has planned; these tests need no JVM."""
 
 import pytest
 

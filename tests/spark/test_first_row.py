@@ -1,4 +1,4 @@
-"""The imports of Spark's Python processes: of a worker before its first row, of a planner before its response."""
+"""The modules that Spark's Python processes import: workers before their first row, planners before their response."""
 
 import json
 import subprocess

@@ -201,7 +201,7 @@ def test_an_arrow_dataframe_has_current_offsets_too(spark, servers, admin):
 
 
 def test_dataframes_of_files_and_of_scans_are_snapshots_until_they_are_reloaded(spark, servers, admin, tmp_path):
-    """The table in docs/live-topics.md lists them as differences. Spark 4.0 lists the files again for each action."""
+    """docs/live-topics.md lists these DataFrames as differences. Spark 4.0 lists the files again for each action."""
     topic, log, captures = create(admin), tmp_path / "log", tmp_path / "captures"
     log.mkdir()
     captures.mkdir()

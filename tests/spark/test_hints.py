@@ -1,4 +1,6 @@
-"""A large read without a selection suggests options that narrow it. A narrowed or small read does not."""
+"""A large read without a selection suggests options that narrow it. A small read and a read with a selection suggest
+nothing.
+"""
 
 import pytest
 from tests.spark.truth import EXAMPLE_LOG_DIR

@@ -13,14 +13,14 @@ from kafkaframes.spark.sessions.job_session import start_job_session
 
 
 class SessionContext:
-    """The used part of a SparkContext."""
+    """A fake SparkContext with the attributes that job sessions use."""
 
     def __init__(self, jvm):
         self._gateway = SimpleNamespace(proc=jvm)
 
 
 class Session:
-    """The used part of a SparkSession."""
+    """A fake SparkSession with the attributes that job sessions use."""
 
     def __init__(self, jvm):
         self.sparkContext = SessionContext(jvm)
@@ -50,7 +50,9 @@ def number(request):
 
 
 def starting(monkeypatch, jvm, number=None):
-    """Start Spark as PySpark does, with its own signal handler. A signal follows immediately."""
+    """Start Spark as PySpark does, with its own signal handler. The signal ``number`` is sent immediately after the
+    start.
+    """
     spark = Session(jvm)
 
     def cancel_all_jobs(number, frame):

@@ -66,7 +66,9 @@ def test_workers_use_the_callers_specs(spark, tmp_path):
 
 @pytest.mark.parametrize(("wait", "most"), [(1, None), (3, None), (2, 2)])
 def test_micro_batches_read_earlier_files_again_and_return_every_call_once(tmp_path, wait, most):
-    """The plan of the stream's reader, without Spark: the calls of a rotating recorder's files, one row each."""
+    """The stream's reader plans micro-batches without Spark, over capture files of a recorder that starts a new file
+    regularly.
+    """
     pieces = _split_pcap(_unpack(SHARE), 7)
     # otherwise few bytes of a connection that began earlier identify it
     ports = sorted({row["serverPort"] for row in plain(SHARE)})
@@ -97,7 +99,7 @@ def test_micro_batches_read_earlier_files_again_and_return_every_call_once(tmp_p
 
 @pytest.mark.spark
 def test_a_growing_directory_has_every_call_once(spark, tmp_path):
-    """The rotating recorder's files one after the other. Connections and frames cross file boundaries."""
+    """Capture files are added one after the other. Connections and frames cross the boundaries between files."""
     whole = read_capture(str(SHARE), CaptureOptions(table="packets")).read_all()
     assert whole.num_rows
     data = _unpack(SHARE)

@@ -221,7 +221,7 @@ def test_a_segment_that_grows_after_the_plan_has_the_planned_rows(planned_rows, 
 
 @leaves_a_socket
 def test_an_unreadable_segment_is_named(planned_rows, tmp_path):
-    """A directory in its place cannot be read, not even by root."""
+    """A directory replaces the segment, because even root cannot read a directory as a file."""
     first = min((tmp_path / "orders-0").glob("*.log"))
     first.unlink()
     first.mkdir()

@@ -1,4 +1,4 @@
-"""``df.write.format("kafka-log")``. Without Spark, and failed commits: tests/jobs/restore/writing."""
+"""``df.write.format("kafka-log")``. tests/jobs/restore/writing tests failed commits and writes without Spark."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
-"""The files of a checkpoint that continues after a marker, before and after. With Spark:
-``test_topic_checkpoints.py``.
+"""The files of a checkpoint that continues after a marker, before and after. ``test_topic_checkpoints.py`` tests the
+same with Spark.
 """
 
 import json

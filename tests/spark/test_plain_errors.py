@@ -1,4 +1,4 @@
-"""The error texts of DataFrames: Spark's prefix, then our sentence, without a traceback."""
+"""The error texts of DataFrames: Spark's prefix, then the message of this package's error, without a traceback."""
 
 import pyspark
 import pytest

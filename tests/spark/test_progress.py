@@ -11,7 +11,7 @@ from kafkaframes.spark.runtime.task_progress import show_in_notebook, watch_task
 
 
 class Tracker:
-    """Two stages, one of which has ended when it is requested."""
+    """A fake status tracker of Spark with two stages. Stage 2 has ended before its information is requested."""
 
     def getActiveStageIds(self):  # noqa: N802
         return [1, 2]

@@ -1,5 +1,5 @@
-"""The reason why our sources have no ``pushFilters``: Spark 4.3 applies the filters of the last use to every use of a
-DataFrame.
+"""The reason why this package's sources have no ``pushFilters``: Spark 4.3 applies the filters of the last use to every
+use of a DataFrame.
 
 When the second test fails, Spark has fixed this, and filters can be pushed down.
 """

@@ -1,4 +1,4 @@
-"""The streaming query for which ``foreachBatch`` calls a function. Under Spark Connect: tests/interop."""
+"""The streaming query for which ``foreachBatch`` calls a function. tests/interop tests the same under Spark Connect."""
 
 from types import SimpleNamespace
 

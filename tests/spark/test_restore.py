@@ -1,4 +1,6 @@
-"""A DataFrame is restored to the same log as the same rows without Spark, byte for byte. A failure leaves no output."""
+"""A DataFrame is restored to the same log as the same rows without Spark, byte for byte. A failed restore leaves no
+output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark schemas as columns of this package."""
+"""Spark schemas are translated to the columns of this package."""
 
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType

@@ -12,7 +12,7 @@ from kafkaframes.spark.sessions import builder, worker_files
 
 
 class ArchiveContext:
-    """The used part of Spark's SparkContext."""
+    """A fake SparkContext with the attributes that shipping the package uses."""
 
     def __init__(self, master="spark://host:7077"):
         self.master = master

@@ -43,7 +43,7 @@ def test_spark_reads_s3_and_file_urls(spark, s3):
 
 
 class Flaky(MemoryFileSystem):
-    """Fails reads after ``SOUND_BYTES``: ``failures`` times, or always."""
+    """A file system whose reads after ``SOUND_BYTES`` fail: ``failures`` times, or always."""
 
     protocol = "flaky"
     cachable = False

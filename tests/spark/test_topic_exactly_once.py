@@ -1,7 +1,8 @@
 """Each micro-batch in one transaction: failures, kills and replays leave every row in the topic once.
 
-With ``write_topic``, and with ``writeStream.format``. Failures at each step of the protocol:
-``test_topic_transaction.py``, without Spark. The process of the second one: ``tests/jobs/write_topic``.
+The streams are written with ``write_topic`` and with ``writeStream.format``. ``test_topic_transaction.py`` tests
+failures at each step of the protocol, without Spark. ``tests/jobs/write_topic`` tests the transaction process that
+``writeStream.format`` starts.
 """
 
 import os
@@ -41,7 +42,9 @@ def kill_workers() -> bool:
 
 
 def kill_an_executor() -> bool:
-    """Kill one of its executors. The executor's workers end by themselves a moment later."""
+    """Kill one executor of the Spark application in this process. The executor's workers end by themselves a moment
+    later.
+    """
     return kill(
         [each.pid for each in descendants_of(os.getpid()) if "CoarseGrainedExecutorBackend" in each.arguments][:1]
     )

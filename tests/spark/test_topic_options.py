@@ -1,4 +1,4 @@
-"""Options of ``kafka-topic``: accepted ones, rejected ones, and the error texts. Without Spark."""
+"""Options of ``kafka-topic``: accepted ones, rejected ones, and the error texts. The tests run without Spark."""
 
 import logging
 

@@ -107,7 +107,9 @@ def ranges(works):
 
 
 def test_a_new_partition_without_its_first_records_is_an_error_or_read_from_its_earliest_offset(servers, caplog):
-    """KafkaMicroBatchStream: "Added partition .. starts from .. instead of 0. Some data may have been missed"."""
+    """The connector reports "Added partition .. starts from .. instead of 0. Some data may have been missed" in this
+    case.
+    """
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     create_topic(servers, "grown", 2)

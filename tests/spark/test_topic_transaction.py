@@ -1,4 +1,5 @@
-"""One micro-batch in one transaction: after a failure at any step, its rows are written exactly once. Without Spark.
+"""One micro-batch in one transaction: after a failure at any step, its rows are written exactly once. The tests run
+without Spark.
 
 The driver's part and the tasks' part run in one process here, with the embedded brokers or a real cluster.
 """
@@ -82,7 +83,9 @@ def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambd
 
 
 def in_two_tasks(work, rows):
-    """Do the work of Spark's tasks, two at a time, which write to the same partitions. Return their reported counts."""
+    """Do the work of Spark's tasks, two at a time, which write to the same partitions. Return the sum of the counts
+    that the tasks report.
+    """
     half = rows.num_rows // 2
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(write_rows, work, n, iter([rows.slice(n * half, half)])) for n in range(2)]
@@ -161,7 +164,7 @@ def test_an_error_of_a_task_ends_the_batch_at_once(options, monkeypatch):
 
 @pytest.fixture(scope="module")
 def impatient():
-    """A broker that limits transactions to a minute, with its own clock."""
+    """A broker that limits transactions to a minute."""
     with Broker(config={"transaction.max.timeout.ms": 60_000}) as broker:
         broker.create_topic("t", partitions=3)
         yield broker

@@ -70,7 +70,7 @@ def test_invalid_rows_are_rejected(spark, servers, select, options, reason):
 
 
 def test_a_negative_partition_is_rejected_as_by_sparks_sink():
-    """KafkaSink: "Invalid partition: -1. Partition number should always be non-negative or null."."""
+    """Spark's KafkaSink reports "Invalid partition: -1. Partition number should always be non-negative or null."."""
     options = parse_topic_write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     rows = pa.record_batch({"value": [b"v"] * 3, "partition": pa.array([None, 0, -1], pa.int32())})
     with pytest.raises(EncodeError, match=r"column partition is -1; expected null or a partition number"):

@@ -1,4 +1,4 @@
-"""Test messages for the bench."""
+"""Helpers that encode test messages and compare their sizes in several layouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_LABELS = (None, None, None)
 
 
 def compare_values(question, version, *values) -> dict[str, SizeTotals]:
-    """Return the totals_by_group of messages of one class by kind."""
+    """Compare the sizes of messages of one class, and return the totals by kind of comparison."""
     spec = values[0].spec
     is_request = spec.type == "request"
     data = [(encode_request if is_request else encode_response)(value, version) for value in values]

@@ -22,7 +22,7 @@ def test_outcomes_add_up():
 
 
 def test_break_even_is_the_share_of_set_fields_at_which_nothing_is_saved():
-    """A set code costs two bytes here, an unset one saves two. If none is set, the cost is a header of two bytes."""
+    """In the first totals, an unset code saves two bytes and a set one costs two, so half of the codes may be set."""
     assert (
         SizeTotals(2, 14, 14, counts=Counter({"moved": 2, "moved and set": 1, "bytes of unset": 2})).break_even_share
         == 0.5

@@ -1,9 +1,9 @@
-"""The bench on recorded traffic gives the figures of the earlier analyses; messages by hand; skipped calls with
-reasons.
+"""Size comparisons of recorded traffic equal those of earlier analyses. Single messages, and calls that are skipped
+with a reason, are tested, too.
 
-``FIGURES`` are those of the analyses that the bench has replaced, to the byte. Those took ApiVersions responses at
-version 0 for responses of the requested version, so this API is left out. They also left out the records of request
-logs (1,001 bytes of responses in the last file, 1,664 in total), whose sizes are known.
+``FIGURES`` has the exact sizes that the earlier analyses computed. These took ApiVersions responses at version 0 for
+responses of the requested version, so this API is left out. They also left out the records of request logs (1,001 bytes
+of responses in the last file, 1,664 in total), whose sizes are known.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_apiversions_answered_at_version_0_is_measured_at_version_0():
 
 
 def test_offset_commit_and_heartbeat_have_the_figures_of_the_documents():
-    """2 bytes for each code that is 0: 200 for 100 partitions, 2 for a heartbeat. A set code costs 2 more."""
+    """Each error code of 0 saves 2 bytes: 200 for 100 partitions, 2 for a heartbeat. Other codes cost 2 bytes more."""
     heartbeat = message("HeartbeatResponse")
     size_totals = compare_values("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
     assert (
@@ -165,9 +165,7 @@ def test_tags_that_no_spec_declares_cannot_be_laid_out_without_tags():
 
 
 def test_a_pair_of_specs_moves_drops_and_adds_fields():
-    """After the change, version 5 has an 8-byte number instead of a 4-byte one (4 more), and a null text as a tag (1
-    less). Before: 29 bytes.
-    """
+    """In version 5, a number has 8 bytes instead of 4, and a string that is null moves to a tag, which saves 1 byte."""
     request = message("HeartbeatRequest")(group_id="g", generation_id=7, member_id="m")
     after = {"HeartbeatRequest": load_message(ECHO)}
     kinds = compare_values(ProposalSettings("mine", after), 4, request)
@@ -208,7 +206,7 @@ def test_the_specs_before_the_change_may_be_the_users():
 
 
 def test_the_kip_636_page_has_the_output_of_the_command():
-    """The rows of its table for the files of ``FIGURES``, for raised traffic without ApiVersions."""
+    """The table of docs/kip-636-traffic.md has the sizes of ``FIGURES`` for responses in the proposed version."""
     page = (DATA.parents[1] / "docs" / "kip-636-traffic.md").read_text()
     compared_files = set()
     for file, proposals in FIGURES.items():

@@ -92,7 +92,7 @@ def test_sizes_are_those_of_encoded_messages(is_filled):
 
 
 def test_rejected_alternatives_have_the_computed_sizes():
-    """HeartbeatRequest 4: three strings (one nullable), an int32, no tags. One section of one byte."""
+    """HeartbeatRequest 4 has three strings (one is nullable), an int32, and an empty tag section of one byte."""
     size = compare_message_sizes(catalog.load_spec("HeartbeatRequest"), 4, TEXT_BYTES)
     assert size.bare == {
         "adopted": 3 * 11 + 4 + 1,

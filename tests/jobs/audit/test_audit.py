@@ -127,7 +127,7 @@ def test_several_inputs_make_one_audit_with_the_most_severe_verdict():
 
 
 def test_kafka_4_accepts_clients_from_2_1_on():
-    """KIP-896's promise, computed from the releases."""
+    """The oldest client release that Kafka 4.0 accepts (KIP-896) is computed from the API versions of the releases."""
     assert find_first_fitting_release(find_release("4.0.1")) == "2.1.1"
 
 

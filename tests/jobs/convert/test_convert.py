@@ -59,7 +59,7 @@ def headers(path: Path, name: str) -> set[int]:
 
 
 def without_timestamp_type(records_by_file: dict[str, list]) -> dict[str, list]:
-    """Format 0 has no timestamp type. In the others, the type is CreateTime here."""
+    """Replace missing timestamp types: record format 0 has none, and the test's other records have CreateTime."""
     return {
         file: [{**row, "timestamp_type": max(row["timestamp_type"], 0)} for row in rows]
         for file, rows in records_by_file.items()

@@ -355,7 +355,7 @@ def test_java_bytes_returns_text_unchanged(tmp_path):
     ],
 )
 def test_a_batch_shorter_than_its_header_has_the_fields_inside_its_bytes(tmp_path, size, last):
-    """Like Kafka 3.9.1's ``FileRecords``."""
+    """``FileRecords`` of Kafka 3.9.1 reads such a batch in the same way."""
     raw = bytearray(some_records(2))
     raw[8:12] = (size - 12).to_bytes(4, "big")
     path = segment(tmp_path / "t-0", bytes(raw))

@@ -22,7 +22,7 @@ COMPACTED_TOPIC = {
 
 @pytest.fixture
 def small_ranges(monkeypatch):
-    """Ranges of ten offsets."""
+    """Let each task read a range of ten offsets."""
     monkeypatch.setattr(live_planning, "TARGET_FILE_BYTES", 10 << 10)
 
 
@@ -110,7 +110,7 @@ def test_a_run_has_the_records_of_its_start_although_the_topic_grows(tmp_path, s
 
 @pytest.mark.parametrize("returns", [True, False], ids=["returns", "stays away"])
 def test_a_broker_that_is_killed_during_a_run(tmp_path, small_ranges, returns):
-    """The run waits for its return, or fails and leaves no _SUCCESS. The next run adds what is missing."""
+    """The run waits until the broker is back or fails without a _SUCCESS file. The next run adds missing records."""
     with Broker(data_dir=tmp_path / "data") as broker:
         servers = broker.bootstrap_servers
         with Admin(servers) as admin:

@@ -135,7 +135,7 @@ def test_an_export_of_an_earlier_release_is_continued_with_its_isolation_level_o
 
 
 def test_the_journal_of_an_earlier_release_is_continued(tmp_path):
-    """Its tasks have no aborted transactions, and the same bounds as today."""
+    """The tasks in that journal have no aborted transactions, but the same bounds as those of this release."""
     kafkaframes.export_log(
         EXAMPLE_LOG_DIR, tmp_path / "out", isolation="read_uncommitted", topics="payments", start=100
     )

@@ -94,7 +94,7 @@ def write_log(path, texts, *, batch_records=1):
 
 
 def test_a_segment_of_another_log_with_another_size_is_rejected(tmp_path):
-    """Without topic ids, as written by brokers before 2.8. The first batch, or the last records read, differ."""
+    """The logs have no topic ids (as before Kafka 2.8). Their first batch or the last records that were read differ."""
     log, to = tmp_path / "logs" / "t-0", tmp_path / "out"
 
     def export():

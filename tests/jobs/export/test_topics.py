@@ -55,7 +55,7 @@ def offsets_of(to, partition=0, topic="t"):
 
 @pytest.fixture
 def small_ranges(monkeypatch):
-    """Ranges of ten offsets."""
+    """Let each task read a range of ten offsets."""
     monkeypatch.setattr(live_planning, "TARGET_FILE_BYTES", 10 << 10)
 
 

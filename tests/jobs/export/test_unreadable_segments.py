@@ -107,7 +107,7 @@ def test_records_of_a_transaction_that_ends_in_the_segment_are_omitted_but_stay_
 
 
 def test_an_open_transaction_of_another_partition_is_reported_too(whole_log, break_segment, tmp_path):
-    """A start for each partition names the unreadable one as well."""
+    """The start offsets name both partitions, including the one with an unreadable segment."""
     log, records = tmp_path / "log", {"value": [b"x"] * 3}
     shutil.copytree(whole_log, log)
     open_transaction = build_records(records, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)

@@ -127,7 +127,7 @@ DIFFERING_RECORD = 25  # of 64 records of 200,000 bytes: not among the first, th
 
 
 def fill(broker, *, other=None):
-    """Append 64 large records. ``other`` is the number of a record that differs."""
+    """Append 64 large records. If ``other`` is set, the record with this number gets another value."""
     with Producer(broker.bootstrap_servers, compression_type="none") as producer:
         for number in range(64):
             value = (b"y" if number == other else b"x") * 200_000

@@ -223,7 +223,7 @@ ENDS = {TopicPartition("t", 0): 100, TopicPartition("t", 1): 70, TopicPartition(
 
 @pytest.fixture
 def one_wait_is_too_long(monkeypatch):
-    """Make the timeout of waits longer than a test may take."""
+    """Set the timeout of waits to an hour, so that a test whose mirror waits for the timeout fails."""
     monkeypatch.setattr("kafkaframes.jobs.mirror.job._STALL_TIMEOUT_S", 3600.0)
 
 

@@ -207,7 +207,7 @@ def test_a_missing_topic_of_the_source_leaves_no_output(tmp_path):
 def write_damaged_log(tmp_path, change):
     """Write a log directory with a partition of two segments of two batches. ``change`` alters the list of the batches.
 
-    It has indexes and a clean shutdown marker, so that no recovery reads the batches.
+    The directory has indexes and a clean shutdown marker, so that no recovery reads the batches.
     """
     raws = [bytearray(build_records({"value": [b"%d" % number], "timestamp": [1]})) for number in range(4)]
     for offset, raw in enumerate(raws):

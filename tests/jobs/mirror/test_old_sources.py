@@ -1,6 +1,6 @@
 """Clusters before transactions (Kafka 0.8 to 0.10) are read as committed, and are mirrored with their groups.
 
-Reported as UnsupportedVersionException of ListOffsets and OffsetFetch: obsidiandynamics/kafdrop#134,
+Other tools fail with an UnsupportedVersionException of ListOffsets or OffsetFetch: obsidiandynamics/kafdrop#134,
 alibaba/canal#2765, apache/kafka#5170, seglo/kafka-lag-exporter#363.
 """
 

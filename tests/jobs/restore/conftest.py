@@ -1,4 +1,4 @@
-"""These tests do not depend on whether the disk was flushed, and flushing a busy disk takes seconds."""
+"""Disable fsync: no test of restores depends on it, and it takes seconds on a busy disk."""
 
 import os
 

@@ -35,7 +35,7 @@ def repeated_values(value, count=ROWS):
 
 
 def peak_of(path, **options):
-    """Read all rows. Return their number, the largest batch, and Arrow's peak memory."""
+    """Read all rows. Return the number of rows, the size of the largest batch, and the peak of Arrow's memory."""
     pool = pa.default_memory_pool()
     before, peak, rows, largest = pool.bytes_allocated(), 0, 0, 0
     for batch in read_rows(path, ("offset", "key", "value", "headers"), budget_bytes=BUDGET, **options):

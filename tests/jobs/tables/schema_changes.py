@@ -160,8 +160,8 @@ def changes() -> Iterator[Change]:
 
 
 def run(change: Change, form: str, place: Path) -> str | list[dict[str, Any]]:
-    """Fill a table with the first schema and continue with the second one. Return its rows, or the reason for a
-    rejection.
+    """Fill a table with the first schema and continue with the second one. Return the table's rows, or the reason why
+    the second schema is rejected.
     """
     directory = place / "logs" / "orders-0"
     directory.mkdir(parents=True)
@@ -222,7 +222,7 @@ def _pair(value: Any) -> Any:
 
 
 def outcome(change: Change, form: str, place: Path) -> str:
-    """Return the cell of the page, after a check of the rows."""
+    """Return the text of a cell of the page's table, after a check of the rows."""
     result = run(change, form, place)
     if isinstance(result, str):
         assert form in change.refusing_forms, result

@@ -242,7 +242,9 @@ def test_duckdb_has_the_number_of_an_early_timestamp_of_a_log(tmp_path):
 
 
 def test_duckdb_has_the_number_of_the_timestamps_of_a_topic(tmp_path, caplog):
-    """For a topic, the column exists if its time index has a far timestamp. A later one is null with a warning."""
+    """The column exists if the topic has a far timestamp when the table is created. A later far timestamp is null, with
+    a warning.
+    """
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     query = 'SELECT * FROM {} ORDER BY "offset"'

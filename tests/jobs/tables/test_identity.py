@@ -123,7 +123,7 @@ def test_a_truncated_log_that_grew_again_is_rejected_despite_its_id(files, log):
 
 
 def test_compacted_records_are_not_evidence(files, log):
-    """First one of the last three records remains, then none."""
+    """First, only one of the last three records that a run has read remains. Then none of them remains."""
     export(files, log)
     path = max(log.glob("*.log"))
     rows = [row for row in kafkaframes.scan_log(log.parent).to_arrow().to_pylist() if row["offset"] not in (18, 19)]
@@ -179,7 +179,7 @@ def test_fingerprints_are_kept_for_partitions_and_topics_without_new_records(kin
 
 
 def test_a_recreated_live_topic_without_ids_is_rejected(files, monkeypatch):
-    """As brokers before 2.8 serve it."""
+    """Brokers before 2.8 serve topics without ids."""
     monkeypatch.setattr(live_planning, "_read_topic_ids", lambda topics, client: {})
 
     def fill(producer, text, count):

@@ -23,7 +23,7 @@ def topic_options(client, **options):
 
 
 def test_a_task_completes_when_no_record_remains_before_its_end(tmp_path):
-    """As after cleaning: the last segments are empty."""
+    """The last segments are empty, as cleaning can leave them."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     (directory / f"{0:020d}.log").write_bytes(build_records([{"value": b"v", "timestamp": 1_760_000_000_000}]))

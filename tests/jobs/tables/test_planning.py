@@ -1,4 +1,4 @@
-"""One suite for two table formats: contents, incremental runs, rejected requests. Without a JVM."""
+"""One suite for two table formats: contents, incremental runs, rejected requests. The tests need no JVM."""
 
 import json
 import os

@@ -83,7 +83,7 @@ def test_zeros_at_the_end_are_a_note(log):
 
 
 def test_offsets_out_of_order_are_reported(log):
-    """The CRC does not cover the offset."""
+    """Only the order of the offsets reveals the error, because the CRC of a batch does not cover its offset."""
     patch(log / "idem-0" / base(84), 0, struct.pack(">q", 10))
     checks = {check for check, _ in find_problems(log)}
     assert "offset-order" in checks

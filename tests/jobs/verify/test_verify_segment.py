@@ -69,7 +69,7 @@ def test_damage_under_matching_crcs_is_reported_in_the_same_words(seed):
 
 
 def test_a_wrong_crc_inside_is_found():
-    """The outer CRC matches: only the inner one reveals the damage."""
+    """The CRC of the wrapper message matches. Only the CRC of the message inside reveals the damage."""
     inner = bytearray(kafkaframes.build_records(ROWS[:3], record_format=1, codec="none"))
     inner[-1] ^= 1
     wrapper = kafkaframes.build_records(

@@ -1,4 +1,6 @@
-"""Rows packed into batches: every row once, in its partition, in order, in batches of limited size. Without Spark."""
+"""Rows packed into batches: every row once, in its partition, in order, in batches of limited size. The tests run
+without Spark.
+"""
 
 from collections import Counter
 

@@ -1,4 +1,6 @@
-"""Which task may write to a partition, with which sequences: rules for any order of tasks. Without I/O."""
+"""Which task may write to a partition, with which sequences: rules for any order of tasks. The rules are tested without
+I/O.
+"""
 
 import pytest
 from hypothesis import given

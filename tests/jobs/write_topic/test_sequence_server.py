@@ -1,4 +1,6 @@
-"""Leases over a socket: what tasks receive, when they wait, and how lost tasks are handled. Without Spark."""
+"""Leases over a socket: what tasks receive, when they wait, and how lost tasks are handled. The tests run without
+Spark.
+"""
 
 import socket
 import threading

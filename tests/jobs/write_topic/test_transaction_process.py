@@ -1,7 +1,7 @@
 """The process that holds a stream's transaction, from the first task to the commit, and the failures in between.
 
-Without Spark: the tests perform the steps of its processes in order. Some tests run the process itself, others its
-parts.
+The tests run without Spark and perform the steps of Spark's processes in order. Some tests run the whole process with
+the transaction, others only parts of it.
 """
 
 import os
@@ -91,7 +91,7 @@ def looks_often(monkeypatch):
 
 
 def work_of(control, attempt, batch=0):
-    """Announce an attempt, as ``streamWriter()`` does. Return the arguments of its tasks."""
+    """Announce an attempt, as ``streamWriter()`` does. Return the arguments of the attempt's tasks."""
     return TaskArguments(
         control.options, control.announce_tasks(attempt), {"attempt": attempt, "query": "q", "batch": batch}
     )

@@ -1,6 +1,6 @@
 """Transaction timeouts of micro-batches: the requested timeout, and the warnings before a batch is written.
 
-Batches that exceed it: ``test_topic_transaction.py``.
+``tests/spark/test_topic_transaction.py`` tests batches that exceed the timeout.
 """
 
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTimeouts
