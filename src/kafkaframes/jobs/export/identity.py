@@ -1,7 +1,7 @@
 """Check that a source is the one from which a table was filled, by the fingerprints that it has stored.
 
-Topic ids distinguish topics of the same name, but brokers before 2.8, and copies of their directories, have none. Topic
-ids also remain the same if a log is truncated and then gets other records at the same offsets.
+Topic ids distinguish topics of the same name, but brokers before 2.8, and copies of their directories, do not have
+topic ids. Topic ids also remain the same if a log is truncated and then gets other records at the same offsets.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ def check_identity(
 
     Args:
         names: topic partitions to which records will be added.
-        positions: positions of the destination; None if it is empty.
-        read_fingerprints: returns the fingerprints of the source's records at the offsets of other fingerprints.
-        topic_ids: ids of the source's topics, which are already compared with those in the positions. If the source or
-            the destination has no id of a topic, at least one record of each partition must be compared.
+        positions: positions that the destination has stored; None if the destination is empty.
+        read_fingerprints: function that takes the destination's fingerprints and returns those of the source's records
+            at the same offsets.
+        topic_ids: ids of the source's topics. The caller has already compared them with the stored ids. If the source
+            or the destination does not have the id of a topic, at least one record of each partition must be compared.
         destination: kind of the destination, for messages.
-        acceptance: which setting continues without a comparison, for messages; None if it is set.
+        acceptance: text for messages, which names the setting that allows continuing without a comparison; None if that
+            setting is on.
 
     Raises:
         OptionError: the source has another record at an offset, or no record can be compared.
@@ -85,7 +87,10 @@ def _describe_missing_records(rows: tuple[Fingerprint, ...], destination: Destin
 
 
 def make_log_lookup(segments: list[Segment], logs: Logs, options: ReadOptions) -> Lookup:
-    """Return a lookup in logs on disk or in a store. Damaged records and unreadable segments have no fingerprint."""
+    """Return a function that looks up fingerprints of records in logs, on disk or in a store.
+
+    Damaged records and unreadable segments have no fingerprint.
+    """
 
     def look_up(expected_fingerprints: Fingerprints) -> Mapping[Name, Mapping[int, Fingerprint]]:
         result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected_fingerprints}
@@ -113,7 +118,7 @@ def make_log_lookup(segments: list[Segment], logs: Logs, options: ReadOptions) -
 
 
 def make_topic_lookup(consumer: Consumer, silence_ms: int) -> Lookup:
-    """Return a lookup in live topics.
+    """Return a function that looks up fingerprints of records in live topics.
 
     Args:
         consumer: a consumer that does not belong to a group, for reading the topics. The consumer's assignment is

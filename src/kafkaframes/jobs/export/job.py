@@ -35,7 +35,7 @@ class FileExport:
         overwrite: whether to replace the output of an earlier export.
         single_file: whether to write one Parquet file.
         internal_topics: internal topics that exist and are not selected.
-        notes: notes on the plan, such as records that open transactions hide.
+        notes: findings of the planning for the user, such as records that open transactions hide.
     """
 
     tasks: Sequence[ExportTask]
@@ -63,7 +63,7 @@ class FileExport:
 
         Raises:
             OptionError: the destination cannot be written, or has other contents or an export with other settings.
-            LogDirError, CorruptRecordError: a segment cannot be read, and a single file is written.
+            LogDirError, CorruptRecordError: a segment cannot be read, and the output is a single file.
         """
         export_tasks = export_to_single_file if self.single_file else partial(export_segments, run=run)
         return export_tasks(
@@ -88,8 +88,8 @@ def plan_log_export(
 
     Raises:
         LogDirError: a path does not exist or cannot be read.
-        OptionError: the destination is not a local path or is inside a source; or a topic, partition or offset does not
-            exist, or is lost.
+        OptionError: the destination is not a local path or is inside a source; or a selected topic, partition or offset
+            does not exist.
     """
     target = parse_local_destination(settings.to)
     reject_nested_destination(Path(target), read.paths)

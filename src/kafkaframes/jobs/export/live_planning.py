@@ -1,6 +1,6 @@
 """Plan an export of live topics, to files or a table: find the offsets that the destination does not have yet.
 
-The plan also checks that the topics are those from which the destination was filled.
+Planning also checks that the destination was filled from the same topics.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TOPIC_T
     """Return a function that plans an export of live topics, given the destination's positions.
 
     Args:
-        options: which topics, partitions and offsets are read. With ``read_committed`` a partition's plan ends at its
-            first open transaction. Without ``fail_on_data_loss``, offsets that a topic deleted before the destination
-            had them are a gap instead of an error.
+        options: which topics, partitions and offsets are read. With ``read_committed`` a partition's plan ends before
+            its first open transaction. Without ``fail_on_data_loss``, offsets that a topic deleted before the
+            destination had them are a gap instead of an error.
         destination: kind of the destination, for messages.
 
     The function raises OptionError if a topic was recreated or truncated since the destination was filled, and
@@ -175,7 +175,7 @@ def _resolve_end_offsets(
 def _describe_open_transactions(
     ends: Mapping[TopicPartition, int], client: Mapping[str, Any], destination: Destination
 ) -> tuple[Finding, ...]:
-    """Return a note for each partition that ends at an open transaction, before the high watermark.
+    """Return a note for each partition whose plan ends before the high watermark because of an open transaction.
 
     Args:
         ends: end offsets under the isolation level of ``client``.
@@ -193,7 +193,7 @@ def _describe_open_transactions(
 
 
 def _read_topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, str]:
-    """Return topic ids in the form of log directories, without those of brokers before 2.8, which have none."""
+    """Return topic ids as text, as log directories store them. Brokers before 2.8 do not have topic ids."""
     with Admin(**select_client_options(client)) as admin:
         result = admin.describe_topics(topics)
     return {name: uuid_to_text(topic.topic_id) for name, topic in result.items() if topic.topic_id.int}
@@ -211,12 +211,12 @@ def _find_gaps(
     """Yield the offsets after the destination's end offset that topics have deleted, or that the read omits.
 
     Args:
-        known_ends: first offset that each partition has to add; None to accept any.
+        known_ends: the destination's end offset of each partition; None for a partition that may start at any offset.
         read_starts: first offsets of the read.
         log_starts: first offsets that the topics have.
         ends: end offsets of the topics.
         allow_loss: whether gaps are accepted.
-        destination: the names of the destination in messages.
+        destination: kind of the destination, for messages.
 
     Raises:
         OptionError: a gap is not accepted, or a topic ends before the destination's end offset.

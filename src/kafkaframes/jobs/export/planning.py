@@ -136,11 +136,11 @@ MIN_EXPORT_PARTS = 16  # minimum number of parts of a small export, so that seve
 
 @dataclass(frozen=True, slots=True)
 class FinishedSegments:
-    """The results of earlier runs that are still valid.
+    """Results of earlier runs that are still valid.
 
     Attributes:
         results: results of finished segments, by segment name.
-        again: path of the journaled file to rewrite, by name of each of its segments.
+        again: path of the output file to write again, by the name of each of its segments.
         outputs: valid files, including those of segments that are no longer in the log.
     """
 
@@ -155,7 +155,7 @@ _bounds = attrgetter("start", "size_bytes", "first_offset", "end_offset")
 def select_tasks_of_readable_logs(
     tasks: Sequence[ExportTask], recorded_results: Mapping[str, SegmentResult], unreadable_directories: Collection[str]
 ) -> list[ExportTask]:
-    """Return the tasks without those of recorded segments of logs that cannot be read to the end.
+    """Return the tasks except those of journaled segments whose log cannot be read to the end.
 
     A task for such a log may end at a lower offset than the task that exported the segment. The recorded file of such a
     segment stays as it is, like the file of a segment that is no longer in the log.
@@ -303,7 +303,7 @@ def _describe_different_record(task: ExportTask, segment_result: SegmentResult, 
 
 
 def _check_not_merged(results_by_name: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
-    """Check that the cleaner has not merged exported segments, because their records would be exported twice."""
+    """Check that the cleaner has not merged exported segments, because this would export records twice."""
     first: dict[tuple[str, int, str], int] = {}
     for task in tasks:
         first.setdefault(_make_partition_key(task), task.base_offset)
@@ -340,7 +340,7 @@ def _check_shared_files_complete(
 
 
 def plan_files(tasks: Sequence[ExportTask], finished: FinishedSegments) -> list[FileTasks]:
-    """Return the remaining work: the segments of each file to write."""
+    """Return the segments of each file that still has to be written."""
     remaining_files: list[FileTasks] = []
     current: list[ExportTask] = []
     size_bytes = 0
@@ -374,14 +374,17 @@ def choose_part_bytes(total: int, max_bytes: int) -> int:
 
 
 def _make_partition_key(task: ExportTask) -> tuple[str, int, str]:
-    """Return the topic, partition and source of a task."""
+    """Return the topic, partition and log directory of a task."""
     return task.topic, task.partition, task.source
 
 
 def _shares_file_with_previous(
     previous_results: ExportTask, task: ExportTask, finished: FinishedSegments, space: int, *, is_last: bool
 ) -> bool:
-    """Return whether a segment shares its neighbor's file. Segments that shared a file before share it again."""
+    """Return whether a segment is written to the same file as the segment before it.
+
+    Segments that shared a file before share it again.
+    """
     entry, next_results = finished.again.get(previous_results.name), finished.again.get(task.name)
     if entry is not None or next_results is not None:
         return entry == next_results

@@ -1,8 +1,7 @@
-"""Positions in topic partitions up to which a destination has records, and plans of the offsets to add.
+"""Model the positions up to which a destination has records, and the plan of the offsets to add.
 
-A table stores its positions with each commit (``jobs.tables.state``), an export to files in its journal. An end
-offset does not show which log it belongs to. Destinations therefore also store topic ids, and fingerprints of the last
-records.
+A table stores its positions with each commit (``jobs.tables.state``), an export to files in its journal. An end offset
+alone does not identify the log. Destinations therefore also store topic ids, and fingerprints of the last records.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class IncrementPlan:
     """The offsets that a run adds to a destination.
 
     Attributes:
-        tasks: tasks by topic partition and offset. Some tasks may have no new batches.
+        tasks: tasks by topic partition and offset. A task's offset range may turn out to have no new batches.
         starts: first new offset of each selected topic partition.
         topic_ids: id of each topic in the source, by topic name.
         gaps: accepted gaps.
@@ -76,11 +75,11 @@ Plan = Callable[[Positions | None], IncrementPlan]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A kind of destination: its name in messages, and the remedy that errors suggest.
+    """The kind of a destination: its name in messages, and the remedy that its error messages suggest.
 
     Attributes:
         name: the destination as a subject, such as "the table".
-        new: what to do if the source is another log, such as "Write it to a new table".
+        new: remedy if the source is not the log of earlier runs, such as "Write it to a new table".
     """
 
     name: str
@@ -107,7 +106,7 @@ def check_same_topic(topic: str, topic_id: str, positions: Positions | None, des
     """Check that the destination was filled from the same topic.
 
     Raises:
-        OptionError: the topic was created again since, so that its offsets refer to other records.
+        OptionError: the topic was deleted and created again since then, so its offsets refer to other records.
     """
     number = None if positions is None else positions.find_topic_number(topic)
     if number is not None and number != topic_id_to_int(topic_id):

@@ -84,7 +84,7 @@ class Outcome:
         summary: totals of the selected segments in the destination.
         exported, resumed: number of segments that this run wrote, and number that earlier runs had finished.
         output_bytes: size of the files, in bytes.
-        results: one result for each segment, in plan order.
+        results: one result for each segment, in the order of the plan.
         table: properties of the table after the export, as JSON values; None if the destination is not a table.
         notes: swap files, transaction indexes that differ from markers, and records hidden by open transactions.
     """
@@ -99,7 +99,7 @@ class Outcome:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the destination has every selected record of the source."""
+        """Whether the destination has all selected records of the source."""
         return not self.is_unfinished and not self.fault_count and not self.notes.hidden_records
 
     @property
@@ -119,14 +119,14 @@ class Outcome:
 
     @property
     def fault_count(self) -> int:
-        """The number of damaged batches and chunks."""
+        """The number of damaged batches and damaged byte ranges."""
         return sum(result.fault_count for result in self.results)
 
     def problem_lines(self, *, failure: str) -> Iterator[str]:
         """Yield a line for each fault and each failed task.
 
         Args:
-            failure: first words of the line about a task that failed.
+            failure: text with which the line about a failed task begins.
         """
         for result in self.results:
             yield from result.faults
@@ -165,7 +165,7 @@ class RemainingWork:
         files: segments of each file to write.
         finished: valid results of earlier runs.
         internal_topics: internal topics that are not selected, for the summary.
-        notes: notes from the plan, which also become notes of the outcome: hidden records, omitted segments.
+        notes: findings of the planning, such as hidden records and omitted segments, which the outcome repeats.
     """
 
     names: Sequence[str]
@@ -224,7 +224,7 @@ def export_work(
     """Export the remaining parts of the source, which no earlier run has exported, to ``settings.to``.
 
     Args:
-        find_work: returns the remaining work. The function is called while the destination is locked.
+        find_work: function that returns the remaining work. It is called while the destination is locked.
         settings: settings that select the records of each task, and the output format.
         stored_fingerprint: settings that must be the same in every run.
         run: runs the tasks.
@@ -354,7 +354,7 @@ def group_files_into_jobs(files: Iterable[FileTasks], settings: ExportTaskSettin
 def sum_results(
     results: Sequence[SegmentResult], internal_topics: tuple[str, ...], output: str, seconds: float
 ) -> ExportSummary:
-    """Return the totals of the segments' counts."""
+    """Return the totals of all segments."""
     results_by_topic: dict[str, list[SegmentResult]] = defaultdict(list)
     codecs: dict[str, RecordCounts] = defaultdict(RecordCounts)
     dropped: dict[str, RecordCounts] = defaultdict(RecordCounts)

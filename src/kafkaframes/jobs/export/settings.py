@@ -1,7 +1,7 @@
-"""The settings of exports to files: which records are read, and how they are written.
+"""Define the settings of exports to files: which records are read, and how they are written.
 
-``ReadSettings`` are the settings of every job that exports records, also of tables. The settings of a range become a
-``Selection``.
+``ReadSettings`` are common to all jobs that export records to files or tables. A ``Selection`` is built from the
+settings of the range.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadSettings(ValidatedSettings):
-    """Settings that select records in topics. The keywords of ``scan_log`` and ``scan_topic`` have the same names."""
+    """Settings that select topics and ranges of their records.
+
+    The keywords of ``scan_log`` and ``scan_topic`` have the same names.
+    """
 
     partitions: int | Sequence[int] = setting(
         (), "Partition of these topics to select; repeatable.", minimum=0, flag="-p --partition"
@@ -85,7 +88,7 @@ class ReadSettings(ValidatedSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionSettings(ReadSettings):
-    """Settings that also select single records in the range."""
+    """Settings that also select records in the range by conditions, such as a key."""
 
     timestamp: TimeRange | None = setting(None, "Range of record timestamps to select (from, to).")
     keys: Sequence[bytes] = setting((), "Keys of the records to select.")
@@ -94,7 +97,10 @@ class ConditionSettings(ReadSettings):
     )
 
     def make_task_settings(self, to: str) -> ExportTaskSettings:
-        """Return the settings of all tasks of a job with this destination. The plan sets the isolation level."""
+        """Return the settings that all tasks of a job with this destination share.
+
+        The plan sets the isolation level.
+        """
         from kafkaframes.jobs.dump.chunks import RecordFilter, compile_key_pattern
         from kafkaframes.jobs.export.task import ExportTaskSettings
 
@@ -165,7 +171,7 @@ class TopicExportSettings(ConditionSettings):
     single_file: bool = setting(False, "Write one Parquet file, with topic and partition as columns.")
 
     def make_file_settings(self, to: str) -> ExportTaskSettings:
-        """Return the settings of all tasks of an export to files. The plan sets the isolation level."""
+        """Return the settings that all tasks of an export to files share. The plan sets the isolation level."""
         return replace(self.make_task_settings(to), form=self.format, base64=self.base64)
 
     def _reject_conflicts(self) -> None:

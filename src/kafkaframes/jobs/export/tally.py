@@ -107,12 +107,15 @@ class SegmentTally:
 
     @property
     def records_left_out(self) -> dict[str, int]:
-        """The number of records that were read and not written, by reason. Unreadable records are not included."""
+        """The number of records that were read but not written, by reason. Unreadable records are not included."""
         reasons = (CONTROL_RECORDS_REASON, NOT_SELECTED_REASON)
         return {reason: self.dropped[reason].records or 0 for reason in reasons if reason in self.dropped}
 
     def begin_source_file(self) -> None:
-        """Start a new source file. Positions in the new file are unrelated to positions in the previous file."""
+        """Prepare for batches from a new source file.
+
+        Positions in the new file are unrelated to positions in the previous file.
+        """
         self._last_position = -1
 
     def count_dropped(self, reason: str, counts: RecordCounts) -> None:

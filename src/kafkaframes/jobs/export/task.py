@@ -102,7 +102,7 @@ class ExportTask:
         """Read the selected records, pass them to ``write`` batch by batch, and count them in ``result``.
 
         Args:
-            result: receives the counts and faults of this task. The counts of ``result`` must be zero at first.
+            result: object to which the counts and faults of this task are added. Initially its counts must be zero.
             settings: settings that select the records, and the output format.
             write: receives batches with ``tally.SOURCE_COLUMNS``.
             memory: buffers that all segments of a worker share. Allocating them for each small segment took twice the
@@ -128,8 +128,9 @@ class ExportTaskSettings:
 
     Attributes:
         to: the destination, a directory that every worker can write.
-        form: parquet, arrow, csv or json.
-        keep: conditions on records. The offsets of ``keep`` are ignored, because each task has its own offsets.
+        form: output format: parquet, arrow, csv or json.
+        keep: conditions that exported records meet. The offsets of ``keep`` are ignored, because each task has its own
+            offsets.
         on_damage, verify_crc: as in ``scan_log``.
         headers: whether the output has the column ``headers``.
         base64: for CSV: whether keys, values and header values are written in base64, which preserves every byte.
@@ -224,14 +225,14 @@ class SegmentResult:
 
 
 class ExportJob(NamedTuple):
-    """Files to write in one task of a worker process."""
+    """The files to write in one task of a worker process."""
 
     settings: ExportTaskSettings
     files: tuple[FileTasks, ...]
 
     @property
     def size_bytes(self) -> int:
-        """The number of log bytes to read."""
+        """The number of bytes of log segments to read."""
         return sum(task.bytes_to_read for tasks in self.files for task in tasks)
 
 
@@ -356,7 +357,7 @@ def check_file_rows(written: int, results: Iterable[SegmentResult], *, where: st
     """Check that a file has as many rows as records were read for it.
 
     Raises:
-        LogDirError: the numbers differ, so the file must be removed.
+        LogDirError: the numbers differ. The caller must remove the file.
     """
     omitted_counts: Counter[str] = Counter()
     read_count = 0
@@ -377,7 +378,7 @@ def _build_metadata(tasks: FileTasks) -> dict[str, str]:
 def read_fingerprints(
     task: ExportTask, expected_offsets: Sequence[Fingerprint], *, storage: Mapping[str, Any]
 ) -> dict[int, Fingerprint]:
-    """Return the fingerprints of a segment's records at the offsets of ``expected_offsets``, which are in offset order.
+    """Return the fingerprints of a segment's records at ``expected_offsets``, which must be sorted.
 
     Damaged records, and all records of a segment that cannot be read, are missing.
     """
@@ -427,7 +428,7 @@ def _copy_segment(
 def _make_aborted_batch_mask(
     result: SegmentResult, observe_batches: Look | None
 ) -> Callable[[BatchHeaders], Flags] | None:
-    """Return a function that masks and counts the batches of aborted transactions; None if there is nothing to do."""
+    """Return a function that masks and counts the batches of aborted transactions; None if neither is needed."""
     task = result.task
     if observe_batches is None and not task.aborted:
         return None
@@ -483,7 +484,7 @@ def add_fault(result: SegmentResult, error: ReadError, header: bytes, *, end: in
     """Add a damaged batch to a result.
 
     Args:
-        result: receives the fault and the numbers of lost records.
+        result: object to which the fault and the numbers of lost records are added.
         error: the damage.
         header: bytes at the damaged position, at least a whole batch header if the source is long enough.
         end: end position of the source.

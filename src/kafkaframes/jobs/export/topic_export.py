@@ -4,9 +4,9 @@ The journal has the result of each exported offset range. A run also writes a li
 
     {"plan": {"starts": {"orders": {"0": 0}}, "topic_ids": {"orders": "AAAA..."}, "gaps": [["orders", 0, 5, 9]]}}
 
-``starts`` is the first offset of each partition that is new in the destination. From there on, a partition's records
-are complete up to the first offset that is neither in a range with a file nor in an accepted gap. The next run reads
-the later offsets that no range has. Ranges may be finished in any order.
+``starts`` contains the first offset of each partition that the destination did not have before. From there on, a
+partition's records are complete up to the first offset that is neither in a range with a file nor in an accepted gap.
+The next run reads the later offsets that no finished range covers. Ranges may be finished in any order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TopicExport:
     """An export of live topics to files that is ready to run.
 
     Attributes:
-        plan: plans the offsets to add, given the destination's positions.
+        plan: function that plans the offsets to add, given the destination's positions.
         settings: settings that select the records of each task, and the output format.
         overwrite: whether to replace the output of an earlier export.
         single_file: whether to write one Parquet file.
@@ -63,7 +63,7 @@ class TopicExport:
 
     @property
     def size_bytes(self) -> None:
-        """None: the number of bytes to read is only known when the export runs."""
+        """None, because the number of bytes to read is only known when the export runs."""
 
     def write_files(self, run: Runner = run_here) -> Outcome:
         """Write the records that no earlier run has written.
@@ -72,8 +72,8 @@ class TopicExport:
             run: function that runs the tasks, in this process or in workers. One process writes a single file.
 
         Raises:
-            OptionError: the destination cannot be written, or has other contents, an export with other settings or of
-                another topic; or the topics have lost records.
+            OptionError: the destination cannot be written; it has other contents, or an export of another topic or with
+                other settings; or the topics have lost records.
             BrokerError, NetworkError: the topics cannot be read. The next run continues after the finished ranges.
         """
         settings, overwrite = self.settings, self.overwrite
@@ -149,7 +149,7 @@ class DestinationContents:
 
     @cached_property
     def _intervals(self) -> dict[TopicPartition, list[Interval]]:
-        """Return the offset ranges that are in files or accepted gaps, in order."""
+        """Return the offset ranges that files or accepted gaps cover, in order."""
         intervals: dict[TopicPartition, list[Interval]] = defaultdict(list)
         for result in self.results:
             intervals[result.task.topic, result.task.partition].append(_interval_of(result.task))
@@ -170,7 +170,7 @@ class DestinationContents:
 
 
 def read_contents(to: str) -> DestinationContents:
-    """Read the journal of a destination. Results whose file is missing or has another size are not valid."""
+    """Read the journal of a destination. A result is not valid if its file is missing or has another size."""
     results = [result for result in read_newest_results(to).values() if result.output is None or has_output(to, result)]
     starts: dict[TopicPartition, int] = {}
     topic_ids: dict[str, str] = {}
@@ -218,7 +218,7 @@ def _make_sort_key(task: ExportTask) -> tuple[str, int, int]:
 
 
 def _find_contiguous_end(start: int, intervals: Iterable[Interval]) -> int:
-    """Return the end of the offsets from ``start`` on that intervals cover without a hole.
+    """Return the offset up to which intervals cover all offsets from ``start`` on.
 
     >>> _find_contiguous_end(3, [(0, 5), (5, 9), (10, 12)])
     9
@@ -232,7 +232,7 @@ def _find_contiguous_end(start: int, intervals: Iterable[Interval]) -> int:
 
 
 def _slice_task(task: ExportTask, first: int, end: int) -> ExportTask:
-    """Return the task for a part of a task's offsets."""
+    """Return a task that exports only a part of another task's offsets."""
     if (first, end) == _interval_of(task):
         return task
     whole_first, whole_end = _interval_of(task)

@@ -30,9 +30,9 @@ class TopicTask(ExportTask):
     """The export of an offset range of a live topic partition, from ``first_offset`` to ``end_offset`` (exclusive).
 
     Attributes:
-        path: text that names the range in messages.
+        path: name of the offset range in messages.
         size_bytes: estimated number of bytes to fetch.
-        client: settings of a consumer.
+        client: consumer settings.
     """
 
     client: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -82,7 +82,7 @@ class TopicTask(ExportTask):
 
 
 def _open_range_reader(consumer: Consumer, task: TopicTask) -> RangeReader:
-    """Return a reader of the task's offsets. A loss of records ends the task."""
+    """Return a reader of the task's offsets. The reader raises an error if records of the range are lost."""
 
     def raise_loss(problem: str) -> None:
         raise OptionError(f"{task.path} {problem}; run the job again")

@@ -1,8 +1,8 @@
 """Write Arrow batches to a file in one of the four output formats.
 
 Parquet files are compressed with zstd. Offsets and timestamps are delta-encoded. Keys and values have no dictionaries,
-because they rarely repeat and dictionaries cost more CPU than everything else. A row group ends at
-MAX_ROW_GROUP_ROWS or MAX_ROW_GROUP_BYTES, which limits the memory.
+because they rarely repeat and dictionaries cost more CPU than everything else. A row group ends at MAX_ROW_GROUP_ROWS
+or MAX_ROW_GROUP_BYTES, which limits memory use.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ class OutputFile:
 
     @property
     def rows(self) -> int:
-        """The number of rows: from the footer of a closed Parquet file, otherwise as written."""
+        """The number of rows, from the footer of a closed Parquet file or as counted while writing."""
         return self._rows if self.footer is None else int(self.footer.num_rows)
 
     @property

@@ -1,1 +1,4 @@
-"""Write records to Delta, Iceberg and Parquet tables: tasks write files, the driver commits. No JVM, no pyspark."""
+"""Write records to Delta, Iceberg and Parquet tables: tasks write files, the driver commits.
+
+Neither a JVM nor pyspark is needed.
+"""

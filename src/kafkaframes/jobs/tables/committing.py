@@ -9,13 +9,14 @@ removes such files.
 
 A commit that conflicts with another writer is retried. A commit with an unknown outcome is never retried.
 
-A table of the latest records gets one row for each key and commit. In a partition, the record with the largest offset
-is the latest. If a key is in several partitions, because partitions were added to the topic, the timestamp decides.
+A commit to a table of the latest records has at most one row for each key. In a partition, the record with the largest
+offset is the latest. If a key is in several partitions, because partitions were added to the topic, the timestamp
+decides.
 
 The dead-letter table has the unmodified records that could not be converted to rows, and the reasons. The dead-letter
-table is created with the first of these records. Like any table it has end offsets. The dead-letter table is committed
-before the table. If a run is killed between both commits, the next run reads these records again and omits those below
-the end offsets of the dead-letter table.
+table is created when the first record of this kind occurs. It has end offsets, as every table does. The dead-letter
+table is committed before the table. If a run is killed between both commits, the next run reads the records of the
+missing commit again and omits those below the end offsets of the dead-letter table.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ class OrphanFiles:
 
 @contextmanager
 def hold_run_lock(root: str, run: str, *, since: int | None) -> Iterator[None]:
-    """Hold a run's lock. The lock file is removed if the run ends normally. ``since`` is the previous table version."""
+    """Hold a run's lock.
+
+    The lock file is removed if the run ends normally. ``since`` is the version of the table before the run.
+    """
     if "://" in root:
         yield
         return
@@ -164,7 +168,7 @@ class TableCommitter:
         commits: number of commits of this run.
 
     Args:
-        settings: selection of the table's records (``state.make_stored_settings``).
+        settings: stored settings that select the table's records (``state.make_stored_settings``).
     """
 
     def __init__(self, table: Table, settings: Mapping[str, Any]) -> None:
@@ -279,7 +283,7 @@ def _fit_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _select_last_row_of_groups(rows: pa.Table, by: list[str], order: str) -> pa.Table:
-    """Return the row with the largest ``order`` of each group. Among equal rows the last one is returned."""
+    """Return the row of each group with the largest ``order``. Among equal rows the last one is returned."""
     sorted_rows = rows.sort_by([(order, "ascending")])
     numbered_rows = sorted_rows.select(by).append_column("row", pa.array(np.arange(sorted_rows.num_rows)))
     last = numbered_rows.group_by(by).aggregate([("row", "max")]).column("row_max")
@@ -305,7 +309,7 @@ DEAD_LETTER_SETTINGS = {"holds": "dead letters"}
 
 
 class DeadLetters:
-    """The dead-letter table of a run. ``records`` is the number of records that the run added."""
+    """The dead-letter table of a run. ``records`` is the number of records that this run has added to it."""
 
     def __init__(self, table: Table, *, headers: bool) -> None:
         self.records = 0
@@ -340,12 +344,12 @@ class DeadLetters:
         return state
 
     def make_directory_for_partition(self, name: TopicPartition) -> DeadLetterDirectory:
-        """Return the directory for a task's bad records of a topic partition, and the first offset that is new."""
+        """Return the directory for a partition's bad records, and the first offset that the table does not have."""
         end = None if self._state is None else self._state.find_end(name)
         return DeadLetterDirectory(self._table.get_data_directory(name), end or 0, self._table.names_inside)
 
     def commit_dead_letters(self, of_table: TableCommit, files: Iterable[DataFile]) -> None:
-        """Commit the bad records of a commit to the table, if there are any, before that commit."""
+        """Commit the bad records that belong to a table commit, if there are any, before the table commit itself."""
         result = [
             data_file.dead
             for data_file in files
@@ -383,7 +387,7 @@ class DeadLetters:
 
 
 def _remove_if_empty(root: str) -> None:
-    """Remove the files of a lock if no table was created."""
+    """Remove the directories that were created for a run's lock, if they are empty."""
     if "://" in root:
         return
     for path in (Path(root, RUNS_DIRECTORY), Path(root, OWN_DIRECTORY), Path(root)):

@@ -3,7 +3,8 @@
 * If a later run has a new column, or a new field in a nested column, the table gets it. The new column is null in
   existing rows.
 * A number type can be widened if the table format supports it. Any other change to a column's type is rejected. A run
-  is also rejected if the table has lost one of its columns, or has a column of ours that the run does not write.
+  is also rejected if the table lacks a column that it was created with, or has a kafkaframes column that the run does
+  not write.
 * A column that another program added is kept. A column of another program must be nullable, and is null in new rows.
 * A table is always partitioned by topic and partition.
 
@@ -43,7 +44,7 @@ OUT_OF_RANGE_TIMESTAMPS_FIELD = pa.field(
 
 
 def build_table_schema(*, headers: bool) -> pa.Schema:
-    """Return the columns of a table, in order."""
+    """Return the columns of a table of undecoded records, in order."""
     return _BASE_COLUMNS.append(HEADERS_COLUMN) if headers else _BASE_COLUMNS
 
 
@@ -70,7 +71,7 @@ def find_column_changes(
     Args:
         existing_schema: the table's columns.
         new_schema: columns of the new rows.
-        where: the table, for error messages.
+        where: name of the table in error messages.
         widening: reason why types of this table format cannot be widened, with a remedy; empty if they can.
 
     Raises:
@@ -250,7 +251,7 @@ class TableContent:
 
     @property
     def max_commit_bytes(self) -> int | None:
-        """The largest number of log bytes in a commit; None if keys do not have to be in memory."""
+        """The largest number of log bytes in a commit; None if the keys of a commit are not held in memory."""
         return MAX_LATEST_COMMIT_BYTES if self.latest else None
 
     def build_columns(self, *, headers: bool) -> pa.Schema:
@@ -264,7 +265,10 @@ class TableContent:
         return pa.schema([*fields[:index], *own_fields, *self.decoding.get_decoder().fields, *fields[index + 1 :]])
 
     def split_by_validity(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """Convert records to the table's rows. Return other records separately, with a column ``reason``."""
+        """Convert records to the table's rows.
+
+        Records that cannot be converted are returned separately, with a column ``reason``.
+        """
         if self.decoding is None and not self.latest:
             return rows, None
         decoder = None if self.decoding is None else self.decoding.get_decoder()

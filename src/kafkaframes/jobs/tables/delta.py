@@ -2,14 +2,15 @@
 
 The Delta log stores:
 
-* the end offset of each topic partition, as version of a ``txn`` action with app id ``kafkaframes/TOPIC/PARTITION``.
-  Delta keeps these actions in checkpoints and when old log files are removed. Two commits with the same app id
-  conflict.
-* the topic id, as version (``topic_id_to_int``) of a ``txn`` action with app id ``kafkaframes/TOPIC``.
+* the end offset of each topic partition, as the version of a ``txn`` action with app id
+  ``kafkaframes/TOPIC/PARTITION``. Delta keeps these actions in checkpoints and when old log files are removed. Two
+  commits with the same app id conflict.
+* each topic id, as the version (``topic_id_to_int``) of a ``txn`` action with app id ``kafkaframes/TOPIC``.
 * the selection of records, in the metadata of the column ``offset``.
-* information for people, as ``kafkaframes`` in the commit info (``DESCRIBE HISTORY``), see ``Commit.note``.
+* a note for people, as ``kafkaframes`` in the commit info (``DESCRIBE HISTORY``), see ``TableCommit.to_note``.
 
-A commit is tried once, on top of the version that was read. Retries of delta-rs are off (``max_commit_retries``).
+A commit is tried once, on top of the version that was read. delta-rs itself does not retry commits
+(``max_commit_retries``).
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class DeltaTable:
         )
 
     def _find_last_note(self, table: Any) -> tuple[dict[str, Any] | None, int | None]:
-        """Return the newest note in the history, and the version to which the table was restored after it."""
+        """Return the newest commit note in the history, and the version to which the table was restored later."""
         restored_version: int | None = None
         for _, entry in self._iterate_history(table.version()):
             if (note := parse_note(entry.get(NOTE_KEY))) is not None:
@@ -267,7 +268,7 @@ class DeltaTable:
         )
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
-        """Return whether a run committed after a version; None if the history is too short to decide."""
+        """Return whether a run committed after a version; None if the history does not go back far enough."""
         if self.read_state() is None:
             return False
         oldest = self._table.version() + 1
@@ -296,8 +297,8 @@ class DeltaTable:
 def merge_by_key(table: Any, changes: pa.Table, columns: list[str], properties: Any) -> None:
     """Update, insert and delete rows by topic and key.
 
-    If a row is from another partition, because partitions were added to the topic, only a change that is not older
-    replaces it.
+    Adding partitions to a topic can move a key. If its row is from another partition, an older change does not replace
+    the row.
     """
     is_newer = "(s.partition = t.partition OR s.timestamp >= t.timestamp)"
     values = {name: f"s.`{name}`" for name in columns}
@@ -320,12 +321,12 @@ def _make_application_id(name: TopicPartition) -> str:
 
 
 def _make_topic_application_id(topic: str) -> str:
-    """Return the application id of a topic in Delta's txn actions, whose version is from its topic id."""
+    """Return the application id of a topic in Delta's txn actions, whose version is computed from the topic id."""
     return f"{APPLICATION_ID}/{topic}"
 
 
 def _read_stored_end(table: Any, name: TopicPartition) -> int | None:
-    """Return the stored end offset of a partition; None if there is none, or it was removed."""
+    """Return the stored end offset of a partition; None if no end offset is stored or it was removed."""
     return _drop_removal_mark(table.transaction_version(_make_application_id(name)))
 
 
@@ -344,7 +345,7 @@ def _add_settings_to_schema(commit: TableCommit) -> pa.Schema:
 
 
 def _build_statistics(file: DataFile) -> dict[str, Any]:
-    """Return Delta's statistics of a file, by which readers skip it."""
+    """Return Delta's statistics of a file, from which readers decide whether to skip it."""
     statistics: dict[str, Any] = {"numRecords": file.records, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name, (min_values, max_values, null_counts) in file.bounds.items():
         convert_value = _format_instant if name == "timestamp" else int

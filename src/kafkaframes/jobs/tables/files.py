@@ -1,6 +1,6 @@
 """Write one Parquet data file of a table from neighboring parts of a topic partition. Workers run this code.
 
-A part is a part of a segment, or an offset range of a live topic partition, which the kafkaframes client fetches. The
+A part is a slice of a segment, or an offset range of a live topic partition, which the kafkaframes client fetches. The
 file has its final name from the start, because readers ignore it until a commit refers to it. Each attempt writes its
 own file, because Spark may start a task again while an earlier attempt is still running.
 """
@@ -59,7 +59,7 @@ class DataFileJob:
 
     Attributes:
         directory: local path or URL of the file's directory.
-        run: name of the run that writes the file, which is the end of the file's name.
+        run: name of the run that writes the file. The file's name ends with it.
         tasks: tasks of one topic partition, in offset order.
         settings: settings that select the records to export.
         names_inside: whether the file has columns for topic and partition.
@@ -86,7 +86,7 @@ class DataFileJob:
         return self.tasks[0].topic, self.tasks[0].partition
 
     def make_path(self, directory: str) -> str:
-        """Return a unique path for an attempt's file.
+        """Return a unique path for the file of one task attempt.
 
         The file name starts with the first offset that the file may have.
         """
@@ -103,8 +103,7 @@ class DataFile:
         results: one result for each segment that was read. Only the last result can be a failure.
         end_offset: offset after the last batch that was read; None if no batch was read.
         size_bytes, records: size of the file and number of its records.
-        bounds: smallest value, largest value and null count of each column of ``BOUNDED_COLUMNS`` (timestamps in
-            microseconds).
+        bounds: (minimum, maximum, null count) of each column in ``BOUNDED_COLUMNS``, with timestamps in microseconds.
         dead: file of records that could not be converted to rows; None if there are none.
         has_out_of_range_timestamps: whether the file has the column ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``.
     """
@@ -121,12 +120,12 @@ class DataFile:
 
     @property
     def failed(self) -> bool:
-        """Whether a segment could not be read. Later segments of the partition must then wait for the next run."""
+        """Whether a segment could not be read. Later segments of the partition are then left to the next run."""
         return bool(self.results) and self.results[-1].failed is not None
 
 
 class _EndOffsetObserver:
-    """An observer of a segment's batches before they are decoded, which finds their end offset."""
+    """Observes a segment's batches before they are decoded, to find their end offset."""
 
     def __init__(self) -> None:
         self.end_offset: int | None = None
@@ -198,7 +197,7 @@ class _OutputFiles:
 
 
 def _write_attempt(job: DataFileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
-    """Write the segments of these tasks. If one task fails, no file is left."""
+    """Write the segments of these tasks. If one task fails, all files are removed."""
     data_file, sinks = DataFile(job, []), _OutputFiles(job)
     _make_directory(job.directory)
     try:
@@ -272,7 +271,7 @@ def _add_partition_columns(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.Re
 
 
 def _read_bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
-    """Return the bounds of columns from the statistics of all row groups, by which readers skip the file."""
+    """Return the bounds of columns from the statistics of all row groups. Readers use them to skip files."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     indexes = {groups[0].column(index).path_in_schema: index for index in range(footer.num_columns)}
     result = {}

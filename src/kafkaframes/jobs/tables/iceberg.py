@@ -2,13 +2,13 @@
 
 The table's metadata stores:
 
-* the end offsets, in the summary of the snapshot that added the records (``kafkaframes``, ``Commit.note`` as JSON).
-  Snapshots of other writers (compaction) do not have end offsets, so the newest ancestor with a note is used. If
+* the end offsets, in the summary of the snapshot that added the records (``kafkaframes``, ``TableCommit.to_note`` as
+  JSON). Snapshots of other writers (compaction) do not have end offsets, so the newest ancestor with a note is used. If
   snapshots have expired, the table property ``kafkaframes.last`` is used, which the same commit sets.
 * the selection of records, in the table property ``kafkaframes.settings``.
 
 Tasks write data files, and a commit adds them unchanged (``iceberg_files``). Data files have no field ids, so the table
-has a name mapping. A commit reads their footers, which requires partition values as columns.
+maps columns by name (Iceberg's name mapping). A commit reads their footers, which requires partition values as columns.
 
 pyiceberg 0.12 retries a commit on top of the new state if another writer was faster, which would add the same offsets
 twice. The number of retries is therefore set to zero in the copy of the metadata from which a commit is built.
@@ -92,7 +92,7 @@ class IcebergTable:
     Args:
         catalog: catalog from ``open_catalog``.
         name: ``namespace.table``.
-        location: location of a new table; None lets the catalog choose it.
+        location: directory or URL at which a new table is created; None lets the catalog choose it.
     """
 
     names_inside = True
@@ -233,7 +233,7 @@ class IcebergTable:
                 snapshot.append_data_file(file)
 
     def _create_table(self) -> None:
-        """Create an empty table. If another writer creates it first, this is a race."""
+        """Create an empty table. If another writer creates it first, read that table."""
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         try:
@@ -261,7 +261,7 @@ class IcebergTable:
         transaction.append(remove_tombstones(changes), snapshot_properties=properties)
 
     def _select_newer_changes(self, changes: pa.Table) -> pa.Table:
-        """Return the changes for which the table has no newer row from another partition."""
+        """Return the changes, without those for which the table has a newer row from another partition."""
         columns = ("topic", "key", "partition", "timestamp")
         existing_rows = self._table.scan(row_filter=_filter_by_keys(changes), selected_fields=columns).to_arrow()
         rows_by_key = {(row["topic"], row["key"]): row for row in _times_to_integers(existing_rows).to_pylist()}
@@ -320,7 +320,7 @@ def _times_to_integers(rows: pa.Table) -> pa.Table:
 
 
 def _is_newer(row: Mapping[str, Any], rows_by_key: Mapping[str, Any] | None) -> bool:
-    """Return whether a change applies, given the table's row of the same key."""
+    """Return whether a change replaces the table's row with the same key."""
     if rows_by_key is None or rows_by_key["partition"] == row["partition"] or rows_by_key["timestamp"] is None:
         return True
     return row["timestamp"] is not None and bool(row["timestamp"] >= rows_by_key["timestamp"])
@@ -372,7 +372,7 @@ def to_iceberg_schema(columns: Iterable[pa.Field]) -> Any:
 
 
 def _make_additions(columns: Iterable[pa.Field]) -> list[ColumnChange]:
-    """Return the changes that add these columns."""
+    """Return a list of changes, each of which adds one of these columns."""
     return [ColumnChange((field.name,), field.type, is_new=True) for field in columns]
 
 

@@ -55,7 +55,7 @@ def describe_data_files(metadata: Any, io: Any, paths: list[str]) -> Iterator[An
 
 
 class _FooterWrapper:
-    """A wrapper of a footer object that overrides some of its attributes."""
+    """A wrapper around a part of a Parquet footer that overrides some of its attributes."""
 
     def __init__(self, part: Any) -> None:
         self._part = part
@@ -65,7 +65,7 @@ class _FooterWrapper:
 
 
 class _Footer(_FooterWrapper):
-    """A footer whose date and timestamp bounds are numbers."""
+    """A Parquet footer whose date and timestamp bounds are numbers."""
 
     def row_group(self, number: int) -> _RowGroupWrapper:
         return _RowGroupWrapper(self._part.row_group(number))

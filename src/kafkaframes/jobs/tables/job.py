@@ -1,6 +1,6 @@
-"""A table of logs or live topics, ready to be filled once or continuously.
+"""Fill a table from logs or live topics, once or continuously.
 
-``table_log``, ``table_topics`` and the command share this code.
+The functions ``table_log`` and ``table_topics`` and the command share this code.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class TableJob:
 
     Attributes:
         settings: settings that select the records to add, and the form of the table.
-        plan: plans the offsets to add, given the table's state.
+        plan: function that plans the offsets to add, given the table's state.
         files: settings of the data files, with the isolation level of the read.
-        values: how values are decoded.
+        values: settings for decoding record values into columns.
         tables: the table and its dead letters.
     """
 
@@ -87,8 +87,9 @@ class TableJob:
         Args:
             run: runs the tasks.
             stop: ends the job.
-            report: receives the outcome of each round.
-            retry: receives a text if a round has failed and will be repeated. Default: it is logged as a warning.
+            report: function that receives the outcome of each round.
+            retry: function that receives a message if a round has failed and will be repeated. Default: it is logged as
+                a warning.
         """
         rounds, interval = 0, self.settings.interval
         while not stop.is_set():
@@ -116,7 +117,7 @@ def plan_log_table(
         topics: selected topic names or patterns, from which a registry's subject is derived.
         to: location of the table.
         settings: settings that select the records to add, and the form of the table.
-        values: how values are decoded. None: as in the settings.
+        values: settings for decoding record values into columns; None derives them from ``settings``.
 
     Raises:
         OptionError: a setting, a schema or the location is invalid.
@@ -136,10 +137,11 @@ def plan_topic_table(
     settings: TopicTableSettings,
     values: ValueSettings | None = None,
 ) -> TableJob:
-    """Plan a table of live topics. Other arguments and exceptions are those of ``plan_log_table``.
+    """Plan an export of live topics into a table. Other arguments and exceptions are those of ``plan_log_table``.
 
     Args:
-        connect: returns the options for reading the topics. The function is called after the settings were checked.
+        connect: function that returns the options for reading the topics. The function is called after the settings
+            were checked.
     """
     values = values or read_value_settings(topics, settings)
     values.check_early()
@@ -161,7 +163,7 @@ def run_table(
     Args:
         job: the planned table.
         run: runs the tasks.
-        stop: ends a continuous job. None: only an exception ends it.
+        stop: event that ends a continuous job. If None, only an exception ends the job.
         report: receives the result of each round of a continuous job.
 
     Returns:

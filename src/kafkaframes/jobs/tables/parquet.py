@@ -1,4 +1,4 @@
-"""A table of plain Parquet files in a local directory with its own journal, for readers without a table format.
+"""Write tables of plain Parquet files to a local directory with its own journal of commits.
 
     DIR/topic=T/partition=P/*.parquet              rows, for any Parquet reader
     DIR/_kafkaframes/commits/00000000000000000007.json   commit 7: its note and its files
@@ -6,8 +6,8 @@
 
 A commit creates a file in ``commits`` with the next number, which only one writer can do. After the commit, the writer
 moves the data files to their final directories. If the writer is killed, the next program that reads the table's state
-moves the rest. A reader may therefore see only some files of the newest commit, but never a file that was not
-committed.
+moves the remaining files. A reader may therefore see only some files of the newest commit, but never a file that was
+not committed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class ParquetTable:
         return self.root
 
     def read_state(self) -> TableState | None:
-        """Return the state of the table, or None if it does not exist. Staged files of its newest commit are moved."""
+        """Return the state of the table, or None if it does not exist.
+
+        Staged files of the newest commit are first moved to their final directories.
+        """
         result = sorted(Path(self.root, COMMITS_DIRECTORY).glob("*.json"))
         if not result:
             self._version = self._columns = None

@@ -1,6 +1,7 @@
 """Plan a table of logs: find the offsets that the table does not have yet, and check that the log matches the table.
 
-A log is resolved as for a read (``resolve``): all segments, end offsets by isolation level, slices at batch boundaries.
+A log is resolved as if it were read (``resolve``): all its segments, the end offsets for the isolation level, and
+slices at batch boundaries.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _plan_log_tasks(
 def _limit_to_complete_offsets(
     ranges: OffsetRanges, missing_segments: Mapping[tuple[str, int], Sequence[MissingSegmentError]]
 ) -> dict[tuple[str, int], int]:
-    """Return the end offsets of the read, limited to the first missing offset of each partition.
+    """Return where the read ends in each partition: at its end offset, or at the first missing offset.
 
     A table only adds offsets after its last one. If it had the offsets after a missing segment, it could not add the
     segment when the segment is available again.
@@ -147,7 +148,7 @@ def _limit_to_complete_offsets(
 def _find_gaps_inside_logs(
     ranges: OffsetRanges, missing_segments: Mapping[tuple[str, int], Sequence[MissingSegmentError]]
 ) -> list[Gap]:
-    """Return a gap for each missing segment, limited to the offsets of the read."""
+    """Return a gap for each missing segment, limited to the offset range of the read."""
     return [
         Gap(*name, max(problem.offsets[0], ranges[name][0]), min(problem.offsets[1] + 1, ranges[name][1]))
         for name, problems in missing_segments.items()
@@ -164,7 +165,7 @@ def find_start_offset(
     Args:
         name: topic partition.
         entry: its log.
-        requested_offset: first selected offset; NO_START for all.
+        requested_offset: first selected offset; NO_START selects all.
         end: end offset of the partition in the table; None if the table does not have the partition.
 
     Raises:

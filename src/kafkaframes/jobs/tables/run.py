@@ -1,4 +1,6 @@
-"""Run an export into a table: write data files, commit them, sum up the results. The caller chooses where tasks run.
+"""Run an export into a table: write data files, commit them, and sum up the results.
+
+The caller chooses where tasks run.
 
 A run works in *waves* of at most ``MAX_LOG_BYTES_PER_COMMIT`` of log, and each wave has its own commit. The commit of a
 wave is permanent, and the next run continues after that wave. In each wave
@@ -55,7 +57,7 @@ class TableRun:
 
     Args:
         settings: settings of the data files. ``to`` is the destination's name in messages.
-        content_settings: selection of the table's records (``state.make_stored_settings``).
+        content_settings: stored settings that select the table's records (``state.make_stored_settings``).
         run: function that runs the tasks and returns their results in order.
         dead_letters: table for records that cannot be converted to rows; None makes them an error.
         commit_bytes: largest number of log bytes in a commit. A segment is not split, even if it is larger.
@@ -86,12 +88,13 @@ class TableRun:
         """Add the new offsets of the source to the table.
 
         Args:
-            plan: plans the new offsets, given the table's state.
+            plan: function that plans the new offsets, given the table's state.
             incremental: whether the table may already exist.
             overwrite: whether the first commit removes the existing contents.
 
         Raises:
-            OptionError: the table does not match the settings or cannot be written, or another exporter was faster.
+            OptionError: the table does not match the settings or cannot be written, or another exporter committed
+                first.
             KafkaframesError: ``plan`` failed.
         """
         start = time.monotonic()
@@ -108,7 +111,7 @@ class TableRun:
         return self._build_outcome(table_plan, time.monotonic() - start)
 
     def _open_table(self, incremental: bool, overwrite: bool) -> TableState | None:
-        """Remove orphans, check settings and columns, and return the table's state; None without a table."""
+        """Remove orphans, check settings and columns, and return the table's state; None if it does not exist."""
         table = self._table
         state = table.read_state()
         if state is not None and state.settings is None:
@@ -130,7 +133,7 @@ class TableRun:
     def _write_and_commit(
         self, tasks: Sequence[ExportTask], table_plan: IncrementPlan, state: TableState | None, *, replaces: bool
     ) -> TableState | None:
-        """Write and commit some tasks, and return the table's new state."""
+        """Export some tasks in one commit, and return the table's new state."""
         run = uuid.uuid4().hex[:16]
         dead_letter_claim = nullcontext() if self._dead is None else self._dead.claim_table(run)
         with hold_run_lock(self._table.root, run, since=None if state is None else state.version), dead_letter_claim:
@@ -239,7 +242,7 @@ class TableRun:
 def find_reached_ends(
     files: Iterable[DataFile], broken_partitions: set[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], list[DataFile]]:
-    """Return the end offset up to which each topic partition was written without a gap, and the files up to there.
+    """Return the offset up to which each topic partition was written without a gap, and the files up to these offsets.
 
     Args:
         files: data files in offset order.
@@ -275,7 +278,7 @@ def collect_last_fingerprints(
 
 
 def _make_waiting_result(task: ExportTask) -> SegmentResult:
-    """Return the result of a segment that waits for an unreadable earlier one."""
+    """Return the result of a segment that is not exported yet because an earlier segment is unreadable."""
     return SegmentResult(task, failed=f"{task.path}: not added yet, because an earlier segment could not be read")
 
 

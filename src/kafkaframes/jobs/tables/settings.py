@@ -1,4 +1,4 @@
-"""The settings of a table of records: how values are decoded, the source of schemas, and the commit interval."""
+"""Define the settings of a table of records: decoding of values, source of schemas, commit interval."""
 
 from __future__ import annotations
 

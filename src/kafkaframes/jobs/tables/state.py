@@ -1,4 +1,4 @@
-"""The state of a table, and the changes in one commit, as plain values.
+"""Define the state of a table and the changes in one commit, as plain values.
 
 A table has, for each topic partition, the records of the log up to an *end offset* (exclusive). A commit stores its
 records and their end offsets atomically. ``before`` are the end offsets on which a commit is based. A commit succeeds
@@ -36,10 +36,12 @@ class TableState:
     """The state of a table at one version.
 
     Attributes:
-        find_end: returns the end offset of a topic partition; None if the table does not have the partition.
-        find_topic_number: returns ``topic_id_to_int`` of the topic id at the last commit; None if unknown.
-        ends: end offsets of all topic partitions in our last commit.
-        settings: selection of the records in the table; None if another program created the table.
+        find_end: function that returns the end offset of a topic partition; None if the table does not have the
+            partition.
+        find_topic_number: function that returns ``topic_id_to_int`` of a topic's id at the last commit; None if
+            unknown.
+        ends: end offsets of all topic partitions in the last commit by kafkaframes.
+        settings: stored settings that select the table's records; None if another program created the table.
         version: version of a Delta table, snapshot id of an Iceberg table; None before the first commit.
         is_reset: whether the table was restored to an earlier version, so that the next commit stores all end offsets.
         topic_ids: topic ids in the notes of commits.
@@ -94,7 +96,7 @@ class TableCommit:
         before: end offsets on which the commit is based; None for a partition that the table does not have.
         after: end offsets after the commit.
         topic_ids: id of each topic in the source, by topic name.
-        settings: selection of the records.
+        settings: stored settings that select the records.
         files: data files to add.
         columns: columns of the table, in order.
         gaps: accepted gaps.
@@ -191,7 +193,7 @@ class Table(Protocol):
     """A table that exists or is still to be created.
 
     Attributes:
-        shown: name of the table in messages.
+        shown: name of the table, for messages.
         names_inside: whether data files have columns for topic and partition.
     """
 

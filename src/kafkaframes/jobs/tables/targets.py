@@ -65,7 +65,10 @@ def open_table(
 
 @dataclass(frozen=True)
 class TableOpeners:
-    """Functions that open a table and its dead-letter table. A continuous run opens both again for each increment."""
+    """A pair of functions that open a table and its dead-letter table.
+
+    A continuous run opens both again for each increment.
+    """
 
     table: Callable[[], Table]
     dead_letters: Callable[[], Table]
@@ -118,7 +121,7 @@ def parse_destination(to: str, sign: str) -> str:
 
     Args:
         to: path of the directory.
-        sign: entry by which a table's directory is recognized.
+        sign: name of a file or subdirectory that every table of this format has.
 
     Raises:
         OptionError: the directory has other files.
@@ -147,13 +150,13 @@ INFERRED_SCHEMA_SETTING = "schema"  # the table's setting that stores an inferre
 
 @dataclass(frozen=True)
 class ValueSettings:
-    """The settings for decoding values into columns, with the contents of schema files.
+    """Settings for decoding values into columns, with the contents of schema files.
 
     Attributes:
         settings: settings of the user, such as format, mode and catalog.
         schema: contents of the table's schema file; None if no file is given.
         by_id: contents of schema files by schema id.
-        subject: registry subject whose newest schema the table has.
+        subject: registry subject whose newest schema defines the table's columns.
     """
 
     settings: TopicTableSettings
@@ -208,7 +211,10 @@ class ValueSettings:
         return json.dumps(result, sort_keys=True).encode()
 
     def make_stored_value_settings(self, content: TableContent) -> dict[str, Any]:
-        """Return the settings that must be the same in every run into the table; empty for a plain ``export``."""
+        """Return the value settings that must be the same in every run into the table.
+
+        An empty result means that values are not decoded and all records are kept.
+        """
         mode = self.settings.decoding_mode
         value_settings: dict[str, Any] = {} if mode == RAW else {"value": mode}
         if self.settings.is_latest:
@@ -277,7 +283,7 @@ def _read_schema_file(path: str, mode: str) -> bytes:
 
 
 class _SampleCompleteError(Exception):
-    """Ends a read early because the sample of records is complete."""
+    """Raised to end a read early, because the sample of records is complete."""
 
 
 def sample_values(tasks: Iterable[ExportTask], settings: ExportTaskSettings) -> list[bytes | None]:
