@@ -1,4 +1,4 @@
-"""Message sets v0 and v1, record batches v2: values, columns, building.
+"""Read and write records: message sets (formats 0 and 1) and record batches (format 2), as values or as columns.
 
 The classes of decoded records that other packages return are exported here.
 """

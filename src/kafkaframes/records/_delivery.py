@@ -1,8 +1,8 @@
 """Read a compressed stream in the same steps as Kafka's record reader, up to its end or its first error.
 
 The fast paths of the codecs decompress whole streams. A stream that the fast paths do not support is read again here
-with the read sizes that Kafka uses, because the sizes determine how many records an error *loses*: the bytes of earlier
-reads are delivered, those of the failing read are not.
+with the read sizes that Kafka uses, because the sizes determine how many records an error *loses*: the bytes of
+earlier reads are delivered, but the bytes of the failing read are not.
 
 Kafka puts a buffer (``ChunkedBytesStream``) between the codec and the records: 2 KiB for snappy and LZ4, 16 KiB for
 gzip and zstd. An empty buffer is refilled with one read. If the rest of a record's body is at least as long as the
@@ -96,7 +96,7 @@ def is_over_limit(detail: str) -> bool:
 
 
 class _RecordWalk:
-    """Finds the end of the current format 2 record by following the lengths of the records read so far."""
+    """A search for the end of the current format 2 record, which follows the lengths of the records read so far."""
 
     def __init__(self) -> None:
         self._position = 0

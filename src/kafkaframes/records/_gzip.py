@@ -2,8 +2,8 @@
 
 * A stream may have several members. Bytes after a member that are not a member header are ignored, and so are up to
   18 bytes after a trailer.
-* A member's CRC and length are verified after its last byte was delivered. If CRC or length does not match, the records
-  are delivered before the error is reported.
+* A member's CRC and length are verified after its last byte was delivered. If the CRC or the length does not match,
+  the records are delivered before the error is reported.
 * Reserved flags in the header are ignored. The header's CRC is verified if the header contains one.
 
 ISA-L decompresses intact streams (three times as fast as zlib). Streams that ISA-L rejects are read again with zlib, in
@@ -74,7 +74,7 @@ class GzipStream:
         return b""
 
     def _begin_body(self, position: int) -> None:
-        """Start a member's body at ``position``, with the bytes that are already in the input buffer."""
+        """Start to read a member's body at ``position``, with the bytes that are already in the input buffer."""
         self._inflater = zlib.decompressobj(-15)
         self._crc = 0
         self._size = 0
@@ -102,7 +102,7 @@ class GzipStream:
         self._fed += len(self._pending)
 
     def _open_next_member(self) -> None:
-        """Verify the trailer and open the next member, if there is one."""
+        """Verify the trailer and open the next member, if one follows."""
         trailer = self._fed - len(self._inflater.unused_data)
         position = trailer + _TRAILER_SIZE
         if position > len(self._payload):

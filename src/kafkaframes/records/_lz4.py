@@ -105,7 +105,7 @@ class Lz4Stream:
         self._position += 1
 
     def read(self, size: int) -> memoryview | bytes:
-        """Return at most ``size`` bytes of the current block. If the block is exhausted, open the next block."""
+        """Return at most ``size`` bytes of the current block, or of the next block if the current one is exhausted."""
         if not self._block and not self._is_at_end:
             self._open_next_block()
         part = self._block[:size]
@@ -166,7 +166,8 @@ def _check_flags(flags: int) -> None:
 
 
 def compress(data: bytes, level: int | None, magic: int) -> bytes:
-    """Return one frame of independent 64 KiB blocks. The frame's header checksum is that of format ``magic``."""
+    """Return one frame of independent 64 KiB blocks. The frame's header checksum is computed by the rule of format
+    ``magic``."""
     if level in (None, FAST_LEVEL):
         return _compress_fast(data, magic)
     return _compress_high(data, level, magic)

@@ -1,8 +1,8 @@
 """Read and write snappy as Kafka does, which uses xerial's ``SnappyInputStream``: a header, then chunks of 32 KiB.
 
 * A payload without the header is one raw block (librdkafka writes those).
-* Streams may be concatenated: a chunk length equal to the header's first four bytes starts another header. The other
-  four bytes of the magic of such a header are not checked.
+* Streams may be concatenated: a chunk length equal to the header's first four bytes starts another header. In a later
+  header, the other four bytes of the magic are not checked.
 * The versions in the first header are ignored (Redpanda writes them in little-endian order). In a later header the
   first version must be at least 1.
 * One to three bytes at the position of a chunk length end the stream without an error.
@@ -117,7 +117,7 @@ class SnappyStream:
         return b"".join(parts)
 
     def _open_next_chunk(self) -> bool:
-        """Decompress the next chunk. Return False at the end of the stream."""
+        """Decompress the next chunk. At the end of the stream, return False."""
         while True:
             if self._position + 4 > len(self._payload):
                 return False
@@ -135,7 +135,7 @@ class SnappyStream:
         return True
 
     def _skip_header(self) -> None:
-        """Skip a later header. The header's version is checked only if its whole magic is right."""
+        """Skip a header after the first one. The header's version is checked only if its whole magic is right."""
         header = self._payload[self._position : self._position + _HEADER_SIZE]
         if len(header) < _HEADER_SIZE:
             raise DamagedStreamError("snappy: the stream is truncated in a header")

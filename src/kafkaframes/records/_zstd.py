@@ -2,7 +2,7 @@
 
 * Frames may be concatenated, and skippable frames are skipped. Other bytes between or after frames are an error.
 * Windows have at most 2^27 bytes. Checksums are verified if present.
-* A read ends at the end of a frame. If a block is damaged, all bytes of the read that reaches it are lost.
+* A read ends at the end of a frame. If a block is damaged, all bytes of the read that reaches the block are lost.
 * An empty payload is an empty stream. A truncated frame is not an error if another frame ended in the same 128 KiB of
   input.
 """
@@ -51,7 +51,7 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | N
 def _is_single_frame(payload: bytes, max_bytes: int) -> bool:
     """Return whether a payload is one whole frame that can be decompressed in one call.
 
-    The frame needs a content size and a window that fits.
+    Such a frame states its content size and has a window that fits.
     """
     if _find_frame_end(payload, 0) != len(payload):
         return False

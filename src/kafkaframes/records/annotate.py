@@ -2,7 +2,7 @@
 
 A run is one field of a header or record: an integer, a varint with its value, or bytes. Compressed records get a
 separate listing. The positions of this listing count from the first decompressed byte. If the bytes are damaged, the
-listing has the runs before the damage and the error.
+listing contains the runs before the damage, and the error.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class AnnotatedRun:
 
 @dataclass(slots=True)
 class AnnotatedBytes:
-    """Annotated bytes: the runs of the input, or of the decompressed records of one batch.
+    """Annotated bytes of the input, or of the decompressed records of one batch.
 
     Attributes:
         title: heading of the listing; empty for the input.
         data: the bytes that the runs describe.
         runs: runs in order, without gaps up to ``position``.
-        error: why the runs stop before the end of ``data``; None if they do not.
+        error: reason why the runs stop before the end of ``data``; None if they cover all of it.
     """
 
     title: str
@@ -235,7 +235,8 @@ def _draw_record(drawing: AnnotatedBytes, path: str, fields: dict[str, int], end
 
 
 def _draw_varint(drawing: AnnotatedBytes, path: str, *, long: bool = False, add: int | None = None) -> int:
-    """Add a run for a varint, with its value, the unsigned number that encodes it in zig-zag form, and its bits."""
+    """Add a run for a varint, with its value, the unsigned number that encodes this value in zig-zag form, and the
+    bits."""
     start = drawing.position
     try:
         raw, end = (read_unsigned_varlong if long else read_unsigned_varint)(drawing.data, start)
@@ -269,7 +270,7 @@ def _format_preview(raw: bytes) -> str:
 def _draw_message_body(
     drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], name: str, fields: dict[str, int], end: int, depth: int
 ) -> None:
-    """Add the key and the value of a message of format 0 or 1. The value of a compressed one is a message set."""
+    """Add the key and the value of a message of format 0 or 1. The value of a compressed message is a message set."""
     codec, payload = fields["attributes"] & CODEC_MASK, None
     for part in ("key", "value"):
         size = struct.unpack(">i", drawing.take_bytes(4, f"{name}.{part}_length"))[0]

@@ -1,8 +1,8 @@
 """Records and batches as Python values, for inspection, tools and tests; ``columns.py`` is for large data.
 
 ``read_batches`` iterates over batches as Kafka does. The iterator yields a ``Batch`` for each batch, with the records
-up to where Kafka would stop, and the reason if Kafka would stop before the end of the batch. Damaged bytes never raise:
-an unreadable field is ``None``, and damage is reported in ``Batch.damage`` and ``BatchWalk.end``.
+up to where Kafka would stop, and the reason if Kafka would stop before the end of the batch. Damaged bytes never raise
+an error: an unreadable field is ``None``, and damage is reported in ``Batch.damage`` and ``BatchWalk.end``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MAX_PRINTED_HEADERS = 5
 
 
 def format_bytes(value: bytes | None) -> str:
-    """Return a Python bytes literal; a long one is truncated and followed by the size.
+    """Return bytes as a Python literal. Long bytes are truncated and followed by their size.
 
     >>> format_bytes(b"paid"), format_bytes(None), format_bytes(b"x" * 1000)
     ("b'paid'", 'None', "b'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'... (1,000 bytes)")
@@ -83,7 +83,7 @@ class Record(NamedTuple):
     """A record: offset, timestamp, key, value and headers as Python values.
 
     Attributes:
-        timestamp: timestamp in milliseconds; -1 if there is none.
+        timestamp: timestamp in milliseconds; -1 if the record has none.
         timestamp_type: ``CreateTime``, ``LogAppendTime`` or ``NoTimestampType``, from the batch header.
         sequence: sequence number; -1 if the batch has none.
         control: whether the record is in a control batch.
@@ -101,7 +101,7 @@ class Record(NamedTuple):
     crc_ok: bool | None
 
     def __repr__(self) -> str:
-        """Return a short line. Long keys, values and headers are truncated and followed by their size."""
+        """Return the record as a short line. Long keys, values and headers are truncated and followed by their size."""
         headers = "".join(
             f", {header.key}={format_bytes(header.value)}" for header in self.headers[:_MAX_PRINTED_HEADERS]
         )
@@ -240,9 +240,10 @@ def read_batches(
         position: position of the first batch, in bytes.
         rules: ``scan.MEMORY`` or ``scan.FILE``.
         limit_bytes: largest decompressed size of a batch; records within this limit are returned.
-        lenient: index records as the Kafka iterator that skips keys and values does. In compressed batches of format 2,
+        lenient: whether records are only checked like in the Kafka iterator that skips keys and values. In compressed
+            batches of format 2,
             this mode may misplace keys and values. In formats 0 and 1 a key or value that exceeds its message is null
-            without being damage. For uncompressed format 2 batches, Kafka checks everything, which this mode does not.
+            without being damage. In uncompressed format 2 batches, Kafka checks all fields, but this mode does not.
     """
     return BatchWalk(as_array(data), position, rules, limit_bytes, lenient)
 
@@ -330,7 +331,7 @@ def _int32(value: int) -> int:
 
 
 def _find_first_inner_offset(inner: memoryview, fields: dict[str, int]) -> int:
-    """Return the offset of the first message in a compressed one, even if its key or value is unreadable.
+    """Return the offset of the first message inside a compressed message, even if its key or value is unreadable.
 
     Inner offsets of format 1 are relative: the last one equals the wrapper's offset (KIP-31), unless that is 0.
     """
@@ -399,14 +400,15 @@ def _make_batch(
 
 
 def _compute_last_sequence(base_sequence: int, delta: int) -> int:
-    """Add the last offset delta as Kafka does, which ignores the sign of the base sequence here."""
+    """Return the sequence number of the last record as Kafka computes it, which ignores the sign of the base sequence
+    here."""
     if base_sequence >= 0:
         return compute_sequence(base_sequence, delta)
     return _int32(base_sequence + delta)
 
 
 def _count_records(header_count: int | None, records: tuple[Record, ...], damage: BatchDamage | None) -> int:
-    """Return the record count: that of the header, or the number of records that were read."""
+    """Return the record count of the header, or the number of records that were read."""
     if header_count is not None:
         return header_count
     return damage.reached if damage is not None else len(records)

@@ -66,7 +66,7 @@ READER_COLUMNS = frozenset((*COLUMNS, *map(_to_camel_case, COLUMNS), "topic", "p
 
 
 def next_sequence(sequence: int, increment: int) -> int:
-    """Return a producer's sequence number plus ``increment``; after 2^31 - 1 follows 0.
+    """Return a producer's sequence number plus ``increment``, with a wrap from 2^31 - 1 to 0.
 
     >>> next_sequence(2**31 - 1, 1), next_sequence(5, 3)
     (0, 8)
@@ -113,11 +113,12 @@ def build_records(
         batch_records: largest number of records in a batch; None for unlimited.
         timestamp_type: CreateTime or LogAppendTime. With LogAppendTime, a new batch starts where the timestamp changes.
         leader_epoch, producer_id, producer_epoch: header fields; -1 means that the field is not set.
-        base_sequence: sequence number of the first record. Later batches continue this sequence; after 2^31 - 1 follows
-            0. -1 means no sequence numbers.
+        base_sequence: sequence number of the first record. Later batches continue this sequence, which wraps from 2^31
+            - 1 to 0. -1 means no sequence numbers.
         transactional, control: header flags. Control records have their own keys and values in ``columns``.
         delete_horizon_ms: base timestamp of every batch, marked as a delete horizon (KIP-534).
-        negative_timestamps: accept timestamps below -1, which a log may contain but Kafka's producers reject.
+        negative_timestamps: whether timestamps below -1 are accepted, which a log may contain but Kafka's producers
+            reject.
 
     Returns:
         Consecutive batches (format 2), wrappers (formats 0 and 1, compressed) or messages.
@@ -162,7 +163,8 @@ def build_separate_batches(
 ) -> Iterator[tuple[bytes, int]]:
     """Write ``columns`` as separate format 2 batches, each with base offset 0, as a producer sends them.
 
-    The batches are those of ``build_records``, except for the base offsets, which the CRC does not cover. The batches
+    The batches equal those of ``build_records``, except for their base offsets, which the CRC does not cover. The
+    batches
     are built a few at a time on demand, so that memory of batches that were already sent can be reused.
 
     Yields:
@@ -279,7 +281,7 @@ def _find_batch_ends(batches: memoryview, count: int) -> list[int]:
 
 
 def _set_header_fields(table: Table, fields: Sequence[BatchFields], codec: Codec) -> None:
-    """Write each batch's own fields over the common ones from ``_make_header_table``."""
+    """Replace the common header fields from ``_make_header_table`` with each batch's own fields."""
     for column, values in (
         (kernels.LEADER_EPOCH, [message.leader_epoch for message in fields]),
         (kernels.ATTRIBUTES, [message.attributes(codec) for message in fields]),
@@ -338,7 +340,7 @@ def build_end_transaction(
     coordinator_epoch: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """Write the marker that ends a transaction: a control batch with an ABORT (0) or COMMIT (1) record."""
+    """Return the marker that ends a transaction: a control batch with an ABORT (0) or COMMIT (1) record."""
     key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch)
     rows = rows_of({"offset": [offset], "timestamp": [timestamp], "key": [key], "value": [value]})
     fields = BatchFields(
@@ -390,7 +392,7 @@ def _split_rows(
 
 
 def _make_header_table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFields, stop: int | None = None) -> Table:
-    """Return a table with a row of header values per batch; ``_kernels_build`` names the columns."""
+    """Return a table with a row of header values for each batch; ``_kernels_build`` defines the columns."""
     table = np.zeros((len(starts), kernels.COLUMN_COUNT), np.int64)
     if not len(starts):
         return table
@@ -416,7 +418,7 @@ def _value_or(value: int | None, default: Any) -> Any:
 
 
 def _compute_base_sequences(table: Table, first: int) -> Any:
-    """Return the base sequences. A batch uses as many sequence numbers as offsets (KIP-98)."""
+    """Return the base sequence of each batch. A batch uses as many sequence numbers as offsets (KIP-98)."""
     if first == NO_SEQUENCE:
         return NO_SEQUENCE
     counts = table[:, kernels.LAST_OFFSET] - table[:, kernels.BASE_OFFSET] + 1
@@ -481,7 +483,7 @@ def _fill_portions(
 
 
 def _measure_batches(rows: Rows, table: Table, magic: int) -> Int64s:
-    """Set POSITION and SIZE of each batch; return the sizes of the record bodies (format 2)."""
+    """Set the columns POSITION and SIZE of each batch, and return the sizes of the record bodies (format 2)."""
     if magic < 2:
         kernels.measure_messages(rows.keys.lengths, rows.values.lengths, magic, table)
         return np.empty(0, np.int64)
@@ -526,7 +528,7 @@ def _fill_messages(rows: Rows, table: Table, magic: int, codec: Codec, fields: B
 
 
 def _finish_batches(plain: memoryview, table: Table, finish: Finish) -> Iterator[bytes]:
-    """Yield the batches in ``plain``, compressed."""
+    """Compress the batches in ``plain``, and yield them."""
     for batch in table.tolist():
         start = batch[kernels.POSITION]
         yield finish(plain[start : start + batch[kernels.SIZE]], batch)
@@ -551,7 +553,7 @@ def _create_v2_compressor(codec: Codec, level: int | None) -> Finish:
 
 
 def _seal_batch(header: bytearray, records: bytes) -> bytes:
-    """Return a format 2 batch; set the size and CRC in its header."""
+    """Set the size and CRC in the header of a format 2 batch, and return the batch."""
     struct.pack_into(">i", header, BATCH_V2.position_of("size"), BATCH_V2.size - OVERHEAD_BYTES + len(records))
     crc = crc32c(records, crc32c(header[BATCH_V2.end_of("crc") :]))
     struct.pack_into(">I", header, BATCH_V2.position_of("crc"), crc)

@@ -1,8 +1,8 @@
-"""Read records as Arrow columns, the native form. One kernel call reads many batches; no Python code runs per record.
+"""Read records as Arrow columns. One kernel call reads many batches; no Python code runs per record.
 
 ``RecordReader`` iterates over ``pa.RecordBatch``es. ``fused.py`` (the fast path) creates most columns in one pass.
 ``makers.py`` creates the other columns, and all columns of batches that are too large for the fast path. Columns that
-are not requested cost nothing.
+are not requested are not decoded.
 
 ``on_damage``: ``keep`` returns what Kafka's own reader returns, including the records before the damage of a damaged
 batch and those of a batch with a wrong CRC; ``drop`` drops damaged batches; ``fail`` raises. With ``keep`` and
@@ -89,16 +89,18 @@ class ReadOptions(NamedTuple):
         verify_crc: whether a wrong CRC counts as damage.
         rules: ``scan.MEMORY`` or ``scan.FILE``.
         control_records: whether to return control records.
-        first_offset, end_offset: offset range of the records to return, without ``end_offset``; None for unlimited.
+        first_offset, end_offset: offset range of the records to return, ``end_offset`` exclusive; None means no limit.
         limit_bytes: largest decompressed size of a batch.
         budget_bytes: memory budget for batches that are decompressed at the same time. A batch that exceeds this budget
             is decompressed alone. None selects the budget of ``limits.current_budget()``.
         chunk_bytes: approximate number of bytes to read at once.
         part_bytes: approximate decompressed size of the records in an Arrow batch, at most that of a chunk. The default
             fits into the processor's cache, for callers that process one Arrow batch at a time.
-        unwanted: returns which batches to skip without reading them (aborted transactions); None reads all batches.
-        heal: gets a chunk and its damaged batches, and returns the chunk with intact copies of the batches that it
-            could replace (from another copy of the log), or None. Batches that were replaced are not reported.
+        unwanted: function that returns which batches to skip without reading them (aborted transactions); if None, all
+            batches are read.
+        heal: function that takes a chunk and its damaged batches, and returns the chunk with intact copies of the
+            batches that it could replace (from another copy of the log), or None. Batches that were replaced are not
+            reported.
     """
 
     columns: Sequence[str] = DEFAULT_COLUMNS
@@ -144,7 +146,8 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 class RecordReader:
-    """Iterates over a source's records as ``pa.RecordBatch``es. Damage that the reader reaches is added to ``errors``.
+    """An iterator over a source's records as ``pa.RecordBatch``es. Damage that the reader reaches is added to
+    ``errors``.
 
     Attributes:
         end: position at which the batches end, and the reason; None until the reader has reached the end.
@@ -161,7 +164,7 @@ class RecordReader:
         memory: Recycler | None = None,
         batches: BatchHeaders | None = None,
     ) -> None:
-        """Create a reader. ``batches`` has the headers of all batches of a source in memory, if they are known."""
+        """Create a reader. If the source is in memory, ``batches`` may contain the headers of all of its batches."""
         self.options = options.validate()
         self.schema = options.schema
         self.errors: list[ReadError] = [] if errors is None else errors
@@ -258,7 +261,7 @@ class RecordReader:
                     yield self._make_arrow_batch(result, {})
 
     def _to_decoded(self, part: ColumnPart) -> DecodedBatches:
-        """Convert a part that the fast path has read to the form of the general path."""
+        """Convert a part that the fast path has read to the objects of the general path."""
         chunk = part.chunk
         sections = RecordSections(chunk.data, _NO_INTS, _NO_INTS, part.kinds, part.problems)
         rows, statuses, wheres = (part.outcome(row) for row in (OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE))
@@ -368,7 +371,8 @@ class RecordReader:
 
 
 def _filter_rows(batch: pa.RecordBatch, keep: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the rows to keep. Consecutive rows are not copied, and need no ``pyarrow.compute`` (6 MB, 27 ms)."""
+    """Return the rows for which ``keep`` is true. Consecutive rows are not copied, and need no ``pyarrow.compute`` (6
+    MB, 27 ms)."""
     rows = np.flatnonzero(keep)
     first = int(rows[0]) if rows.size else 0
     if keep[first : first + rows.size].all():

@@ -1,9 +1,10 @@
 """Decode batches: decompress them, then index the records of all of them with one kernel call.
 
 ``open_sections`` returns the position of each batch's records, decompressed if necessary. ``index_records`` returns
-every record's offset, timestamp, and the positions of its key, value and headers, after the same checks as in Kafka.
-Python code runs once per *compressed* batch, never per record. Damaged bytes never raise: damage is a status code and a
-position.
+the offset and timestamp of every record and the positions of its key, value and headers, after the same checks as in
+Kafka.
+Python code runs once per *compressed* batch, never per record. Damaged bytes never raise an error. Damage is reported
+as a status code and a position.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def decode_batches(
     Args:
         limit_bytes: largest decompressed size of a batch.
         total_bytes: largest decompressed size of all batches; None for unlimited.
-        lenient: check only what the Kafka iterator that skips keys and values checks.
+        lenient: whether records are only checked like in the Kafka iterator that skips keys and values.
     """
     sections = open_sections(data, batches, limit_bytes=limit_bytes, total_bytes=total_bytes or UNLIMITED_BUDGET)
     return DecodedBatches(data, batches, sections, index_records(batches, sections, lenient=lenient), lenient=lenient)
@@ -103,7 +104,7 @@ def decode_steps(
     Args:
         data, batches, limit_bytes: see ``open_sections``.
         skip: flags of batches to skip; these batches have no records and no problems in the result.
-        allocate: returns an uninitialized array (``(size, dtype) -> array``).
+        allocate: function that returns an uninitialized array (``(size, dtype) -> array``).
         budget_bytes: memory budget of a part; None selects the budget of ``limits.current_budget``.
         base: position of the first byte of ``data`` in its source.
         file: name of the source.
@@ -220,7 +221,7 @@ def _open_until_full(
     allocate: Allocate,
     total: int = UNLIMITED_BUDGET,
 ) -> tuple[RecordSections, int, AnyBytes | None]:
-    """Open batches from ``first`` on until their records exceed the budget, at least one.
+    """Open one or more batches, from ``first`` on, until their records exceed the budget.
 
     If a batch is compressed, all records are copied or decompressed into one new array. The kernel opens batch after
     batch and returns only if it does not support a batch or the array is too small.
@@ -272,7 +273,7 @@ def _open_until_full(
 
 
 def _decompress_general(sections: RecordSections, table: Ints, row: int, limit: int) -> bytes | bytearray | memoryview:
-    """Return the records that Kafka would read from a compressed batch, and note its damage in ``sections``."""
+    """Return the records that Kafka would read from a compressed batch, and store its damage in ``sections``."""
     magic, count = int(table[COLUMN_INDEX["magic"], row]), int(table[COLUMN_INDEX["count"], row])
     codec = int(table[COLUMN_INDEX["attributes"], row]) & CODEC_MASK
     section = sections.buf[sections.starts[row] : sections.ends[row]].data
@@ -325,8 +326,8 @@ def index_records(
 
     Args:
         batches, sections: the results of ``scan_batches`` and ``open_sections``.
-        allocate: returns an uninitialized array (``(size, dtype) -> array``).
-        lenient: check only what the Kafka iterator that skips keys and values checks.
+        allocate: function that returns an uninitialized array (``(size, dtype) -> array``).
+        lenient: whether records are only checked like in the Kafka iterator that skips keys and values.
     """
     capacity = int(compute_max_row_counts(batches, sections).sum()) + 1
     columns = [allocate(capacity, np.int64), allocate(capacity, np.int64)]

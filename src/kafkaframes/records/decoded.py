@@ -1,6 +1,7 @@
 """Decoded batches: headers, decompressed records, and an index of the records.
 
-``decode.py`` creates them. Columns, text and rows are made from these objects. The index has each record's offset,
+``decode.py`` creates them. Other modules create columns, text and rows from these objects. The index has each record's
+offset,
 timestamp and field positions; the records themselves are not copied.
 """
 
@@ -35,7 +36,7 @@ _CACHED_BATCH_VALUES = ("base_offsets", "reached", "crc_ok")
 
 
 class BatchProblem(NamedTuple):
-    """The reason why a batch's records end early: a status code and, for a codec's error, its text."""
+    """The reason why a batch's records end early: a status code and, if a codec reported an error, the error text."""
 
     status: int
     detail: str = ""
@@ -67,7 +68,8 @@ class RecordSections(NamedTuple):
 class RecordIndex(NamedTuple):
     """Arrays with one element per record; ``rows``, ``statuses`` and ``wheres`` have one per batch.
 
-    A negative key or value size means null. In formats 0 and 1 ``headers_at`` is the position of the message's CRC.
+    A negative size means that the key or value is null. In formats 0 and 1 ``headers_at`` is the position of the
+    message's CRC.
     """
 
     offsets: Ints
@@ -105,7 +107,8 @@ class DecodedBatches:
         base: position of the first byte of ``data`` in its source.
         file: name of the source in errors.
         lenient: whether the records were only checked like in the Kafka iterator that skips keys and values.
-        allocate: returns uninitialized arrays for derived values, which are valid as long as the allocator's memory.
+        allocate: function that returns uninitialized arrays for derived values, which are valid as long as the
+            allocator's memory.
     """
 
     data: Bytes
@@ -123,7 +126,7 @@ class DecodedBatches:
 
     @cached_property
     def owners(self) -> Ints:
-        """The number of each record's batch."""
+        """The batch number of each record."""
         return np.repeat(np.arange(len(self.batches)), self.index.rows)
 
     @cached_property
@@ -161,7 +164,7 @@ class DecodedBatches:
         return np.repeat(values, self.index.rows)
 
     def select(self, keep: Flags) -> DecodedBatches:
-        """Return the records for which ``keep`` is true. The values that belong to batches are unchanged."""
+        """Return the records for which ``keep`` is true. The values that belong to batches do not change."""
         selection = replace(self, index=self.index.take(keep, self.owners))
         selection.base_offsets, selection.reached_counts = self.base_offsets, self.reached_counts
         vars(selection).update({name: value for name, value in vars(self).items() if name in _CACHED_BATCH_VALUES})
@@ -191,7 +194,7 @@ class DecodedBatches:
     # ------------------------------------------------------------------------------------------------- damage
 
     def problem(self, batch: int) -> BatchProblem | None:
-        """Return why a batch's records end early; None if they do not.
+        """Return the reason why a batch's records end early; None if they are complete.
 
         The Kafka iterator that skips keys and values notices the end of a damaged stream inside a record. The iterator
         that reads all fields notices the end when it reads the whole record.

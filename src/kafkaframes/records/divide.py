@@ -1,7 +1,8 @@
 """Split one batch into several smaller ones that hold the same records (KIP-126).
 
-A leader rejects a batch that is larger than its topic's ``max.message.bytes``. Each single record may still fit, so the
-client sends them again in smaller batches. Offsets, timestamps, headers, codec, timestamp type, producer id and flags
+A leader rejects a batch that is larger than its topic's ``max.message.bytes``. Each single record may still be small
+enough, so the client sends the records again in smaller batches. Offsets, timestamps, headers, codec, timestamp type,
+producer id and flags
 are unchanged. The sequence numbers of the parts are consecutive and cover those of the original batch.
 """
 
@@ -23,7 +24,7 @@ from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 
 
 def split_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> list[tuple[bytes, int]]:
-    """Return the records of one batch, or of one message set (formats 0 and 1), as smaller batches, in order.
+    """Split one batch, or one message set (formats 0 and 1), into smaller batches, in record order.
 
     Args:
         data: one format 2 batch, or one message set.

@@ -2,8 +2,8 @@
 
 The columns are the same as those of ``decode.index_records`` and ``makers.make_binary_array`` with all records
 selected. ``columns.py`` chooses the path. All column buffers of a chunk are in one block of memory, each as large as
-the chunk could need. Unused parts are never touched, and the block is reused when nothing refers to the chunk's columns
-any more.
+the chunk could need. Unused parts of the block are never touched, and the block is reused when nothing refers to the
+chunk's columns any more.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class BufferArea(NamedTuple):
     Attributes:
         slot: index in the kernel's plan of the buffer's position.
         selected: flag of the column that needs the buffer; 0 if all columns need it.
-        of_rows: size of the buffer in bytes per row.
-        of_bytes: size of the buffer in bytes per byte of records.
+        of_rows: number of bytes that the buffer needs for each row.
+        of_bytes: number of bytes that the buffer needs for each byte of records.
     """
 
     slot: int
@@ -90,7 +90,7 @@ class ChunkState(NamedTuple):
     Attributes:
         chunk: the chunk.
         table: the batch headers, as the kernel takes them.
-        kinds: the kind of data of each batch (whole, damaged or skipped).
+        kinds: the state of each batch (whole, damaged or skipped).
         outcomes: the kernel's results, with a row per ``OUTCOME_*`` and a column per batch.
         problems: the problems that Python code found, by batch.
         end: the end of the last batch.
@@ -130,7 +130,7 @@ class ColumnPart(NamedTuple):
 
     @property
     def kinds(self) -> npt.NDArray[np.int8]:
-        """The kind of data of each batch."""
+        """The state of each batch: whole, damaged or skipped."""
         return self.state.kinds[self.first : self.last]
 
     @property
@@ -183,7 +183,7 @@ _NO_LAYOUT = BufferLayout(0, 0, 0)
 
 
 class FusedReader:
-    """Reads the chunks of a source into columns, and reuses its working memory between chunks."""
+    """A reader of a source's chunks into columns, which reuses its working memory between chunks."""
 
     def __init__(
         self,
@@ -210,12 +210,13 @@ class FusedReader:
         self._layout = _NO_LAYOUT
 
     def _lay_out(self, rows: int, size: int) -> None:
-        """Plan buffers for a number of rows and of bytes of records."""
+        """Plan buffers for a number of rows and a number of record bytes."""
         self._layout = BufferLayout(self._column_bits, max(size // _EXPECTED_BYTES_PER_ROW, rows + 1), size)
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
     def read_parts(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[ColumnPart | Chunk]:
-        """Yield columns of all batches except those in ``skip``. A batch that is too large is yielded as a chunk."""
+        """Yield columns of all batches except those in ``skip``. A batch that is too large for the fast path is
+        yielded as a chunk."""
         table = np.ascontiguousarray(chunk.batches.table)
         count = table.shape[1]
         kinds: npt.NDArray[np.int8] = np.full(count, WHOLE_DATA, np.int8)
@@ -238,9 +239,8 @@ class FusedReader:
                 first = last + is_large
 
     def _read_part(self, state: ChunkState, first: int, calls: Ints) -> tuple[ColumnPart | None, int, bool]:
-        """Read batches from ``first`` on.
-
-        Return the part, the number of the next batch, and whether that batch is too large.
+        """Read batches from ``first`` on, and return the part, the number of the next batch, and whether that batch is
+        too large.
         """
         plan, content = self._layout.plan.copy(), _EMPTY_BYTES
         rest_bytes = (state.end - int(state.table[_POSITION, first])) * self._ratio
@@ -303,7 +303,7 @@ class FusedReader:
         return sections.buf[sections.starts[0] : max(sections.starts[0], sections.ends[0])]
 
     def _allocate_larger_block(self, plan: Ints) -> Bytes:
-        """Return a block that fits the next batch.
+        """Return a block that is large enough for the next batch.
 
         This function is called before a record is read into the current block.
         """
@@ -361,7 +361,7 @@ _BINARY_COLUMN_BUFFERS = (
 
 
 class _BlockSlicer:
-    """Returns buffers that are slices of a block."""
+    """A function object that returns buffers, which are slices of a block."""
 
     def __init__(self, block: pa.Buffer, positions: list[int]) -> None:
         self._block = block

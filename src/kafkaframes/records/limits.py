@@ -30,7 +30,7 @@ class ContentBudget:
 
     Attributes:
         opens_apart: whether the caller decompresses long streams, after ``ContentNotReadyError`` was raised for them.
-        open_contents: content that the caller has decompressed, by name.
+        open_contents: contents that the caller has decompressed, by name.
     """
 
     __slots__ = ("max_bytes", "open_contents", "opens_apart", "spent_bytes")
@@ -89,7 +89,7 @@ def current_budget() -> int:
 
 @contextmanager
 def limit_budget(size_bytes: int | None) -> Iterator[None]:
-    """Set the memory budget for batches that are open at once in this context; ``None`` changes nothing.
+    """Set the memory budget for batches that are open at once in this context; ``None`` leaves the budget unchanged.
 
     The caller of a job sets the budget once, like the precision of ``decimal.localcontext``, instead of passing it
     through every function. The budget applies to this thread; code that starts other processes has to pass it to them.

@@ -1,6 +1,7 @@
 """Build Arrow columns and rows from decoded records, and a table from batch headers.
 
-``COLUMNS`` has a function for each column of records; columns that are not requested cost nothing. The fast path
+``COLUMNS`` contains a function for each column of records, so columns that are not requested are not created. The fast
+path
 (``fused.py``) usually creates the six ``FUSED_COLUMNS``.
 
 Rewrites (the append path, conversions and the cleaner) decode batches to rows, select or renumber them, and write them
@@ -78,7 +79,8 @@ def decode_java_texts(raw: pa.Array) -> pa.Array:
 
 
 def _make_sequences(result: DecodedBatches) -> npt.NDArray[np.int32]:
-    """Return sequence numbers: base sequence plus offset delta, with Kafka's wrap from 2^31 - 1 to 0."""
+    """Return sequence numbers, which are the base sequence plus the offset delta, with Kafka's wrap from 2^31 - 1 to
+    0."""
     bases = result.repeat_per_record(result.batches.column("base_sequence"))
     deltas = result.index.offsets - result.repeat_per_record(result.batches.column("base_offset"))
     deltas = deltas.astype(np.int32).astype(np.int64)
@@ -155,7 +157,7 @@ COLUMNS: dict[str, ColumnFactory] = {
 
 
 def make_arrow_column(name: str, result: DecodedBatches, ready: Mapping[str, pa.Array]) -> pa.Array:
-    """Return a column of decoded records; a column in ``ready`` is returned as it is."""
+    """Return a column of decoded records. If ``ready`` already contains the column, it is returned unchanged."""
     if name in ready:
         return ready[name]
     column = COLUMNS[name]
@@ -184,8 +186,8 @@ def make_rows_from_index(
     Args:
         sections, index: the results of ``open_sections`` and ``index_records``; the index may be a selection
             (``RecordIndex.take``).
-        offsets: offsets to write instead of the decoded ones.
-        timestamps: timestamps to write instead of the decoded ones, in milliseconds.
+        offsets: offsets that replace the decoded offsets.
+        timestamps: timestamps that replace the decoded timestamps, in milliseconds.
         headers: whether to keep the records' headers (formats 0 and 1 have none).
     """
     names, values, starts = _NO_BYTE_STRINGS, _NO_BYTE_STRINGS, np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""Arrays with memory that is reused when nothing refers to it any more.
+"""Allocate arrays in memory that is reused when nothing refers to it any more.
 
 A reader allocates the same dozens of arrays for every chunk, and its caller usually drops one Arrow batch before it
 asks for the next. If the memory is returned to the system in between, its next use causes page faults. With reused
@@ -46,7 +46,7 @@ def borrow_memory() -> Iterator[Recycler]:
 
 
 class Recycler:
-    """Allocates uninitialized arrays from reusable blocks.
+    """An allocator of uninitialized arrays, which takes their memory from reusable blocks.
 
     A block is free when no array, Arrow buffer or other object refers to it, which its reference count shows: numpy
     views and Arrow buffers keep the block itself alive. There are four block sizes per power of two, and most blocks

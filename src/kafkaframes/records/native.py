@@ -5,7 +5,7 @@ functions, whose signatures have not changed for a decade, so a kernel can call 
 does not export the functions (a system build, another platform), its codec uses the general path, with the same
 results. Each function must decompress a sample correctly before it is used.
 
-A call array holds function addresses and codec contexts. A call array serves one caller at a time;
+A call array holds function addresses and codec contexts. Only one caller at a time may use a call array;
 ``borrow_call_array`` lends one.
 """
 
@@ -81,7 +81,7 @@ def output_capacity(size: int, limit_bytes: int) -> int:
 
 @cache
 def load_functions() -> dict[int, int]:
-    """Return the addresses of the functions that passed their trial, by slot."""
+    """Return the addresses of the functions that decompressed a sample correctly, by slot in the call array."""
     result: dict[int, int] = {}
     for library in LIBRARIES:
         addresses = {_SLOTS_BY_FUNCTION[name]: address for name, address in library.load_addresses().items()}
@@ -104,7 +104,7 @@ def _passes_trial(codec: str, addresses: dict[int, int]) -> bool:
 
 
 def make_call_array(words: int) -> Ints:
-    """Return a new call array with contexts of its own and ``words`` extra elements."""
+    """Return a new call array with its own codec contexts and ``words`` extra elements."""
     return _create_call_array(load_functions(), words)
 
 

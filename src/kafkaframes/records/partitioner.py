@@ -50,7 +50,7 @@ def partition_of(key: bytes, count: int) -> int:
 def assign_by_key(keys: ByteStrings, counts: Int64s, partitions: Int64s) -> None:
     """Set the partition of each row that has a key and ``NO_PARTITION``.
 
-    ``counts`` has the number of partitions per row.
+    ``counts`` contains the number of partitions of each row's topic.
     """
     starts, lengths = np.ascontiguousarray(keys.starts), np.ascontiguousarray(keys.lengths)
     kernels.partition_keys(keys.data, starts, lengths, counts, partitions)
@@ -59,7 +59,8 @@ def assign_by_key(keys: ByteStrings, counts: Int64s, partitions: Int64s) -> None
 def compute_partitions(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = True) -> tuple[Int64s, int | None]:
     """Return the partition of each row, and the first row with a partition outside of 0 to ``count`` - 1, if any.
 
-    The partition is that of the column ``partition``, or otherwise the hash of ``key``. The partition is
+    The partition comes from the column ``partition``; if that is null, it comes from the hash of ``key``. The
+    partition is
     ``NO_PARTITION`` if both columns are null, or if ``partition`` is null and ``hashes_keys`` is False.
 
     Raises:

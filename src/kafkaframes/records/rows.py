@@ -86,7 +86,8 @@ def rows_of(
             sequence of mappings.
         base_offset: the first offset if there is no column ``offset``.
         ignore: names of other columns to accept; their values are not written.
-        negative_timestamps: accept timestamps below -1, which a log may contain but Kafka's producers reject.
+        negative_timestamps: whether timestamps below -1 are accepted, which a log may contain but Kafka's producers
+            reject.
 
     Raises:
         EncodeError: a value is invalid; ``path`` names the column and, if possible, the row.
@@ -118,7 +119,7 @@ def make_rows_from_lists(
     """Convert a producer's buffered records, with types already checked, to rows. All lists have the same length.
 
     Args:
-        timestamps: in milliseconds; -1 for none.
+        timestamps: timestamps in milliseconds; -1 means no timestamp.
         counts: number of records in each batch. The offsets of each batch start at 0.
 
     Raises:
@@ -160,7 +161,7 @@ def _join_byte_strings(values: Sequence[bytes | None]) -> ByteStrings:
 
 
 def map_columns(columns: Any, *, ignore: Iterable[str] = ()) -> Mapping[str, Any]:
-    """Return the columns of ``columns`` by name, after checking the names.
+    """Return columns by name, after checking the names.
 
     Args:
         columns: as for ``rows_of``.
@@ -247,7 +248,7 @@ def _to_plain_list(name: str, values: Any) -> pa.Array:
 
 
 def _to_plain_headers(rows: Any) -> pa.Array:
-    """Convert lists of pairs, or of mappings with ``key`` and ``value``."""
+    """Convert headers as lists of pairs, or of mappings with ``key`` and ``value``, to one Arrow array."""
     pairs = [None if row is None else [_to_pair(header) for header in row] for row in rows]
     return pa.array(pairs, pa.map_(pa.binary(), pa.binary()))
 
@@ -356,7 +357,7 @@ def _cast_to_binary(name: str, array: pa.Array) -> pa.Array:
 
 
 def _to_headers(array: pa.Array | None) -> tuple[Int64s, ByteStrings, ByteStrings]:
-    """Convert lists of headers; a null list is empty."""
+    """Convert an array of header lists to flat arrays. A null list counts as empty."""
     if array is None or pa.types.is_null(array.type):
         return _NO_HEADERS
     kind = array.type
@@ -380,7 +381,8 @@ def _is_header(kind: pa.DataType) -> bool:
 
 
 def _list_bounds(array: pa.Array) -> Int64s:
-    """Return the position of each row's first header, and the end. A null row must not have headers."""
+    """Return the position of each row's first header, and the end of the last row's headers. A null row must not have
+    headers."""
     if array.null_count and not pa.types.is_map(array.type):
         array = array.fill_null([])
     bounds = np.asarray(array.offsets).astype(np.int64)

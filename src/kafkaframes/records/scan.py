@@ -1,4 +1,5 @@
-"""Scan bytes for batches by their headers only. Nothing is decompressed, and only the framing is checked.
+"""Find the batches in a sequence of bytes, by reading their headers only. Nothing is decompressed, and only the
+framing is checked.
 
 Kafka has two iterators over batches, with different rules:
 
@@ -101,7 +102,7 @@ class BatchHeaders(NamedTuple):
 
     @property
     def is_v2(self) -> Flags:
-        """Which batches are read as format 2. The other batches are messages of format 0 or 1."""
+        """A mask of the batches that are read as format 2. The other batches are messages of format 0 or 1."""
         result: Flags = self.column("magic") >= 2
         return result
 
@@ -112,7 +113,7 @@ class BatchHeaders(NamedTuple):
 
     @property
     def is_wrapper(self) -> Flags:
-        """Which batches are compressed messages of format 0 or 1 with a message set inside."""
+        """A mask of the batches that are compressed messages of format 0 or 1, with a message set inside."""
         result: Flags = ~self.is_v2 & (self.codecs != 0)
         return result
 
@@ -124,12 +125,12 @@ class BatchHeaders(NamedTuple):
 
     @property
     def is_control(self) -> Flags:
-        """Which batches are control batches."""
+        """A mask of the control batches."""
         return self.mask_flag(CONTROL)
 
     @property
     def is_transactional(self) -> Flags:
-        """Which batches belong to a transaction, as data or as its marker."""
+        """A mask of the batches that belong to a transaction, as data or as its marker."""
         return self.mask_flag(TRANSACTIONAL)
 
     def select(self, selection: Flags | Ints) -> BatchHeaders:
@@ -161,7 +162,7 @@ def scan_batches(
         end: size of the source, counted from the start of ``data``; None is the size of ``data``.
         rules: ``MEMORY`` or ``FILE``.
         includes_data: whether a batch must be completely in ``data``; if False, its header is enough.
-        allocate: returns the memory for the table (``(size, dtype) -> array``).
+        allocate: function that returns the memory for the table (``(size, dtype) -> array``).
     """
     array = as_array(data)
     end = array.size if end is None else end
@@ -185,14 +186,15 @@ def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMOR
 
 
 def check_crcs(data: Any, batches: BatchHeaders) -> npt.NDArray[np.int8]:
-    """Return 1 for each batch with a right CRC, else 0. A batch too short for a CRC gets 0."""
+    """Return 1 for each batch with a correct CRC, and 0 for the others. The result is 0 for a batch that is too short
+    for a CRC."""
     ok: npt.NDArray[np.int8] = np.empty(len(batches), np.int8)
     _kernels_scan.check_crcs(as_array(data), np.ascontiguousarray(batches.table), 0, len(batches), ok)
     return ok
 
 
 def check_message_crcs(data: Any, positions: Ints) -> npt.NDArray[np.int8]:
-    """Return 1 for each message of format 0 or 1 with a right CRC, else 0.
+    """Return 1 for each message of format 0 or 1 with a correct CRC, and 0 for the others.
 
     Args:
         positions: positions of the messages' CRCs in ``data`` (``RecordIndex.headers_at`` in formats 0 and 1).
@@ -203,7 +205,8 @@ def check_message_crcs(data: Any, positions: Ints) -> npt.NDArray[np.int8]:
 
 
 def get_timestamp_types(magics: Ints, attributes: Ints) -> npt.NDArray[np.int32]:
-    """Return -1 (no timestamp: format 0), 0 (CreateTime) or 1 (LogAppendTime) for each batch."""
+    """Return the timestamp type of each batch: -1 (format 0, which has no timestamp), 0 (CreateTime) or 1
+    (LogAppendTime)."""
     append = (attributes & LOG_APPEND_TIME) != 0
     return np.where(magics == 0, -1, append).astype(np.int32)
 
@@ -226,7 +229,7 @@ class BatchSource(Protocol):
 
     @property
     def damage(self) -> Exception | None:
-        """Why the source has fewer bytes than its size, if it reports that; else None."""
+        """The reason why the source has fewer bytes than its size, if the source reports it; otherwise None."""
         ...
 
     def read(self, position: int, length: int) -> Bytes:
@@ -235,7 +238,7 @@ class BatchSource(Protocol):
 
 
 class Chunk(NamedTuple):
-    """Complete batches and their bytes. ``data`` starts at position ``base`` of the source."""
+    """Some complete batches of a source, and their bytes. ``data`` starts at position ``base`` of the source."""
 
     base: int
     data: Bytes
@@ -272,7 +275,8 @@ class ScannedChunk:
 
 
 class Chunks:
-    """Iterates over a source's chunks. After the iteration, ``end`` has the position and the reason for the end.
+    """An iterator over a source's chunks. After the iteration, ``end`` contains the position at which the batches end,
+    and the reason.
 
     A source that has fewer bytes than its size was truncated during the scan. For such a source, ``end.status`` is
     ``TRUNCATED_SOURCE``, unless the source reports damage of its own.
@@ -329,7 +333,8 @@ class Chunks:
             base += position
 
     def _next_read_bytes(self, data: Bytes, read_bytes: int) -> int:
-        """Return how many bytes to read for the batch that ``data`` starts with; the scan has checked its size."""
+        """Return how many bytes to read for the batch that ``data`` starts with; the scan has checked the batch's
+        size."""
         size = int.from_bytes(data[8:OVERHEAD_BYTES].tobytes(), "big", signed=True) + OVERHEAD_BYTES
         return max(size, read_bytes) if self._includes_data else read_bytes
 
@@ -341,7 +346,8 @@ def split_chunk(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk
 
 
 def split_into_runs(sizes: Ints, max_size: int, *, max_count: int = 1 << 62) -> Iterator[tuple[int, int]]:
-    """Yield (first, end) of runs of sizes. Each run has a sum of at most ``max_size`` and 1 to ``max_count`` sizes.
+    """Divide sizes into runs of consecutive sizes, and yield the (first, end) indexes of each run. Each run has a sum
+    of at most ``max_size`` and 1 to ``max_count`` sizes.
 
     >>> list(split_into_runs(np.array([3, 4, 9, 1, 1]), 8)), list(split_into_runs(np.array([1, 1, 1]), 8, max_count=2))
     ([(0, 2), (2, 3), (3, 5)], [(0, 2), (2, 3)])

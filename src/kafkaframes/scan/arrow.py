@@ -1,4 +1,4 @@
-"""Arrow types of a scan's columns, and the conversion of batches of the package ``records`` to these types.
+"""Arrow types of a scan's columns, and the conversion of record batches of the package ``records`` to these types.
 
 Spark requires that the schema of a source's first batch equals the planned schema exactly: ``binary`` rather than
 ``large_binary``, a list field named ``element``, timestamps in UTC microseconds, strings without a dictionary. Arrays
@@ -81,7 +81,8 @@ class SparkConversion:
 
     Attributes:
         schema: Schema of the batches for Spark.
-        sources: Columns of ``records`` that the conversion reads; at least one, since its length is the row count.
+        sources: Columns that the conversion reads from a batch of ``records``; at least one, because its length is the
+            row count.
     """
 
     def __init__(self, columns: Sequence[Column], *, timestamp_errors: str = "raise") -> None:
@@ -110,7 +111,7 @@ class SparkConversion:
 
 
 def repeat_origin(origin: Origin, column: Column, rows: int) -> pa.Array:
-    """Return a column of the origin, such as the topic, repeated for each row."""
+    """Return an array that repeats a value of the origin, such as the topic, for each row."""
     return repeat_value(_ORIGIN_COLUMN_GETTERS[column.name](origin), ARROW_TYPES[column.type], rows)
 
 
@@ -136,8 +137,8 @@ def check_instants(
     """Check that microseconds can represent the timestamp of each record.
 
     Args:
-        batch: Batch with the column ``timestamp`` in milliseconds. The error names the record by the columns ``topic``,
-            ``partition`` and ``offset``, if the batch has them.
+        batch: Batch with the column ``timestamp`` in milliseconds. The error identifies the record by the columns
+            ``topic``, ``partition`` and ``offset``, if the batch has them.
         topic, partition: Topic and partition of all records, if they are known.
         remedy: Advice in the error message.
 

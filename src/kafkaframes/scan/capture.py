@@ -1,4 +1,4 @@
-"""Captures as the source of a scan, which reads one of their tables. A slice is a share of the connections."""
+"""The scan source for packet captures. A scan reads one table of a capture. A slice is a share of the connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class CaptureReadOptions:
     Attributes:
         paths: Captures or request logs: files, directories or patterns.
         read: Options of the capture reader.
-        min_partitions: Minimum number of tasks. None: according to the size of the files, at most one per core.
+        min_partitions: Minimum number of tasks. If None, it depends on the size of the files, with at most one task
+            per core.
         quiet_seconds: Seconds without a write after which a stream reads the newest file.
         max_files: Largest number of files in a micro-batch.
     """
@@ -65,7 +66,8 @@ class CaptureWork(NamedTuple):
 
 
 def plan_connection_shares(files: Sequence[str], options: CaptureReadOptions, *, cores: int) -> list[CaptureWork]:
-    """Divide the connections among tasks. Each task reads all packet headers, but only payloads of its connections."""
+    """Divide the connections among tasks. Each task reads all packet headers, but only the payloads of its own
+    connections."""
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = options.min_partitions or max(min(cores, -(-size_bytes // _MIN_TASK_BYTES)), 1)
     return [CaptureWork(tuple(files), replace(options.read, share=share, shares=shares)) for share in range(shares)]
@@ -74,7 +76,7 @@ def plan_connection_shares(files: Sequence[str], options: CaptureReadOptions, *,
 def find_finished_files(options: CaptureReadOptions, *, now: float) -> list[str]:
     """Return the complete files: all but the newest.
 
-    The newest one is complete after ``quiet_seconds`` without a write.
+    The newest file counts as complete after ``quiet_seconds`` without a write.
     """
     try:
         files = sorted(find_files(options.paths), key=natural_sort_key)
@@ -128,7 +130,7 @@ class CaptureSource(ScanSource):
         return replace(self.options.read, columns=tuple(columns))
 
     def plan_slices(self, row_filter: RowFilter, *, parts: int) -> SourcePlan:
-        """List the files, and divide the connections into ``parts`` shares at most."""
+        """List the files, and divide the connections into at most ``parts`` shares."""
         return SourcePlan(plan_connection_shares(self.options.files(), self.options, cores=parts))
 
     def read_slice(

@@ -1,10 +1,11 @@
 """Column names and Spark types of the tables of the Spark source ``kafka-log``.
 
-The first eight columns of the table ``records`` are those of Spark's own Kafka source, in its order. The others are
-batch metadata, which is read only if the option ``columns`` names it. The table ``batches`` has all of its columns by
+The first eight columns of the table ``records`` are those of Spark's own Kafka source, in its order. Its other columns
+contain batch metadata and are read only if the option ``columns`` names them. The table ``batches`` has all of its
+columns by
 default. With ``decode=internal``, records have the columns ``INTERNAL_COLUMNS``: decoded columns replace key and value.
 
-The Arrow types are in ``arrow.py``. Spark plans with names alone, in processes that do not import Arrow.
+The Arrow types are in ``arrow.py``. Spark plans a query by column names alone, in processes that do not import Arrow.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 An end offset does not identify a log. A topic may have been deleted and created again under the same name. A log that
 was truncated grows again with other records at the same offsets. A run therefore stores fingerprints of the last
-records that it has read. The next run compares them with the records that the log has at these offsets.
+records that it has read. The next run compares these fingerprints with the records that the log has at the same
+offsets.
 """
 
 from __future__ import annotations
@@ -92,11 +93,11 @@ def create_collector(
 def find_difference(
     expected_fingerprints: Iterable[Fingerprint], actual: Mapping[int, Fingerprint]
 ) -> tuple[Fingerprint, Fingerprint] | None:
-    """Return the first expected fingerprint that a log contradicts, and the log's fingerprint at this offset.
+    """Return the first expected fingerprint that differs from the log's fingerprint at this offset, and the latter.
 
     Args:
         expected_fingerprints: fingerprints of an earlier run.
-        actual: fingerprints of the log's records, by offset. A missing record contradicts nothing.
+        actual: fingerprints of the log's records, by offset. A missing record does not count as a difference.
     """
     pairs = ((row, actual[row.offset]) for row in expected_fingerprints if row.offset in actual)
     return next(((row, log_row) for row, log_row in pairs if log_row != row), None)

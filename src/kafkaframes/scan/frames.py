@@ -118,7 +118,7 @@ def to_duckdb(scan: ReadableScan, connection: duckdb.DuckDBPyConnection, name: s
 
 
 def _has_out_of_range_timestamps(scan: ReadableScan) -> bool:
-    """Return whether the source reports timestamps out of the range of microseconds."""
+    """Return whether the source reports timestamps that do not fit into microseconds."""
     if "timestamp" not in scan.schema.names or OUT_OF_RANGE_TIMESTAMPS_COLUMN in scan.schema.names:
         return False
     return scan.source.has_out_of_range_timestamps([part.work for part in scan.plan().slices])

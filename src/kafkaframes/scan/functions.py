@@ -59,7 +59,8 @@ def scan_log(
         partitions: Partition numbers in each of these topics. Default: all.
         start, end: Start and end of the range in each partition, end exclusive: ``"earliest"``, ``"latest"``, an
             offset, or a time (a datetime, a date or text; UTC without a zone). A mapping such as ``{"orders": {0:
-            17}}`` sets an offset or a time for each partition. Times are resolved to offsets as in ListOffsets.
+            17}}`` sets an offset or a time for each partition. Times are resolved to offsets in the same way as by
+            ListOffsets requests.
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on. Default: ``read_committed``, and ``read_uncommitted`` for single segments
             (docs/selecting.md).
@@ -139,7 +140,7 @@ def scan_topic(
             transaction on.
         control_records: Whether transaction markers and other control records are returned.
         on_damage: As for ``scan_log``.
-        fail_on_data_loss: Whether it is an error if the topic has lost offsets of the range.
+        fail_on_data_loss: Whether an offset of the range that the topic no longer has is an error.
         client: Further consumer settings under Kafka's names, for example ``{"security.protocol": "SSL"}``.
 
     Raises:
@@ -327,7 +328,8 @@ def read_records(
 def read_batches(
     source: bytes | bytearray | memoryview | Path | Sequence[Path], *, key_files: Sequence[str] = ()
 ) -> pa.Table:
-    """Return a table with a row for each batch of ``source``. Only batch headers are read; nothing is decompressed.
+    """Return a table with a row for each batch of ``source``. Only batch headers are read, and no batch is
+    decompressed.
 
     If ``source`` is paths, the first column is ``file``.
 

@@ -118,7 +118,8 @@ def compile_java_pattern(text: str) -> re.Pattern[str]:
     [True, False, False]
 
     Raises:
-        ValueError: the text is empty, is not a Java expression, or cannot be translated. The message has the position.
+        ValueError: the text is empty, is not a Java expression, or cannot be translated. The message contains the
+            position.
     """
     if not text.strip():
         raise ValueError("is empty: must be a regular expression")
@@ -176,7 +177,7 @@ class _Parser:
     # ------------------------------------------------------------------------------------------------- characters
 
     def _raise_error(self, problem: str) -> NoReturn:
-        """Raise ValueError for a problem at the current position of the expression."""
+        """Raise a ValueError that describes a problem at the current position of the expression."""
         position = self._chars[self._position].position if self._position < len(self._chars) else len(self._text)
         raise ValueError(f"{self._text!r} is not a supported Java regular expression: {problem} near index {position}")
 
@@ -354,7 +355,7 @@ class _Parser:
         return result
 
     def _parse_until_close(self, head: str, flags: _Flags) -> str:
-        """Parse a group up to its end. Flags that are set inside the group end with it."""
+        """Parse the rest of a group, up to its closing parenthesis. Flags that are set inside the group end with it."""
         with self._enter_scope():
             result = f"{head}{self._parse_alternatives()})"
         if not self._consume_text(")"):
@@ -517,7 +518,8 @@ class _Parser:
     def _parse_class_items(self) -> Set:
         """Return the set of the items up to a ``]``, from left to right as in Java.
 
-        The operand after ``&&`` is the classes that follow it. If another kind of item follows, the operand is all the
+        The operand of ``&&`` consists of the classes that follow it. If another kind of item follows, the operand is
+        all the
         remaining items: ``[ab&&[b]c&&d]`` is the intersection of ``[ab]`` with the union of ``[b]`` and ``[c&&d]``.
         """
         result: Set | None = None
@@ -532,7 +534,7 @@ class _Parser:
         return result
 
     def _parse_operand(self) -> Set:
-        """Return the set of the operand after ``&&``."""
+        """Return the set of characters in the operand after ``&&``."""
         result: Set | None = None
         while (char := self._peek_class_char()) not in ("]", "&"):
             if char == "[":
@@ -650,7 +652,8 @@ def _block(name: str) -> Set | None:
 
 
 def _set_flag(flags: _Flags, char: str, *, value: bool) -> _Flags:
-    """Return flags with one changed. Flags for line ends are ignored, because topic names have none."""
+    """Return a copy of the flags in which one flag is changed. Flags for line ends are ignored, because topic names
+    have none."""
     if char == "i":
         return replace(flags, ignore_case=value)
     if char in ("u", "U"):

@@ -23,7 +23,7 @@ _MS_BY_UNIT: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_60
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Parse names separated by commas, at least one."""
+    """Parse one or more names separated by commas."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise ValueError("must be a comma separated list of names")

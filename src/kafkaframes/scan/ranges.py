@@ -150,15 +150,15 @@ def expand_bound(setting: str, bound: Bound, names: Collection[Name]) -> dict[Na
 def resolve_bound(
     setting: str, bound: Bound, names: Collection[Name], *, find: TimeLookup, no_match: str = "latest"
 ) -> dict[Name, int]:
-    """Return an offset, EARLIEST or LATEST for each topic partition.
+    """Resolve a start or end to an offset, EARLIEST or LATEST for each topic partition.
 
     Args:
         setting: ``start`` or ``end``.
         bound: Value of the setting.
         names: Topic partitions to read.
-        find: Function that returns the first offset at or after a time for each partition, None if there is no such
-            record.
-        no_match: Handling of a partition without such a record: ``latest`` or ``error``.
+        find: Function that returns, for each partition, the offset of the first record at or after a time; None if
+            there is no such record.
+        no_match: Handling of a partition without a record at or after its time: ``latest`` or ``error``.
 
     Raises:
         OptionError: As for ``expand_bound``; or a time is later than every record and ``no_match`` is ``error``.
@@ -179,7 +179,7 @@ def resolve_bound(
 def limit_common_offsets(
     bound: object, offsets: Mapping[_Key, int], bounds: Callable[[], tuple[Mapping[_Key, int], Mapping[_Key, int]]]
 ) -> dict[_Key, int]:
-    """Return ``offsets``, with a number that was given for all partitions limited to the end of empty partitions.
+    """Return ``offsets``, limited to the end of empty partitions if one number was specified for all partitions.
 
     An empty partition has lost no records, so a number beyond its end is not an error.
 
@@ -274,7 +274,7 @@ def describe_recreation(topic: str, old_id: str, new_id: str) -> str:
 
 
 def describe_replaced_log(name: object, offset: int, expected: object, actual: object) -> str:
-    """Return the message for a partition that has another record at an offset than the checkpoint."""
+    """Return the message for a partition whose record at an offset differs from the one in the checkpoint."""
     return (
         f"{name} is not the log from which the checkpoint was written: at offset {offset} the checkpoint has a record "
         f"with {expected}, and the log has one with {actual}. The topic was deleted and created again, or its log was "

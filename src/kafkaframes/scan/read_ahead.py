@@ -103,7 +103,7 @@ class ReadAhead:
             raise rows.failure
 
     def _read_slices(self) -> None:
-        """Read slices until none is left. This is the main function of a thread."""
+        """Read slices until all slices have been read. This is the main function of a thread."""
         while (index := self._claim_slice()) is not None:
             rows = self._rows[index]
             try:
@@ -128,7 +128,7 @@ class ReadAhead:
             return self._next_slice - 1
 
     def _put_batch(self, index: int, batch: pa.RecordBatch) -> bool:
-        """Add a batch as soon as the limit permits it; return False if the caller has stopped."""
+        """Add a batch as soon as the memory limit permits it; return False if the caller has stopped reading."""
         with self._condition:
             while not self._is_stopped and not self._has_space(index):
                 self._condition.wait()

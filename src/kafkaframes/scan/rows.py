@@ -118,7 +118,7 @@ def check_names(columns: Sequence[str], valid_names: Sequence[str]) -> tuple[str
 
 
 def choose_columns_to_read(columns: Sequence[str], row_filter: RowFilter) -> tuple[str, ...]:
-    """Return the record columns to read; at least one, since its length is the row count."""
+    """Return the record columns to read; at least one, because its length is the row count."""
     sources = [name for name in columns if name not in _ORIGIN_FIELD_BY_NAME]
     if row_filter.has_times and TIMESTAMP_COLUMN not in sources:
         sources.append(TIMESTAMP_COLUMN)
@@ -149,7 +149,7 @@ def select_rows(
 
 @dataclass(frozen=True, slots=True)
 class RecordCounter:
-    """Counts records by batch headers.
+    """A counter of records, which reads batch headers only.
 
     Attributes:
         first_offset: First offset of the range.
@@ -199,7 +199,7 @@ class RecordCounter:
 
 
 def find_offset_at_time(source: BatchSource, time_ms: int, *, rules: str, end: int | None = None) -> int | None:
-    """Return the offset of the first record that reaches a time, as ListOffsets finds it; None if no record does.
+    """Return the offset of the first record at or after a time, as ListOffsets does; None if there is none.
 
     Batches with an earlier largest timestamp in the header are not decompressed.
 

@@ -1,7 +1,7 @@
 """An immutable description of a read from a log, live topics or captures. Nothing is read until the scan is run.
 
-``select``, ``where``, ``limit`` and ``decode`` return new scans. ``plan`` divides a scan into slices. Each of the other
-methods runs the scan, every time that it is called. Rows are in the order of topic, partition and offset, regardless
+``select``, ``where``, ``limit`` and ``decode`` return new scans. ``plan`` divides a scan into slices. Each of the
+other methods runs the scan whenever it is called. Rows are in the order of topic, partition and offset, regardless
 of the number of workers.
 """
 
@@ -241,8 +241,8 @@ class Scan:
         """Return the scan divided into slices. Each slice can be pickled and read in any process.
 
         Args:
-            parts: Number of slices that will be read at the same time. Large sources are divided into more slices if it
-                is larger.
+            parts: Number of slices that will be read at the same time. A larger number divides large sources into more
+                slices.
 
         Raises:
             OptionError: A topic, partition or offset of the scan does not exist, or is lost.
@@ -286,13 +286,13 @@ class Scan:
         return RecordBatches(rows, self.schema, running.errors, running.notes), running
 
     def to_arrow(self, *, workers: int | None = None) -> pa.Table:
-        """Return all rows as a table. Exceptions are those of ``to_batches``.
+        """Return all rows as a table. Raises the same exceptions as ``to_batches``.
 
         Damage and notes are logged as warnings of the logger ``kafkaframes.scan``.
 
         Args:
-            workers: As for ``to_batches``. None: the number of cores that the process may use for logs; 1 for live
-                topics, captures and decoded values.
+            workers: As for ``to_batches``. If None, it is the number of cores that the process may use for logs, and 1
+                for live topics, captures and decoded values.
         """
         batches, running = self._start_reading(workers, collects=True)
         table = pa.Table.from_batches(list(show_progress(batches, running, self.source.label)), schema=batches.schema)
@@ -300,7 +300,7 @@ class Scan:
         return table
 
     def count(self) -> int:
-        """Return the number of rows. Batches with headers that do not determine it exactly are read.
+        """Return the number of rows. Batches are read if their headers do not determine their number of rows exactly.
 
         Raises:
             OptionError, LogDirError, NetworkError, BrokerError, CorruptRecordError: As for ``to_batches``.
@@ -477,7 +477,8 @@ class Scan:
         )
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        """Raise an error with the methods that read the rows. NumPy and pandas would else return Arrow batches."""
+        """Raise an error with the methods that read the rows. Otherwise NumPy and pandas would return an array of
+        Arrow batches."""
         raise TypeError("a scan is not an array; to_pandas(), to_polars() or to_arrow() read it")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -1,4 +1,4 @@
-"""Sources of scans, plans of scans, and the execution of a plan, one slice at a time or several in parallel.
+"""Sources and plans of scans, and the execution of a plan, one slice at a time or several in parallel.
 
 Each slice can be read by itself: in a thread, a process or a Spark task. Rows keep their order, and the number of rows
 in memory is bounded. In a notebook, a progress bar is shown.
@@ -59,7 +59,8 @@ class SourcePlan:
 
 
 class ScanSource(Protocol):
-    """The source of a scan, such as a log. By default, its rows are records, which are counted by reading them."""
+    """The source of a scan, such as a log. By default, the rows of a source are records, which are counted by reading
+    them."""
 
     @property
     def label(self) -> str:
@@ -92,7 +93,7 @@ class ScanSource(Protocol):
         return build_schema(columns)
 
     def plan_slices(self, row_filter: RowFilter, *, parts: int) -> SourcePlan:
-        """Return the plan for the rows that fulfil the conditions.
+        """Plan the read of the rows that fulfil the conditions.
 
         Args:
             row_filter: Conditions on rows.
@@ -167,7 +168,7 @@ class ScanSlice:
         return self.work.size_bytes
 
     def read(self, errors: list[Any] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in order. Exceptions are those of ``Scan.to_batches``.
+        """Yield the rows in order. Raises the same exceptions as ``Scan.to_batches``.
 
         Args:
             errors: List to which damage is appended.
@@ -218,7 +219,7 @@ class ScanPlan:
         return sum(part.size_bytes for part in self.slices)
 
     def split_by_slice(self) -> list[ScanPlan]:
-        """Return a plan for each slice. A plan with a limit or without slices is returned unchanged."""
+        """Return a plan for each slice. A plan with a row limit or without slices is returned unchanged, in a list."""
         if self.limit is not None or not self.slices:
             return [self]
         return [replace(self, slices=(part,)) for part in self.slices]
@@ -285,7 +286,7 @@ class ScanProgress:
     """The damage and notes that a scan has found so far, and its progress in bytes.
 
     Attributes:
-        errors: Damage up to now.
+        errors: Damage that was found so far.
         notes: Notes of the plan; empty before it is created.
         total_bytes: Size of the plan; 0 if it is unknown, or before the plan is created.
         done_bytes: Size of the slices that have been read.
@@ -304,10 +305,10 @@ def read_scan(
 
     Args:
         scan: The scan.
-        running: Progress, which is updated.
-        workers: Number of slices that are read at the same time. None: the number of usable cores if the caller
-            collects the plain rows of a log, otherwise 1. A caller that drops each batch gets no benefit from more,
-            because rows that wait do not stay in the processor's cache (benchmarks/results/scans.md).
+        running: Progress and findings of the scan, which this function updates.
+        workers: Number of slices that are read at the same time. If None, it is the number of usable cores if the
+            caller collects the plain rows of a log, otherwise 1. More workers do not help a caller that drops each
+            batch, because waiting rows do not stay in the processor's cache (benchmarks/results/scans.md).
         collects: Whether the caller keeps all rows. The rows that are read ahead then have no limit.
 
     Raises:
@@ -377,7 +378,8 @@ def _limit_rows(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Rec
 def _read_in_threads(
     plan: ScanPlan, running: ScanProgress, workers: int, *, collects: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read slices in threads. Half of the memory budget is for decompressed batches, and half for rows that wait."""
+    """Read slices in threads. Half of the memory budget is for decompressed batches, and half is for rows that wait
+    for the caller."""
     source = plan.slices[0].source
     shared_source = source.share_budget(2 * workers)
     slices = [replace(part, source=shared_source) for part in plan.slices]

@@ -83,7 +83,7 @@ class StreamOffsets:
 
     @classmethod
     def from_json(cls, nested_offsets: Mapping[str, Mapping[str, int]]) -> StreamOffsets:
-        """Parse the form of ``to_json``. Other entries without partitions are ignored, as in Spark's connector."""
+        """Parse the form of ``to_json``. Unknown entries without partitions are ignored, as in Spark's connector."""
         ids: dict[str, str] = {}
         absent: dict[Name, AbsentPartition] = {}
         fingerprints: dict[Name, tuple[Fingerprint, ...]] = {}
@@ -106,7 +106,7 @@ class StreamOffsets:
         return cls(flatten_topics(nested_offsets), ids, absent, fingerprints)
 
     def to_json_without_ids(self) -> Nested:
-        """Return the checkpoint form without topic ids. Absent partitions are included like all others."""
+        """Return the checkpoint form without topic ids. Absent partitions are included as well."""
         return nest_by_topic({**{name: partition.offset for name, partition in self.absent.items()}, **self.offsets})
 
 
@@ -115,7 +115,7 @@ def _fingerprint_text(partition: int, row: Fingerprint) -> str:
 
 
 def _parse_fingerprint(text: str) -> tuple[int, Fingerprint] | None:
-    """Return the partition and the fingerprint of a text; None if it has another form."""
+    """Parse the text of a fingerprint to its partition and the fingerprint; return None if it has another form."""
     fields = text.split(_FIELD_SEPARATOR)
     if len(fields) != 1 + len(Fingerprint._fields):
         return None

@@ -95,7 +95,7 @@ class RowFilter:
         return None if is_kept.all() else is_kept
 
     def mask_batches_without_rows(self, batches: BatchHeaders) -> Flags:
-        """Return a mask of the batches with headers that prove that no record is in the time range (format 2 only)."""
+        """Return a mask of the batches whose headers show that no record is in the time range (format 2 only)."""
         import numpy as np
 
         start, limit = self.timestamps_ms
@@ -108,7 +108,7 @@ class RowFilter:
         return has_no_rows & batches.is_v2
 
     def mask_batches_of_rows(self, batches: BatchHeaders) -> Flags:
-        """Return a mask of the batches with headers that prove that every record is in the time range."""
+        """Return a mask of the batches whose headers show that every record is in the time range."""
         import numpy as np
 
         start, limit = self.timestamps_ms
@@ -219,7 +219,7 @@ def _to_time_range(value: TimeRange) -> Interval:
 
 
 def _to_pair(name: str, value: tuple[Instant | None, Instant | None]) -> tuple[int | None, int | None]:
-    """Return the lower and upper limit of a condition, after a check that it has two."""
+    """Return the lower and upper limit of a condition, after a check that the value is a pair."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise OptionError(f"`{name}` is {value!r}; expected a range (from, to), in which None is no bound")
     return value[0], value[1]  # type: ignore[return-value]

@@ -1,7 +1,8 @@
 """Writing the rows of a scan to files or a table.
 
-The jobs that write are in a package above this one, which ``scan`` must not import. ``kafkaframes/__init__`` therefore
-sets the name of the module that has them. The module is imported when a scan is written for the first time.
+The jobs that write files and tables are in a package that imports ``scan``, so ``scan`` must not import it.
+``kafkaframes/__init__`` therefore sets the name of the module that contains these jobs. That module is imported when a
+scan is written for the first time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WriteReport(Protocol):
-    """The report about an export or table that a scan was written to. ``kafkaframes.jobs.Outcome`` has more."""
+    """A report about the export or table to which a scan was written. ``kafkaframes.jobs.Outcome`` has more."""
 
     @property
     def is_complete(self) -> bool:

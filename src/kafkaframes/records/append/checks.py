@@ -36,7 +36,7 @@ _KEY_V0, _KEY_V1 = MESSAGE_V0.size - OVERHEAD_BYTES, MESSAGE_V1.size - OVERHEAD_
 
 
 class UnreadableMessage(NamedTuple):
-    """A message of format 0 or 1 whose key or value is longer than the message itself, so that Kafka cannot read it.
+    """A message of format 0 or 1 that Kafka cannot read, because its key or value is longer than the message itself.
 
     Attributes:
         number: number of the message in the batch.
@@ -110,7 +110,8 @@ def read_unreadable_inner_message(content: DecodedBatches, batch: int, number: i
 
 
 def _read_inner_message(content: DecodedBatches, batch: int, number: int, position: int) -> UnreadableMessage:
-    """Read a message in a compressed set. The CRC is at ``position``, and the message's size directly before it."""
+    """Read a message in a compressed set. The CRC is at ``position``, and the message's size is directly before the
+    CRC."""
     buf = content.sections.buf
     end = position + int.from_bytes(buf[position - 4 : position].tobytes(), "big")
     return UnreadableMessage(number, int(content.batches.column("magic")[batch]), True, buf[position:end].tobytes())
@@ -161,7 +162,8 @@ def _is_client(content: DecodedBatches, settings: AppendSettings) -> Flags:
 
 
 def _must_be_contiguous(content: DecodedBatches, settings: AppendSettings) -> Flags:
-    """Return whether holes between the offsets are invalid. A mirror may send records with holes."""
+    """Return whether holes between the offsets are invalid. A mirror may send records with holes between their
+    offsets."""
     if settings.on_noncontiguous == AS_KAFKA:
         return _is_client(content, settings)
     return np.full(len(content.batches), settings.on_noncontiguous == REJECT)
@@ -244,7 +246,8 @@ def check_batches(content: DecodedBatches, settings: AppendSettings) -> None:
 def _check_records(
     content: DecodedBatches, settings: AppendSettings, batch: int, record_faults: tuple[Flags, ...]
 ) -> None:
-    """Raise for the first wrong inner CRC, else for damage, else for all invalid records, as Kafka's loop does."""
+    """Raise an error for the first wrong inner CRC, otherwise for damage, otherwise for all invalid records, as Kafka
+    does."""
     part = slice(int(content.starts[batch]), int(content.starts[batch + 1]))
     bad_crc, beyond_end, magic_fault, key_fault, time_fault = (faults[part] for faults in record_faults)
     wrong_crc = bad_crc & ~magic_fault
@@ -341,6 +344,6 @@ def _find_timestamp_faults(timestamps: Ints, is_append_time: Flags, settings: Ap
 
 
 def _mask_compared_with_clock(timestamps: Ints, settings: AppendSettings) -> Flags:
-    """Return which timestamps are compared with the clock. For the others only the type is checked."""
+    """Return which timestamps are compared with the clock. Only the type of other timestamps is checked."""
     flags: Flags = np.full(len(timestamps), not settings.append_time) & (timestamps != NO_TIMESTAMP)
     return flags

@@ -1,7 +1,7 @@
 """Down-convert records for old consumers, as brokers up to 3.9 did (``RecordsUtil.downConvert``; removed by KIP-724).
 
 Older formats cannot represent headers, producer fields, transactions, leader epochs, control batches and (format 0)
-timestamps. The result has the number of records or batches with data that was dropped. Aborted records become visible,
+timestamps. The result contains the number of records or batches whose data was dropped. Aborted records become visible,
 so a caller that reads committed records must filter them first.
 """
 
@@ -27,7 +27,7 @@ from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 def convert_records_down(
     records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0
 ) -> DownConvertedRecords:
-    """Down-convert records; see ``entry.down_convert``."""
+    """Convert records to an older format; see ``entry.down_convert``."""
     data = as_array(records)
     batches = scan_all(data)
     losses: dict[str, int] = {}

@@ -5,7 +5,7 @@ or format, or if the inner offsets have holes, a second kernel rebuilds the set.
 handles everything else. Tests run both paths on the same bytes and compare all results.
 
 The general path is imported at first use, so a broker answers its first requests without loading the decoder, the
-builder and Arrow. Most appends never need these modules.
+builder and Arrow. Most appends never need these modules, which the general path imports.
 
 The kernels take their C functions, memory and settings as numbers in one array, the context. The creation of a context
 costs more than an append, so contexts are reused: ``borrow_context`` returns an idle or new context to one caller, and
@@ -56,12 +56,12 @@ def validate_and_assign(
         records: consecutive batches, as in a produce request: one format 2 batch, one compressed message set, or any
             number of uncompressed messages of formats 0 and 1. An incomplete batch at the end is dropped.
         offset: the log end offset.
-        settings: topic configuration, clock and origin; None means Kafka's defaults.
+        settings: topic configuration, broker clock and sender of the records; None means Kafka's defaults.
         changes: single settings that override ``settings``: ``record_format``, ``codec``, ``now_ms``, ...
 
     Raises:
-        AppendRefusedError: Kafka would reject the records. See ``code``, ``exception``, ``record_errors``,
-            ``valid_bytes``.
+        AppendRefusedError: Kafka would reject the records. The attributes ``code``, ``exception``, ``record_errors``
+            and ``valid_bytes`` describe the rejection.
         OptionError: a setting is unknown, or the offset cannot be a log end offset.
         OptionError: a setting does not exist, or the offset cannot be a log end offset.
     """
@@ -173,7 +173,7 @@ def _compress_records(
 def _retry_kernel(
     data: bytearray, offset: int, context: KernelContext, settings: AppendSettings, result: Answer
 ) -> Answer:
-    """Call the kernel again with the memory or the content that its answer asks for."""
+    """Call the kernel again with the memory or the content that its answer requests."""
     while result[0] < 0:
         if result[0] == slots.NEEDS_CONTENT:
             content = _decompress_content(data, settings.max_content_bytes)
@@ -222,7 +222,7 @@ class KernelContext:
         self._set_output(USUAL_BYTES)
 
     def load_settings(self, settings: AppendSettings, now_ms: int) -> None:
-        """Put the settings and the time of an append into the context, if they have changed."""
+        """Store the settings and the time of an append in the context, if they have changed."""
         if settings is not self._settings:
             self.words[slots.FIRST_SETTING_INDEX : slots.SETTINGS_END_INDEX] = list_context_values(settings, now_ms)
         elif now_ms != self.now_ms:

@@ -58,7 +58,7 @@ def scan_valid_batches(data: Bytes) -> tuple[BatchHeaders, int]:
 
 
 def reject_corrupt_end(end: ScanEnd) -> None:
-    """Reject records at whose end Kafka's iterator raises an error.
+    """Reject records if Kafka's iterator raises an error at their end.
 
     Raises:
         AppendRefusedError: always if the end is corrupt, with the name of Kafka's exception. For a size near 2^31,

@@ -16,7 +16,7 @@ class ValidatedRecords(NamedTuple):
     """Validated records with their offsets, ready to be written to the log.
 
     Attributes:
-        records: the bytes to write; the bytes that were passed in, if they changed in place.
+        records: the bytes to write; if they were changed in place, this is the object that the caller passed.
         next_offset: the offset after the last record.
         in_place: whether no batch was rebuilt.
         max_timestamp: the largest timestamp in milliseconds; -1 if there is none (always in format 0).

@@ -1,4 +1,4 @@
-"""The settings of an append: topic configuration, clock and origin."""
+"""The settings of an append: topic configuration, the broker's clock, and the sender."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class AppendSettings:
         on_noncontiguous: the policy for a record set with holes in its offsets. ``kafka`` rebuilds a set of format 1
             and rejects one of format 2. ``reject`` rejects sets of both formats, so that no set is ever recompressed
             for that reason and clients that number records wrongly get an error. ``reassign`` renumbers the records of
-            sets of both formats, as described in KIP-31. ``keep`` copies batches with their offsets. Except for
-            ``kafka``, the offsets between the last record and the last offset of a format 2 batch are a hole as well.
+            sets of both formats, as described in KIP-31. ``keep`` copies batches with their offsets. Except with
+            ``kafka``, missing offsets between the last record and the last offset of a format 2 batch also count as a
+            hole.
     """
 
     record_format: int = 2

@@ -1,6 +1,6 @@
 """Validate records and assign offsets as Kafka's LogValidator does: in place if KIP-31 allows it.
 
-The path depends on the codec and format of the record set and on those of the log:
+The way depends on the codec and format of the record set and of the log:
 
 ====================  ==========================  ==============================================================
 source -> target      formats                     path
@@ -173,9 +173,10 @@ def _patch_headers(
     largest: np.ndarray[tuple[int], np.dtype[np.int64]],
     next_offset: int,
 ) -> ValidatedRecords:
-    """Overwrite header fields in a copy of the batches; ``largest`` has the largest timestamp of each.
+    """Overwrite header fields in a copy of the batches; ``largest`` contains the largest timestamp of each batch.
 
-    The log's format decides which fields, not the format of the batches: control batches stay in place in any format.
+    The log's format, not the format of the batches, determines which fields are overwritten, because control batches
+    stay in place in any format.
     """
     settings, batches = append.settings, append.batches
     out = bytearray(append.data)
@@ -213,7 +214,7 @@ def _convert_uncompressed(append: _PendingAppend) -> ValidatedRecords:
 
 
 def _assign_compressed(append: _PendingAppend, source: Codec, target: Codec) -> ValidatedRecords:
-    """Validate a batch that is or will be compressed; assign its offsets in place or rebuild it."""
+    """Validate a batch that is or will be compressed, and assign its offsets in place or rebuild it."""
     settings = append.settings
     _require_single_batch(append, source)
     in_place = source is target and append.magic == settings.record_format and settings.record_format >= 1
@@ -342,7 +343,7 @@ def _rebuild_batches(append: _PendingAppend, content: DecodedBatches, target: Co
 
 
 def _count_uncompressed_bytes(batches: BatchHeaders, content: DecodedBatches) -> int:
-    """Return the decompressed size of the records; of uncompressed messages, their whole size."""
+    """Return the decompressed size of the records; for uncompressed messages, return their whole size."""
     section_bytes = content.sections.ends - content.sections.starts
     is_plain_message = ~batches.is_v2 & (batches.codecs == 0)
     return int(np.where(is_plain_message, batches.column("size"), section_bytes).sum())

@@ -1,1 +1,1 @@
-"""Reads of logs and backups: options, plans with slices, and the slices as Arrow batches."""
+"""Reading logs and backups: options, the division of a read into slices, and the slices as Arrow batches."""

@@ -1,4 +1,4 @@
-"""Discovery of segments for planning, of batch boundaries in large segments, and the merge of replicas.
+"""Find segments for planning and batch boundaries in large segments, and merge the replicas of a partition.
 
 The ``.index`` file contains batch positions: each entry is (relative offset, position of a batch). An index can be
 outdated or belong to another segment, so an entry is used only if a plausible batch header is at its position, followed
@@ -81,7 +81,7 @@ class DiscoveredLogs:
 
 
 def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None) -> DiscoveredLogs:
-    """Return every live segment under the paths, and its partition, and the partitions that cannot be read.
+    """Return every live segment under the paths with its partition, and the partitions that cannot be read.
 
     Renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are omitted, unless a path names
     them.
@@ -153,7 +153,7 @@ _HEADER_READ_BYTES = (
 def find_boundaries(
     segment: Segment, positions: Sequence[int], *, storage: Mapping[str, Any] | None = None
 ) -> list[int]:
-    """Return for each requested position the first batch start at or after it, if there is one.
+    """Return the first batch start at or after each requested position, if one exists.
 
     If the file is truncated or deleted in the meantime, positions are missing, and the segment's reader reports the
     error.
@@ -224,12 +224,12 @@ Name = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class DistinctSegments:
-    """Segments without duplicates: no two are replicas of each other.
+    """Segments without duplicates, so that no two of them are replicas of each other.
 
     Attributes:
         logs: Logs, with a virtual directory for each merged partition.
         segments: Selected segments, in order.
-        decisions: Decisions of the merges, and conflicts without a decision; the most severe first.
+        decisions: Decisions of the merges, and conflicts that remain unresolved; the most severe first.
     """
 
     logs: DiscoveredLogs
@@ -311,7 +311,8 @@ def _to_copy_source(entry: Log) -> CopySource:
 
 
 def _report_decisions(decisions: Sequence[Decision], options: ReadOptions) -> None:
-    """Log the decisions of a merge of replicas. With ``on_damage=fail``, raise an error for an unresolved conflict."""
+    """Log what was decided while replicas were merged. With ``on_damage=fail``, raise an error for an unresolved
+    conflict."""
     for decision in decisions:
         if decision.check == "undecided" and options.on_damage == "fail":
             location = decision.locations[0]
@@ -320,7 +321,8 @@ def _report_decisions(decisions: Sequence[Decision], options: ReadOptions) -> No
 
 
 def _report_lost_chunks(merged_log: MergedLog, options: ReadOptions) -> None:
-    """Log damaged chunks that no replica can replace. With ``on_damage=fail``, raise an error for the first."""
+    """Log damaged chunks that no replica can replace. With ``on_damage=fail``, raise an error for the first damaged
+    chunk."""
     for path, damage in merged_log.find_lost_chunks():
         if options.on_damage == "fail":
             raise damage
@@ -356,7 +358,7 @@ def _alternate(merged_log: MergedLog, segment_range: SegmentRange) -> AlternateR
 def group_distinct_segments(
     segments: Sequence[Segment], options: ReadOptions
 ) -> Iterator[tuple[list[Segment], ReadOptions]]:
-    """Yield groups of segments that have no duplicates, with the options for their partitions."""
+    """Yield groups of segments without duplicates, each with the options for its partitions."""
     directories = _group_directories_by_partition(segments)
     for index in range(max((len(paths) for paths in directories.values()), default=0)):
         paths = {directory_list[index] for directory_list in directories.values() if len(directory_list) > index}
@@ -365,12 +367,12 @@ def group_distinct_segments(
 
 
 def exclude_from_bounds(names: Collection[Name], options: ReadOptions) -> ReadOptions:
-    """Return options with bounds that have no entries for these topic partitions."""
+    """Return a copy of the options without the start and end offsets of these topic partitions."""
     values = (bound.times if isinstance(bound, TimeBound) else bound for bound in (options.start, options.end))
     other_names = {name for value in values if isinstance(value, Mapping) for name in value} - set(names)
     return restrict_bounds(other_names, options)
 
 
 def restrict_bounds(names: set[Name], options: ReadOptions) -> ReadOptions:
-    """Return options with bounds that have no entries for other topic partitions."""
+    """Return a copy of the options with the start and end offsets of these topic partitions only."""
     return replace(options, start=restrict_bound(options.start, names), end=restrict_bound(options.end, names))

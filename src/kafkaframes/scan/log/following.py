@@ -1,15 +1,17 @@
-"""The planner of a stream that follows a growing log: start, ends of micro-batches and tasks. No pyspark.
+"""The planner of a stream that follows a growing log: the start, the end of each micro-batch, and its tasks. No
+pyspark.
 
 Offsets have the form of Spark's Kafka source, ``{"topic": {"0": 42}}``: the next offset of each topic partition. The
 directory is listed for each micro-batch, so that new batches, segments and partitions are found. A new partition is
 read from its start. A micro-batch ends before an incomplete batch and, with ``read_committed``, at the last stable
 offset. If retention deleted unread records, this is an error, or with ``failOnDataLoss=false`` a warning. The same
 applies to a topic whose id has changed, because it was deleted and created again, even if its log is longer than the
-old offset. Directories of brokers before 2.8 have no topic ids. Offsets in such directories have fingerprints of the
-last records before them, which are compared whenever the files of the partition have changed since the last comparison.
+old offset. Directories of brokers before 2.8 have no topic ids. In these directories, an offset is stored with
+fingerprints of the last records before it. They are compared whenever the files of the partition have changed since
+the last comparison.
 
-``AppendedRowReader`` is a reader for terminals. An ``AppendedRowReader`` returns the records since the last call and
-does not store offsets.
+Commands that print new records use ``AppendedRowReader``, which returns the records that were appended since the last
+call and does not store offsets.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class LogFollower:
     _comparisons: dict[Name, tuple[object, tuple[Rows, ...]]] = field(default_factory=dict, compare=False)
 
     def check_options(self) -> LogFollower:
-        """Check the options, and return the planner itself.
+        """Check the options for a stream, and return the planner itself.
 
         Raises:
             OptionError: An option is not available for streams.
@@ -140,12 +142,12 @@ class LogFollower:
         partition is read from its start.
 
         Args:
-            start_offsets: Start of the micro-batch. A topic for which it has neither an id nor
-                fingerprints counts as the same topic.
+            start_offsets: Start of the micro-batch. A topic without an id and without fingerprints in
+                ``start_offsets`` counts as the same topic.
             ends: Largest end. None: the current end offsets.
             max_offsets: Largest number of offsets, divided in proportion to the backlogs, as in Spark's Kafka source.
             max_bytes: Largest number of log bytes, divided equally. Each partition contributes at least one batch.
-            is_first: Whether it is the first micro-batch of the query.
+            is_first: Whether this is the first micro-batch of the query.
 
         Raises:
             OptionError: A topic was created again; or a partition was deleted, has another log, ends below its start,
@@ -220,7 +222,7 @@ class LogFollower:
     def _drop_recreated(
         self, offsets: Mapping[Name, int], checkpoint_ids: Mapping[str, str], current_ids: Mapping[str, str]
     ) -> Ends:
-        """Return the offsets without those of recreated topics, whose topic id has changed.
+        """Return the offsets, except those of recreated topics, whose topic id has changed.
 
         Raises:
             OptionError: A topic has another id, and ``failOnDataLoss`` is set.
@@ -236,7 +238,8 @@ class LogFollower:
         return {name: offset for name, offset in offsets.items() if name[0] not in recreated_topics}
 
     def _drop_replaced(self, offsets: Mapping[Name, int], start_offsets: StreamOffsets, logs: Logs) -> Ends:
-        """Return the offsets without those of replaced partitions, which have another record at a fingerprint's offset.
+        """Return the offsets, except those of replaced partitions, which have another record at a fingerprint's
+        offset.
 
         Raises:
             OptionError: A partition has another record, and ``failOnDataLoss`` is set.
@@ -265,7 +268,9 @@ class LogFollower:
         return result
 
     def _store_comparison(self, name: Name, rows: Rows, entry: Log) -> None:
-        """Remember that a log has these fingerprints. The plan of the micro-batch needs those of its start and end."""
+        """Remember that a log's records match these fingerprints. The plan of the micro-batch needs the fingerprints
+        of its start
+        and end."""
         files = _get_file_state(entry)
         earlier_files, compared_rows = self._comparisons.get(name, (None, ()))
         self._comparisons[name] = files, (rows, *(compared_rows[:1] if files == earlier_files else ()))
@@ -279,8 +284,8 @@ class LogFollower:
             offsets: Next offset of each partition.
             ids: Topic ids.
             logs: Logs of the partitions.
-            old_offsets: Earlier offsets of the same logs. The old fingerprints are completed, since the last batches
-                may have no records.
+            old_offsets: Earlier offsets of the same logs. Their fingerprints are reused, because the last batches may
+                have no records.
         """
         result: dict[Name, Rows] = {}
         for name, offset in offsets.items():
@@ -306,7 +311,7 @@ class LogFollower:
         return result, map_logs_by_partition(DistinctSegments(result, segments))
 
     def _find_end_offset(self, entry: Log, begin: int | None = None) -> int:
-        """Return a partition's end offset. Log once for each open transaction that keeps the stream at ``begin``."""
+        """Return a partition's end offset. Each open transaction that stops the stream at ``begin`` is logged once."""
         if self.options.isolation != "read_committed":
             return find_log_end_offset(entry)
         state = read_transactions(entry.filesystem, entry.partition)

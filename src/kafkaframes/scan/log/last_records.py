@@ -1,6 +1,6 @@
-"""Fingerprints of a log's records: the last ones before an offset, and those at given offsets.
+"""Fingerprints of a log's last records before an offset, and of its records at given offsets.
 
-Each function reads a few batches, which the offset index finds, and not the whole segment.
+Each function finds a few batches by the offset index and does not read the whole segment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Resolve a selection to an offset range for each partition of log directories, for jobs that read logs.
 
-The rules are those of ``scan_log``: a time is looked up as a broker does for ListOffsets, a range for each partition
-names every selected partition, and an offset that the log does not have is an error.
+The same rules apply as in ``scan_log``: a time is looked up in the same way as by a broker for ListOffsets, a range
+    for each partition must name every selected partition, and an offset that the log does not have is an error.
 
-Modules that look up offsets are imported only for a range, so commands without a range start 15 ms sooner.
+Modules that look up offsets are imported only if a range is given, so other commands start 15 ms sooner.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def resolve_ranges(
 ) -> Mapping[str, OffsetRange]:
     """Return the offset range of each partition, by its directory.
 
-    Several copies of a partition are resolved one by one, but an offset is only lost if no copy has it.
+    The range is resolved for each copy of a partition, but an offset is only lost if no copy has it.
 
     Args:
         selection: Start and end of the range.
         directories: Log directories with the selected partitions.
-        paths: Paths of the directories. If one names a file, offsets that its partition lacks are not an error.
+        paths: Paths of the directories. If a path names a file, offsets that its partition lacks are not an error.
 
     Raises:
         OptionError: No copy has an offset of the range, or the range does not name every partition.
@@ -117,7 +117,7 @@ def _resolve_range(log: Log, start: Bound, end: Bound) -> OffsetRange:
 
 
 def _reject_missing_offsets(name: Name, copies: list[Log], start: Bound, end: Bound) -> None:
-    """Reject a start or end offset that is outside of the log. Bounds that are times are always accepted.
+    """Reject a start or end offset that is outside of the log. A start or end time is always accepted.
 
     Raises:
         OptionError: An offset is below the start or beyond the end of every copy.

@@ -63,7 +63,8 @@ def select_segments_in_range(segments: tuple[Segment, ...], offsets: OffsetRange
 def narrow_segment(
     filesystem: FileSystem, segment: Segment, offsets: OffsetRange, *, start: int = 0, end: int | None = None
 ) -> tuple[int, int]:
-    """Return the byte range of the batches that have offsets in a range, by their headers. The byte range may be empty.
+    """Return the byte range of the batches that have offsets in a range, found by reading batch headers. The byte
+    range may be empty.
 
     Args:
         filesystem: File system of the segment.
@@ -92,7 +93,8 @@ def narrow_segment(
 def narrow_tiered_segment(
     filesystem: FileSystem, segment: Segment, offsets: OffsetRange, *, start: int, end: int
 ) -> tuple[int, int]:
-    """Return the byte range of a tiered segment by its index, because reading batch headers would fetch their chunks.
+    """Return the byte range of a tiered segment, found by its index, because reading batch headers would fetch their
+    chunks.
 
     Records at or above an index entry's offset are at or after its position (OffsetIndex). Records at or below the
     offset are before the position of the next entry. The result may have batches that are outside of the range.
@@ -117,9 +119,9 @@ def narrow_tiered_segment(
 
 
 def _find_batch_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:
-    """Return the first batch that ends at or above ``offset``, and its position.
+    """Return the first batch with a last offset of at least ``offset``, and its position.
 
-    Without such a batch, the position is the file size if the whole file was read, and ``otherwise`` if not.
+    Without such a batch, the position is the file size if the whole file was read, otherwise ``otherwise``.
     """
     walk = reader.walk_headers(reader.find_start_before(offset))
     for header in walk:

@@ -1,4 +1,5 @@
-"""Division of segments into the input partitions of a read. Functions on plain values: no pyspark, no I/O.
+"""Division of segments into the input partitions of a read. The functions take plain values, do no I/O and do not
+import pyspark.
 
 A *segment* is a ``.log`` file. A *slice* is a byte range of a segment between batch boundaries. The *work* of an input
 partition is a tuple of slices, ordered by topic partition and offset.
@@ -80,8 +81,9 @@ class Segment:
 class SegmentSlice:
     """A byte range of a segment, limited to rows with ``first_offset`` <= offset < ``end_offset``.
 
-    ``aborted_transactions`` contains the transactions with omitted batches. ``unproven`` states for start and end
-    whether they come from an index and were not verified in the segment. The segment's reader verifies them.
+    ``aborted_transactions`` contains the transactions with omitted batches. ``unproven`` specifies, for the start and
+    the end, whether the position comes from an index and has not been verified. The segment's reader verifies these
+    positions.
     """
 
     segment: Segment
@@ -165,7 +167,7 @@ def _list_partitions(assignment: Assignment) -> list[tuple[str, int]]:
 
 
 def check_no_replicas(segments: Iterable[Segment]) -> None:
-    """Reject several replicas of a topic partition, for a reader that follows one log.
+    """Check that no topic partition has several replicas, for a reader that follows one log.
 
     Raises:
         OptionError: A topic partition has several replicas.
@@ -185,7 +187,7 @@ def resolve_offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> 
     """Return the first offset and the end offset (exclusive) of the options for each topic partition.
 
     Raises:
-        OptionError: Offsets name other topic partitions than the selected ones.
+        OptionError: The start or end offsets name topic partitions that are not selected, or lack a selected one.
     """
     names = set(list_topic_partitions(segments))
     start, end = (  # unresolved times do not limit the offsets
@@ -206,7 +208,7 @@ def list_topic_partitions(segments: Iterable[Segment]) -> list[tuple[str, int]]:
 
 
 def prune_segments(segments: Sequence[Segment], options: ReadOptions) -> list[SegmentSlice]:
-    """Return whole-file slices of the segments that may have requested offsets, with their offset limits."""
+    """Return a slice of the whole file for each segment that may have requested offsets, with its offset limits."""
     ranges = resolve_offset_ranges(segments, options)
     slices = []
     for position, segment in enumerate(segments):
@@ -232,7 +234,8 @@ def _find_offset_limits(segment: Segment, following: Segment | None) -> tuple[in
 
 
 def _limit_slice(segment: Segment, first: int, end: int, limit: int) -> SegmentSlice:
-    """Return a slice of the whole segment. Bounds that exclude no record are omitted, because comparing takes time."""
+    """Return a slice of the whole segment. Offset limits that exclude no record are omitted, because comparing offsets
+    takes time."""
     return SegmentSlice(
         segment,
         segment.start,
@@ -300,7 +303,7 @@ def pack_slices(slices: Iterable[SegmentSlice], target: int) -> list[tuple[Segme
 def distribute_slices(
     slices: Sequence[SegmentSlice], options: ReadOptions, *, cores: int, boundaries: Boundaries
 ) -> list[tuple[SegmentSlice, ...]]:
-    """Split large slices and pack small ones into the work of input partitions."""
+    """Split large slices and pack small ones, and return the slices of each input partition."""
     target = choose_target_bytes(sum(s.size_bytes + OPEN_COST_BYTES for s in slices), options, cores)
     return pack_slices(
         (part for source_slice in slices for part in split_slice(source_slice, target, boundaries)), target

@@ -11,10 +11,11 @@ handles damage by ``on_damage``, and decodes only the selected columns.
 * ``drop``: omit all records of damaged batches, including batches with a wrong checksum.
 * ``fail``: raise at the first damage.
 
-With ``keep`` and ``drop``, damage is logged as a warning of the logger ``kafkaframes.spark``. (Spark prints it, and
-keeps it for ``spark.tvf.python_worker_logs()`` if that is enabled.) A torn tail is always only a warning: every crash
-leaves one, and Kafka accepts it. A file that cannot be read, or lost bytes after the read was planned, is always an
-error, because data is missing rather than damaged.
+With ``keep`` and ``drop``, damage is logged as a warning of the logger ``kafkaframes.spark``. (Spark prints the
+warning, and keeps it for ``spark.tvf.python_worker_logs()`` if that is enabled.) A torn tail is always only a warning:
+every crash
+leaves one, and Kafka accepts it. A file that cannot be read, or that has become shorter since the read was planned, is
+always an error, because data is missing rather than damaged.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def read_work(
     """Yield the records of the slices, in order, as non-empty Arrow batches of at most 1 MB.
 
     Raises:
-        CorruptRecordError: The log is damaged, and ``on_damage`` is ``fail``. The error has the file, position and
-            offset.
+        CorruptRecordError: The log is damaged, and ``on_damage`` is ``fail``. The error contains the file, position
+            and offset.
         LogDirError: A segment cannot be read.
     """
     conversion = SparkConversion(columns, timestamp_errors=options.timestamp_errors)
@@ -73,7 +74,7 @@ def read_work(
 def read_rows(
     work: Iterable[SegmentSlice], columns: Sequence[str], options: ReadOptions, errors: list[ReadError]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan in order, and append damage to ``errors``. Exceptions are those of ``read_work``."""
+    """Yield the rows of a scan in order, and append damage to ``errors``. Raises the same exceptions as ``read_work``."""
     sources = choose_columns_to_read(columns, options.row_filter)
     for part in work:
         segment = part.segment
@@ -92,7 +93,7 @@ def _read_slice(
     errors: list[ReadError] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the columns ``sources`` of a slice. Damage is appended to ``errors``, or logged if that is None."""
+    """Yield the columns ``sources`` of a slice. Damage is appended to ``errors``, or logged if ``errors`` is None."""
     with open_slice(part, options) as slice_reader:
         if slice_reader is None:
             return
@@ -164,9 +165,10 @@ class OpenSlice:
     Attributes:
         segment: Open segment.
         slice: Slice. The slice is larger than planned if the offset index was wrong.
-        healer: Object that replaces damaged batches with those of other replicas. None: there are no other replicas.
-        skipped_batches: Function that returns a mask of the batches of aborted transactions. None: no transaction was
-            aborted.
+        healer: Object that replaces damaged batches with those of other replicas. None means that there are no other
+            replicas.
+        skipped_batches: Function that returns a mask of the batches of aborted transactions. None means that no
+            transaction was aborted.
     """
 
     segment: OpenSegment
@@ -175,7 +177,8 @@ class OpenSlice:
     skipped_batches: Callable[[BatchHeaders], Flags] | None
 
     def create_skip_mask(self, row_filter: RowFilter) -> Callable[[BatchHeaders], Flags] | None:
-        """Return a function that masks batches to skip: aborted, or out of the time range. None: read all batches."""
+        """Return a function that masks the batches to skip, which are aborted or outside of the time range. If None,
+        all batches are read."""
         skipped_batches = self.skipped_batches
         if not row_filter.has_times or skipped_batches is None:
             return row_filter.mask_batches_without_rows if row_filter.has_times else skipped_batches

@@ -1,8 +1,10 @@
-"""The plan of a read of a log: resolve offsets, check for data loss, find transactions, narrow slices. No pyspark.
+"""Plan how a log is read: resolve offsets, check for data loss, find transactions, and narrow slices. No pyspark.
 
 * Timestamps are resolved to offsets with Kafka's rules (``log.lookup``), for each selected topic partition.
-* Offsets below the log start offset were deleted by retention or DeleteRecords. With ``failOnDataLoss`` this is an
-  error. Offsets above it that are missing were removed by compaction, which is not a loss. An offset above the log end
+* Offsets below the log start offset were deleted by retention or DeleteRecords. With ``failOnDataLoss``, reading them
+  is an error. Missing offsets above the log start offset were removed by compaction, which is not a loss. An offset
+  above
+  the log end
   offset is an error as well, because the log was truncated or is another log.
 * ``read_committed`` ends at the last stable offset and omits aborted transactions. The batch headers of the selected
   partitions are read to find open transactions, because no index contains them.
@@ -119,12 +121,12 @@ class ReadPlan:
 
     @property
     def segment_count(self) -> int:
-        """Number of segments to open."""
+        """The number of segments to open."""
         return len({part.segment.path for work in self.works for part in work})
 
     @property
     def bytes_to_read(self) -> int:
-        """Number of log bytes that the tasks read."""
+        """The number of log bytes that the tasks read."""
         return sum(part.size_bytes for work in self.works for part in work)
 
 
@@ -141,7 +143,7 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 
 
 def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
-    """Plan the read of logs that are already discovered. Exceptions are those of ``plan_log``."""
+    """Plan the read of logs that are already discovered. Raises the same exceptions as ``plan_log``."""
     choice = choose_segments(discovery, options, cores=cores)
     parts = choice.parts
     cuts = [plan_part(part, part_options) for part, part_options in parts]
@@ -161,7 +163,7 @@ def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
 def choose_segments(
     discovery: DiscoveredLogs, options: ReadOptions, *, cores: int, omit_unreadable: bool = False
 ) -> SelectedSegments:
-    """Return the segments that the options select, with replicas merged. Exceptions are those of ``plan_log``.
+    """Return the segments that the options select, with replicas merged. Raises the same exceptions as ``plan_log``.
 
     Args:
         discovery: Logs under the paths.
@@ -224,7 +226,7 @@ def make_placeholder(partition: UnreadablePartition) -> Segment:
 
 
 def _report_tiered_problems(discovery: DiscoveredLogs, segments: Iterable[Segment], options: ReadOptions) -> None:
-    """Log contradictory objects of tiered partitions. The other segments of these partitions are read.
+    """Log a warning for contradictory objects of tiered partitions. The other segments of these partitions are read.
 
     ``plan_slices`` reports missing segments, because only it has the offsets to read.
 
@@ -269,7 +271,8 @@ def plan_part(
 
 
 def resolve_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
-    """Return options with an isolation level. Transactions of single segments are unknown."""
+    """Return options with an isolation level. The transactions of single segments are unknown, because they may begin
+    in other segments."""
     if options.isolation is not None:
         return options
     return replace(options, isolation="read_committed" if is_whole else "read_uncommitted")
@@ -290,8 +293,9 @@ def plan_slices(
         options: Options of the read, with offsets as start and end.
         logs: Logs of the topic partitions.
         whole_segments: Whether the slices are not narrowed to the batches of the range.
-        omit_unreadable: Whether a segment that cannot be read does not stop the plan. With ``read_committed``, it ends
-            its partition with a note, because its transactions are unknown; otherwise its task reports the error.
+        omit_unreadable: Whether a segment that cannot be read does not stop the plan. With ``read_committed``, the
+            partition is read only up to this segment, and a note says so, because the segment's transactions are
+            unknown; otherwise its task reports the error.
 
     Raises:
         LogDirError: A segment cannot be read.
@@ -345,7 +349,7 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
     ends = resolve_bound("end", options.end, logs, find=find)
 
     def find_bounds() -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the first and the end offset of each log."""
+        """Return the first offsets and the end offsets, by topic partition."""
         firsts = {name: entry.partition.log_start_offset for name, entry in logs.items()}
         return firsts, {name: find_log_end_offset(entry) for name, entry in logs.items()}
 
@@ -445,7 +449,7 @@ def describe_missing_segments(
 
     Args:
         missing_segments: Missing segments of each topic partition.
-        consequence: Last words of the messages.
+        consequence: Text at the end of each message, which states the consequence.
     """
     return LogNotes(
         unreadable=tuple(

@@ -1,4 +1,4 @@
-"""A log as the source of a scan. ``resolve.py`` plans the read, and ``reading.py`` executes it."""
+"""The scan source for logs. ``resolve.py`` plans the read, and ``reading.py`` executes it."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class LogSource(ScanSource):
     """The scan source that reads the records of logs in directories or files.
 
     Attributes:
-        options: Options of the read. The scan has ``columns`` and ``where``.
+        options: Options of the read. Their columns and row filter are not used, because the scan specifies both.
         files: Segments that are read one after the other, without their index and snapshot files.
-        names: Topic names and patterns. Each must match a topic in the log.
+        names: Topic names and patterns. Each name or pattern must match a topic in the log.
     """
 
     options: ReadOptions
@@ -78,7 +78,7 @@ class LogSource(ScanSource):
 
     @property
     def reads_in_threads(self) -> bool:
-        """True: kernels read segments without the GIL."""
+        """Always true, because kernels read segments without the GIL."""
         return True
 
     @property
@@ -151,7 +151,7 @@ class LogSource(ScanSource):
         return read_rows(work.slices, columns, replace(self.options, row_filter=conditions_of_scan), errors)
 
     def count_slice(self, work: LogWork, row_filter: RowFilter) -> int | None:
-        """Count records by batch headers. Checksums are verified unless ``verify_crc`` is false."""
+        """Count the records of a slice by its batch headers. Checksums are verified unless ``verify_crc`` is false."""
         counts = [self._count_slice(part, row_filter) for part in work.slices]
         return None if None in counts else sum(count or 0 for count in counts)
 

@@ -4,8 +4,8 @@
 records and report errors. Damage is reported in a column, regardless of ``on_damage``. Bytes that are not a batch
 (broken framing, a torn tail) are one row, with their ``sizeBytes``.
 
-``segments`` has a row for each segment. For a row of ``segments``, the first batch header is read, and the headers
-after the last entries of the indexes; with ``deepIteration``, all headers. A segment that cannot be read is a row with
+``segments`` has a row for each segment. To fill this row, the first batch header and the headers after the last index
+entries are read; with ``deepIteration``, all headers. A segment that cannot be read is a row with
 an ``error``.
 
 With ``decode=internal``, records of Kafka's internal topics are read as usual. The columns for type, version, key and
@@ -116,7 +116,7 @@ class CheckedChunk:
 def read_batch_work(
     work: Iterable[SegmentSlice], columns: Sequence[Column], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of the slices, in order.
+    """Yield the rows of the table ``batches`` for the slices, in order.
 
     Raises:
         LogDirError: A segment cannot be read.

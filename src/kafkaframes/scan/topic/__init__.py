@@ -1,1 +1,1 @@
-"""Reads of live topics: options, plans with offset ranges, and the ranges as Arrow batches."""
+"""Reading live topics: options, the division of a read into offset ranges, and the ranges as Arrow batches."""

@@ -1,4 +1,5 @@
-"""The planner of a stream of live topics: start offsets, ends of micro-batches, ranges of tasks. No pyspark.
+"""The planner of a stream of live topics: the start offsets, the end of each micro-batch, and the ranges of its tasks.
+No pyspark.
 
 New partitions are read from their start; if that is not offset 0, records are lost. If a topic has another id, it was
 deleted and created again. If a partition ends below the stream's offset, it was recreated or truncated. If a partition
@@ -117,7 +118,7 @@ class TopicFollower:
     def find_planned_start(self, start: StreamOffsets, end: StreamOffsets) -> Offsets:
         """Return the start offset of each partition that had an offset before a planned micro-batch.
 
-        Exceptions are those of ``find_resume_offsets``.
+        Raises the same exceptions as ``find_resume_offsets``.
         """
         begins = self.drop_recreated_topics(key_by_partition(start.offsets), start.ids, end.ids)
         for name, entry in start.absent.items():
@@ -128,7 +129,7 @@ class TopicFollower:
     def drop_recreated_topics(
         self, offsets: Offsets, old_ids: Mapping[str, str], new_ids: Mapping[str, str]
     ) -> Offsets:
-        """Return the offsets without those of recreated topics, which are read from their start.
+        """Return the offsets, except those of recreated topics, which are read from their start.
 
         Args:
             offsets: Offsets of a checkpoint.
@@ -154,7 +155,7 @@ class TopicFollower:
             start: Start of the micro-batch.
             goal: Largest end. None: the current end offsets.
             is_limited: Whether the limits of the options apply.
-            is_first: Whether it is the first micro-batch of the query.
+            is_first: Whether this is the first micro-batch of the query.
 
         Raises:
             OptionError: ``failOnDataLoss`` is set, and a partition is not listed, ends below ``start``, or is new and
@@ -173,7 +174,8 @@ class TopicFollower:
     def _confirm_ends(self, start: Offsets, ends: Offsets) -> Offsets:
         """Return the end offsets. Ends below the stream's offset are looked up repeatedly for a few seconds.
 
-        A smaller end that grows again was outdated. The stream then continues at its own offset.
+        If an end reaches the stream's offset in the meantime, the first answer was outdated, and the stream continues
+        at its own offset.
         """
         deadline = self._clock() + _SMALLER_END_TIMEOUT_SECONDS
         ends = dict(ends)
@@ -221,8 +223,8 @@ class TopicFollower:
     def _should_wait(self, waiting: int) -> bool:
         """Return whether to wait for ``minOffsetsPerTrigger``, up to ``maxTriggerDelay`` after the last batch.
 
-        The first batch of a run does not wait. The delay restarts after it, even if it has no rows, as in Spark's
-        connector (``KafkaMicroBatchStream.delayBatch``).
+        The first batch of a run does not wait. The delay restarts after each batch, even if the batch has no rows, as
+        in Spark's connector (``KafkaMicroBatchStream.delayBatch``).
         """
         min_offsets = self.options.min_offsets_per_trigger
         if min_offsets is None:

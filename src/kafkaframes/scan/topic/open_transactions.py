@@ -27,7 +27,7 @@ def find_open_transactions(
             ``read_committed``.
 
     Raises:
-        BrokerError, NetworkError: The high watermarks cannot be looked up.
+        BrokerError, NetworkError: Looking up the high watermarks failed.
     """
     settings = {name.replace("_", "."): value for name, value in client.items()}
     if settings.get("isolation.level") != "read_committed" or not stable_offsets:

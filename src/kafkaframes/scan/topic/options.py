@@ -28,16 +28,17 @@ class TopicOptions:
         fail_on_data_loss: Whether offsets that the topic has lost are an error. If False, lost offsets are a warning.
         on_damage: ``keep``, ``drop`` or ``fail``.
         include_control: Whether control records are read.
-        columns, include_headers: Columns of the result. None: those of Spark's Kafka source.
+        columns, include_headers: Columns of the result. If None, the result has the columns of Spark's Kafka source.
         min_partitions, max_records_per_partition: Limits for the division of ranges into tasks.
         max_offsets_per_trigger, max_bytes_per_trigger: Largest size of a micro-batch, in offsets and in bytes.
         min_offsets_per_trigger, max_trigger_delay_ms: Smallest size of a micro-batch, in offsets, and the longest wait
             for it.
         poll_timeout_ms: Longest time that a task waits for records.
-        driver_host: Name or address of the driver for tasks on other machines. None: according to Spark's settings.
+        driver_host: Name or address of the driver for tasks on other machines. If None, it is determined by Spark's
+            settings.
         driver_port: Port on which the driver serves these tasks. 0: any free port.
         timestamp_errors: Handling of a timestamp out of the range of Spark's microseconds: ``raise`` or ``null``. Scans
-            have milliseconds and do not need it.
+            return milliseconds and do not need this option.
         row_filter: Conditions on rows between start and end.
     """
 
@@ -124,7 +125,7 @@ class TopicWriteOptions:
 
     Attributes:
         client: Producer settings under Kafka's names.
-        topic: Topic of all rows. None: the topic is in each row's column ``topic``.
+        topic: Topic of all rows. If None, each row's column ``topic`` contains its topic.
         delivery: ``at-least-once`` or ``exactly-once``.
         sink: Name that distinguishes this sink from other sinks of the same query.
         on_foreign_marker: Handling of a checkpoint that does not match the newest marker: ``error`` or ``skip``.

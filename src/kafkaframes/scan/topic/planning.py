@@ -1,4 +1,5 @@
-"""Lookups in the cluster before the tasks of a read of live topics start: partitions, offsets and shares. No pyspark.
+"""Plan how live topics are read: look up partitions and offsets in the cluster, and divide them among tasks. No
+pyspark.
 
 A range has a first offset and an exclusive end, as in Spark's Kafka source. ``minPartitions`` and
 ``maxRecordsPerPartition`` split ranges into parts of about equal size in **bytes**. The sizes are estimated from a few
@@ -157,7 +158,8 @@ class TopicLookups:
         return any(offset is not None and offset < ends[TopicPartition(*name)] for name, offset in offsets.items())
 
     def limit_to_times(self, starts: Offsets, ends: Offsets) -> Offsets:
-        """Return the starts, moved to the first record in the time range of the options, up to the end offsets."""
+        """Return the start offsets, moved to the first record in the time range of the options, but not beyond the end
+        offsets."""
         min_timestamp_ms = self.options.row_filter.timestamps_ms[0]
         if min_timestamp_ms is None or not starts:
             return starts
@@ -168,7 +170,7 @@ class TopicLookups:
         }
 
     def _fetch_group_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
-        """Return a group's committed offsets. Partitions without one have their earliest offset."""
+        """Return a group's committed offsets. For partitions without a committed offset, return the earliest offset."""
         with open_consumer(self.options, **{"group.id": group_id}) as consumer:
             result = consumer.committed(partitions)
         uncommitted_partitions = [partition for partition in partitions if partition not in result]
@@ -178,11 +180,11 @@ class TopicLookups:
         }
 
     def limit_to_readable(self, bounds: Bounds) -> Bounds:
-        """Return the bounds of a batch read without end offsets that a read cannot reach.
+        """Return the bounds of a batch read, with end offsets limited to those that a read can reach.
 
         A ``read_committed`` read ends before an open transaction. An end after the log end offset is reported as an
-        error or a warning. Spark's connector reports it too, but first waits ``kafkaConsumer.pollTimeoutMs`` for the
-        records.
+        error or a warning. Spark's connector also reports such an end, but first waits ``kafkaConsumer.pollTimeoutMs``
+        for the records.
 
         Raises:
             OptionError: ``failOnDataLoss`` is set, and an end is after the log end offset.
@@ -225,7 +227,9 @@ class TopicLookups:
     # ------------------------------------------------------------------------------------------------------- ranges
 
     def check_retained_offsets(self, starts: Offsets, ends: Offsets | None = None) -> Offsets:
-        """Return the starts, limited to existing offsets. Report a changed start as an error or a warning.
+        """Return the start offsets, limited to existing offsets. A start offset that has to be changed is reported as
+        an
+        error or a warning.
 
         Args:
             starts: Start offset of each partition.
@@ -296,7 +300,8 @@ def plan_topic(options: TopicOptions, *, report: ReportHidden | None = None) -> 
 
     Args:
         options: Options of the read.
-        report: Function that receives the records that open transactions hide. None: these records are not looked up.
+        report: Function that receives the records that open transactions hide. If None, these records are not looked
+            up.
 
     Raises:
         BrokerError, NetworkError: A topic does not exist, or the cluster cannot be reached.
@@ -316,13 +321,13 @@ def _report_hidden(lookups: TopicLookups, bounds: Bounds, report: ReportHidden |
 
 
 def resolve_topic(options: TopicOptions) -> Bounds:
-    """Return the current first and end offset of each partition. Exceptions are those of ``plan_topic``."""
+    """Return the current first and end offset of each partition. Raises the same exceptions as ``plan_topic``."""
     with TopicLookups(options) as lookups:
         return lookups.limit_to_readable(_find_bounds(lookups))
 
 
 def plan_shares(options: TopicOptions, *, cores: int, report: ReportHidden | None = None) -> list[TaskShare]:
-    """Divide partitions among tasks with offsets that are resolved later. Exceptions are those of ``plan_topic``.
+    """Divide partitions among tasks with offsets that are resolved later. Raises the same exceptions as ``plan_topic``.
 
     Args:
         options: Options of the read.
@@ -362,10 +367,11 @@ def _plan_ranges(lookups: TopicLookups, bounds: Bounds) -> list[PartitionRange]:
 
 
 def check_order(starts: Offsets, ends: Offsets) -> None:
-    """Check that no start is after its end, because the result would silently be empty.
+    """Check that no start offset is after its end offset, because the result would silently be empty.
 
     Raises:
-        OptionError: A start is after its end. As in Spark's source, this check does not depend on ``failOnDataLoss``.
+        OptionError: A start offset is larger than the end offset of its partition. As in Spark's source, this check
+            does not depend on ``failOnDataLoss``.
     """
     problems = [
         f"{partition} starts at {starts[partition]}, after its end {end}"

@@ -1,7 +1,7 @@
 """A task of ``kafka-topic``, which reads an offset range as Arrow batches in Spark's types. No pyspark.
 
-The worker process keeps idle consumers. The next task with the same settings reuses one, so that a micro-batch does not
-begin with a handshake.
+The worker process keeps idle consumers. The next task with the same settings reuses an idle consumer, so that a
+micro-batch does not begin with a handshake.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class _ConsumerPool:
         return open_consumer(options, **fetch_settings)
 
     def return_consumer(self, options: TopicOptions, consumer: Consumer) -> None:
-        """Keep a consumer for the next task. If there are too many, close the oldest."""
+        """Keep an idle consumer for the next task with the same settings. If there are too many idle consumers, close
+        the oldest one."""
         with self._lock:
             self._idle.append((_settings_of(options), consumer))
             surplus = self._idle[:-_MAX_IDLE_CONSUMERS]
@@ -82,7 +83,7 @@ _pool = _ConsumerPool()
 
 
 def read_range(work: PartitionRange, columns: Sequence[Column], options: TopicOptions) -> Iterator[pa.RecordBatch]:
-    """Yield a range as Arrow batches of about 1 MB with Spark's types. Exceptions are those of ``read_rows``."""
+    """Yield a range as Arrow batches of about 1 MB with Spark's types. Raises the same exceptions as ``read_rows``."""
     conversion = SparkConversion(columns, timestamp_errors=options.timestamp_errors)
     origin = RowOrigin(work.topic, work.partition)
     batches = _read_batches(work, conversion.sources, options)
@@ -138,7 +139,7 @@ def _read_batches(
 def read_fetched(
     work: PartitionRange, options: TopicOptions, read: Callable[[FetchedBatches, Recycler], Iterable[_Made]]
 ) -> Iterator[_Made]:
-    """Yield the results of ``read`` for each fetch response for a range. Exceptions are those of ``read_rows``."""
+    """Yield the results of ``read`` for each fetch response for a range. Raises the same exceptions as ``read_rows``."""
     target, at_most = work.topic_partition, options.poll_timeout_ms
 
     def report_lost_records(problem: str) -> None:

@@ -1,4 +1,5 @@
-"""Live topics as the source of a scan: an offset range of each partition with a fixed end, and no consumer group."""
+"""The scan source for live topics. It reads an offset range of each partition, with a fixed end and without a consumer
+group."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class TopicSource(ScanSource):
         return read_rows(work, columns, replace(self.options, row_filter=conditions_of_scan), errors)
 
     def count_slice(self, work: PartitionRange, row_filter: RowFilter) -> int | None:
-        """Count records by batch headers. The batches are still fetched whole."""
+        """Count the records of a range by batch headers. The batches are still fetched whole."""
         counting = RecordCounter(work.first, work.end, row_filter, control_records=self.options.include_control)
 
         def count_fetched(fetched_batches: FetchedBatches, memory: Recycler) -> list[int | None]:

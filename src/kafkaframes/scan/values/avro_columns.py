@@ -80,7 +80,7 @@ def plan_fields(record: AvroType) -> tuple[dict[str, AvroColumn], dict[str, str]
     """Return the columns of a record's fields, and their column names. Both mappings have the field names as keys.
 
     Raises:
-        OptionError: the schema has too many columns, too many levels, or an array whose elements have no bytes.
+        OptionError: the schema has too many columns or levels, or an array whose elements have no bytes.
     """
     budget = ColumnBudget("Avro schema")
     names = choose_column_names(field.name for field in record.fields)

@@ -2,7 +2,7 @@
 
 ``ReaderCompiler`` compiles a writer type and a column to one function from bytes to the column's value. Details that
 the specification does not define are as in Avro's Java library, except for units (``avro_scalars``).
-``tests/interop/test_avro_differential.py`` compares both for random pairs of schemas.
+``tests/interop/test_avro_differential.py`` compares this module with Java's library for random pairs of schemas.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from kafkaframes.scan.values.registry import BadValueError
 
 
 class ReaderCompiler:
-    """Compiles and caches readers for pairs of a writer type and a column."""
+    """A compiler of readers for pairs of a writer type and a column, with a cache."""
 
     def __init__(self) -> None:
         self._readers: dict[tuple[AvroType, object], Read | None] = {}
@@ -59,7 +59,7 @@ class ReaderCompiler:
         self._skips: dict[AvroType, Read | None] = {}
 
     def get_reader(self, writer: AvroType, column: AvroColumn) -> Read:
-        """Return a reader of a column's values, written with the type ``writer``.
+        """Return a reader that decodes values of the type ``writer`` to a column's values.
 
         If a part cannot be resolved, reading it raises BadValueError, as in Java. An unused branch of a union therefore
         causes no error.
@@ -175,7 +175,7 @@ class ReaderCompiler:
         return next((index for index, branch in enumerate(reader.branches) if branch.kind in promotions), None)
 
     def _can_resolve(self, writer: AvroType, reader: AvroType) -> bool:
-        """Return whether a written record has every field of ``reader`` without a default."""
+        """Return whether a written record has every field that has no default in ``reader``."""
         return all(
             field.default is not NO_DEFAULT or _find_writer_field(writer, field) is not None for field in reader.fields
         )

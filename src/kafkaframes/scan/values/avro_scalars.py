@@ -1,6 +1,6 @@
 """Readers of Avro numbers, text and bytes, with promotions and conversions between units. Pure.
 
-``create_scalar_reader`` compiles a reader. The argument ``finish`` of this function converts to a column's value or to
+``create_scalar_reader`` compiles a reader. Its argument ``finish`` returns the conversion to a column's value or to
 JSON text.
 
 If both schemas specify a unit (``timestamp-millis``, ``date``) or a decimal scale, the value is converted. If only the

@@ -132,7 +132,7 @@ def parse_avro_schema(schema: Json) -> AvroType:
 
 
 class _SchemaParser:
-    """Parses one schema, and stores its named types."""
+    """A parser of one schema, which stores the schema's named types."""
 
     def __init__(self) -> None:
         self._types_by_name: dict[str, AvroType] = {}

@@ -44,7 +44,7 @@ Row = Mapping[str, Any]
 
 
 class ValueDecoder(Protocol):
-    """A decoder of a value's bytes to columns."""
+    """A decoder that converts a value's bytes to columns."""
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -102,8 +102,8 @@ def choose_column_names(names: Iterable[str], *, reserved_names: Collection[str]
     """Return the column names of a value's fields, by field name.
 
     Many engines ignore the case of column names. A field with the name of another column of the table gets the prefix
-    ``value_``. Of several fields with names that differ only by case, the first keeps its name, and each other one gets
-    a suffix that depends only on its spelling. The field ``a.b`` also gets a suffix if a field ``a``, which may be a
+    ``value_``. If names of fields differ only by case, the first field keeps its name, and each other one gets a
+    suffix that depends only on its spelling. The field ``a.b`` also gets a suffix if a field ``a``, which may be a
     struct, exists.
 
     >>> choose_column_names(["id", "Offset", "ID", "a.b"])
@@ -168,7 +168,7 @@ def separate_rows(
 
     Args:
         batch: Rows with ``key`` and ``value`` (binary). A null value is a tombstone; all of its columns are null.
-        decoder: Decoder of values. None: ``value`` is not changed.
+        decoder: Decoder of values. If None, ``value`` is not changed.
         needs_key: Whether a row without a key is invalid.
         has_prefix: Whether values start with a schema registry's prefix, or have it in their headers.
 

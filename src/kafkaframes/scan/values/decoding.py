@@ -1,8 +1,8 @@
-"""Decoding options of a table's values, which are sent to workers, and the decoder that each worker creates.
+"""Options for decoding a table's values, which are sent to workers, and the decoder that each worker creates.
 
 The source of the schemas determines whether values have a prefix. With a registry, or files by id (``ID=FILE``), every
 value starts with a registry's prefix. With one file (``FILE``), or without a schema, values have no prefix. The bytes
-themselves are not used for this decision.
+of a value are not used to detect a prefix.
 """
 
 from __future__ import annotations

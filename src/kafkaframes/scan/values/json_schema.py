@@ -57,7 +57,7 @@ def simplify(schema: Mapping[str, Any], references: Mapping[str, Any]) -> Column
 
 
 class _SchemaSimplifier:
-    """Converts a JSON Schema to a ``ColumnSchema``.
+    """A converter of a JSON Schema to a ``ColumnSchema``.
 
     The argument ``root`` is the document of a part, to which its references are relative. ``within`` has the ids of the
     parts that contain the part.

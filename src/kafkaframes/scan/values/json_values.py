@@ -5,9 +5,9 @@ JSON text, in which numbers keep their spelling. A value is invalid if its type 
 Fields that are not in the schema are kept as JSON text, by path, in the column ``other_fields``.
 
 Values of plain types are parsed together by Arrow's parser, about 10 times faster than one by one. The results of
-Arrow's parser must equal those of ``JsonDecoder.decode``. Each value is therefore wrapped in an object, so that values
-cannot extend into other rows. Values that only one of the two parsers accepts are decoded one by one.
-``tests/scan/values/test_json_columns.py`` compares both on arbitrary bytes.
+Arrow's parser must equal those of ``JsonDecoder.decode``. Before that, each value is wrapped in an object, so that a
+value cannot extend into other rows. Values that only one of the two parsers accepts are decoded one by one.
+``tests/scan/values/test_json_columns.py`` compares the results on arbitrary bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A decoder of Protobuf values with the library ``protobuf``, by a FileDescriptorSet or a schema registry's schema.
+"""A decoder of Protobuf values, which uses the library ``protobuf`` with a FileDescriptorSet or a schema registry's
+schema.
 
 Columns have the names of the fields. Unknown fields, of a newer writer, are ignored, as Protobuf specifies.
 ``google.protobuf.Timestamp`` becomes an instant. A wrapper (``Int64Value`` ...) becomes its value or null. An enum
