@@ -941,7 +941,10 @@ def parse_value(name: str, parse: Callable[[str], Any], text: str) -> Any:
 
 
 def _parse_values(table: OptionTable, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parsed values of texts (by lower-case name), by setting. Raises the same exceptions as ``parse_value``."""
+    """Return the parsed values of texts (by lower-case name), by setting.
+
+    Raises the same exceptions as ``parse_value``.
+    """
     pairs = [(table[name], text) for name, text in texts.items()]
     return {option.setting: parse_value(option.name, option.parse, text) for option, text in pairs if option.setting}
 

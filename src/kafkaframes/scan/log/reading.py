@@ -74,7 +74,10 @@ def read_work(
 def read_rows(
     work: Iterable[SegmentSlice], columns: Sequence[str], options: ReadOptions, errors: list[ReadError]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan in order, and append damage to ``errors``. Raises the same exceptions as ``read_work``."""
+    """Yield the rows of a scan in order, and append damage to ``errors``.
+
+    Raises the same exceptions as ``read_work``.
+    """
     sources = choose_columns_to_read(columns, options.row_filter)
     for part in work:
         segment = part.segment

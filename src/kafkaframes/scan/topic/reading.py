@@ -139,7 +139,10 @@ def _read_batches(
 def read_fetched(
     work: PartitionRange, options: TopicOptions, read: Callable[[FetchedBatches, Recycler], Iterable[_Made]]
 ) -> Iterator[_Made]:
-    """Yield the results of ``read`` for each fetch response for a range. Raises the same exceptions as ``read_rows``."""
+    """Yield the results of ``read`` for each fetch response for a range.
+
+    Raises the same exceptions as ``read_rows``.
+    """
     target, at_most = work.topic_partition, options.poll_timeout_ms
 
     def report_lost_records(problem: str) -> None:
