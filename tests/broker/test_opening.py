@@ -66,7 +66,7 @@ def consume_rows(broker: Broker, topic: str, isolation: str = "read_committed") 
 
 
 def read_with_scan(paths: list[Path], topic: str, **options: object) -> dict[int, list[Row]]:
-    """The same, of the files."""
+    """Return the same rows, read from the broker's log files."""
     rows_by_partition: dict[int, list[Row]] = {}
     columns = ["partition", "offset", "key", "value"]
     for batch in kafkaframes.read_records(
@@ -217,7 +217,7 @@ def test_dropped_bytes_of_a_recovery_are_reported(tmp_path):
 
 
 def test_a_log_that_ends_with_the_largest_offset_is_reported_and_not_served(tmp_path):
-    """Its end offset would be 2^63, which is not an offset."""
+    """The end offset of such a log would be 2^63, which is not an offset."""
     last = (2**63 - 1).to_bytes(8, "big") + NamedBatch("last", 0, 1, 0).raw()[8:]
     write_partition(tmp_path, {0: last}, epochs=[(0, 0)], high_watermark=1)
     write_partition(tmp_path, {0: NamedBatch("b", 0, 1, 0).raw()}, epochs=[(0, 0)], high_watermark=1, name="other-0")

@@ -177,7 +177,7 @@ def test_rates_give_kafkas_throttle_times():
     """The expected values are Kafka 4.3.1's throttle times for 10,000 bytes every 100 ms with a quota of 20,000 per
     second.
 
-    They were measured in wall-clock milliseconds. About 90 bytes around the records are counted as well.
+    The throttle times were measured in wall-clock milliseconds. About 90 bytes around the records are counted as well.
     """
     measured_milliseconds = {22: 1446, 23: 1851, 24: 2253, 26: 3064, 28: 3874, 29: 4281, 31: 6093, 34: 7309, 38: 8936}
     rate, throttle_times = UsageRate(), {}

@@ -1,8 +1,8 @@
 """A simple reference of reassembly: the available bytes of a stream, and the frames that a reader must return.
 
-It has a set of byte numbers instead of segments, extents and windows. It knows the sent bytes, and therefore the frame
-boundaries, which a reader must find itself. A frame is certain if no frame before it has lost its size or its header.
-After such a loss a reader searches for a frame that is certainly one, which it may find later or not at all.
+The reference has a set of byte numbers instead of segments, extents and windows. It knows the sent bytes, and therefore
+the frame boundaries, which a reader must find itself. A frame is certain if no frame before it has lost its size or its
+header. After such a loss a reader searches for a frame that is certainly one, which it may find later or not at all.
 """
 
 from __future__ import annotations

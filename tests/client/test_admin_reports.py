@@ -260,7 +260,7 @@ def test_settings_may_be_numbers_and_booleans(admin):
 
 
 def test_an_empty_list_of_setting_names_is_answered_with_all_settings(admin):
-    """As Kafka 4.3.1 does."""
+    """Kafka 4.3.1 also answers an empty list with all settings."""
     assert admin.describe_configs("topic", "reports", keys=[]) == admin.describe_configs("topic", "reports")
 
 

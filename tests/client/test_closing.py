@@ -463,7 +463,9 @@ def test_using_a_consumer_on_a_second_event_loop_raises_immediately(broker):
 
 
 def test_reading_in_two_tasks_raises_immediately(broker):
-    """Like Java's ConcurrentModificationException. Otherwise each record would go to either task."""
+    """Java raises ConcurrentModificationException in this case. Without the error, each task would get some of the
+    records.
+    """
 
     async def read_twice():
         async with AsyncConsumer(broker.bootstrap_servers) as consumer:

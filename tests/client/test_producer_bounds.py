@@ -228,7 +228,9 @@ def test_values_that_kafka_rejects_are_rejected(name, value, minimum):
     ],
 )
 def test_heartbeats_that_keep_no_member_are_rejected(settings, message):
-    """As in Java's Heartbeat. With 0, a consumer sent 3,000 heartbeats per second."""
+    """Java's Heartbeat has the same check. Previously, with an interval of 0, a consumer sent 3,000 heartbeats per
+    second.
+    """
     with pytest.raises(OptionError, match=message):
         Consumer("a:1", group_id="g", **settings)
 

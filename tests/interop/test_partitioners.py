@@ -22,7 +22,7 @@ RANDOM = random.Random(20_260)
 
 @pytest.fixture(scope="module")
 def probe(oracle, tmp_path_factory):
-    """A function that runs Kafka's partitioners on input lines. It returns a result for each line."""
+    """A function that runs Kafka's partitioners on input lines. The function returns a result for each line."""
     libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     folder = tmp_path_factory.mktemp("partitioners")
     classpath = f"{folder}:{libraries}/*"

@@ -168,7 +168,7 @@ def normalize_output(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def run(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], list[tuple[int, list[str]]]]:
-    """A function that runs all calls against a broker. It returns the status and output of each call."""
+    """A function that runs all calls against a broker. The function returns the status and output of each call."""
     libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     classes = tmp_path_factory.mktemp("classes")
     classpath = f"{classes}:{libraries}/*"

@@ -15,7 +15,7 @@ FIRST_TIMESTAMP = 1 << 42
 
 
 def yield_border_columns(*, headers: bool) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """Yield (field at a varint border, columns for ``build_records``). The other fields are small."""
+    """Yield (field at a varint border, columns for ``build_records``). Fields that are not at a border are small."""
     for size in SIZES:
         yield f"key of {size}", fill_columns(key=[b"k" * size])
         yield f"value of {size}", fill_columns(value=[b"v" * size, b"w"])

@@ -122,7 +122,7 @@ def choose_batch_v2(choose: random.Random, base_offset: int, *, damage: float = 
 def build_message(
     magic: int, key: bytes | None, value: bytes | None, *, offset: int, attributes: int = 0, choose: random.Random
 ) -> bytes:
-    """Write a message of format 0 or 1 with a correct CRC. With ``choose``, its lengths may be wrong."""
+    """Write a message of format 0 or 1 with a correct CRC. If ``choose`` is given, the lengths may be wrong."""
     body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", 77) if magic else b"")
     for text in (key, value):
         size = -1 if text is None else len(text)

@@ -533,7 +533,9 @@ def test_rows_outside_the_batch_limits_are_rejected():
 
 
 def test_format_2_is_smallest_from_four_records():
-    """Format 2 has a header of 61 bytes but smaller records. It is smaller than format 1 from three records on."""
+    """Format 2 has a header of 61 bytes but smaller records. Batches of three or more records are smaller in format 2
+    than in format 1.
+    """
     for count in range(1, 12):
         columns = {"timestamp": [1_700_000_000_000] * count, "key": [b"key"] * count, "value": [b"value"] * count}
         sizes = [len(build_records(columns, record_format=record_format)) for record_format in (0, 1, 2)]

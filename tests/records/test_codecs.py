@@ -355,7 +355,7 @@ def test_zstd_truncated_second_frame_ends_without_error(cut_size, second):
 
 
 def test_zstd_truncated_frame_returns_all_decoded_bytes():
-    """This includes bytes that the library buffers until the block is complete."""
+    """The result includes bytes that the zstd library buffers until a block is complete."""
     content = random_text(300_000)
     payload = compress(Codec.ZSTD, content)
     result = decompress(Codec.ZSTD, payload[:-2], magic=2)

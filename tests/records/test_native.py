@@ -53,7 +53,7 @@ def assert_equal_or_unusual(codec, payload, *, limit=LIMIT_BYTES):
 
 
 def test_every_native_function_is_found():
-    """The installed wheels export these functions. Without them, decompression is only slower."""
+    """The installed wheels export these functions. Without these functions, decompression is only slower."""
     assert set(native.load_functions()) == set(range(_kernels_codecs.SCRATCH))
 
 

@@ -92,7 +92,7 @@ def test_wrong_arguments_of_a_scan_are_explained(log, read, message):
     ],
 )
 def test_conditions_that_no_record_can_fulfil_are_rejected(log, conditions, message):
-    """They returned no rows, without an error."""
+    """Previously, such conditions returned no rows and raised no error."""
     with pytest.raises(OptionError, match=message):
         kafkaframes.scan_log(log).where(**conditions)
     assert kafkaframes.scan_log(log).where(offset=(1, 1)).count() == 0

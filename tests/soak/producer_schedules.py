@@ -347,7 +347,7 @@ class ProducerSimulation:
         self.counters["leaders moved"] += 1
 
     def restart(self, node: int) -> None:
-        """Discard the connections of a node with all their requests. Its log stays."""
+        """Discard the connections of a node with all their requests. The node's log stays."""
         for number, wire in enumerate(self.wires):
             if wire.node == node:
                 wire.requests.clear()
@@ -356,7 +356,7 @@ class ProducerSimulation:
     # -------------------------------------------------------------------------------------------- transactions
 
     def end_transaction(self, *, commit: bool, answers_lost: int) -> None:
-        """End the transaction if possible. Its coordinator may receive the request several times."""
+        """End the transaction if possible. The transaction's coordinator may receive the request several times."""
         if self.mode != "transactions":
             return
         if not commit:

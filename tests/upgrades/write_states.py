@@ -67,7 +67,7 @@ def send_records(producer, first, end, *, topic="orders", partitions=2, keys=7):
 
 
 def run_command(*arguments, is_stopped=False):
-    """Run a command in this process. With ``is_stopped``, ``stop_exports_after`` must stop it."""
+    """Run a command in this process. If ``is_stopped`` is set, ``stop_exports_after`` must stop the command."""
     from kafkaframes.cli.main import cli
 
     result = CliRunner().invoke(cli, [str(argument) for argument in arguments])

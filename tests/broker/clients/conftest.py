@@ -1,4 +1,4 @@
-"""Unmodified clients from PyPI. Their own warnings and leaked resources do not fail the tests."""
+"""Unmodified clients from PyPI. Warnings and leaked resources of these clients do not fail the tests."""
 
 import warnings
 

@@ -52,7 +52,9 @@ def test_stated_sizes_of_gigabytes_allocate_nothing(data):
 
 
 def test_counts_are_limited_even_for_structs_without_bytes():
-    """Only elements of zero bytes can be more numerous than the bytes. They have no columns, so they use no memory."""
+    """Only elements of zero bytes can be more numerous than the bytes. Such elements have no columns, so they use no
+    memory.
+    """
     spec = load_message(
         """{"name": "Nothing", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
         {"name": "Lists", "type": "[]Inner", "versions": "0", "fields": [

@@ -17,7 +17,7 @@ def create_topic(servers: str, topic: str, rows: int) -> None:
 
 
 class Clock:
-    """A clock that advances by sleeping. It calls ``on_sleep`` during each sleep."""
+    """A clock that advances by sleeping. The clock calls ``on_sleep`` during each sleep."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -79,7 +79,9 @@ def test_few_rows_wait_for_the_delay_since_the_last_batch_except_in_the_first_ba
 @pytest.mark.parametrize("strict", ["true", "false"])
 @pytest.mark.parametrize("available_now", [False, True])
 def test_a_temporarily_lower_end_offset_is_looked_up_again(servers, strict, available_now):
-    """SPARK-26267 and KAFKA-7703: with failOnDataLoss=false, all rows were read again. With true, the query failed."""
+    """SPARK-26267 and KAFKA-7703: with failOnDataLoss=false, all rows were read again. With failOnDataLoss=true, the
+    query failed.
+    """
     create_topic(servers, "regress", 50)
     place, clock, answers = TopicPartition("regress", 0), Clock(), [{TopicPartition("regress", 0): 30}] * 3
     stream = follower(servers, "regress", clock, failOnDataLoss=strict)

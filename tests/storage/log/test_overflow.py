@@ -332,7 +332,7 @@ def test_cleaning_splits_a_segment_whose_remaining_records_are_too_far_apart(tmp
 
 
 def test_a_segment_is_not_split_where_what_is_left_fits(tmp_path):
-    """As in Kafka: the offsets of records to be removed are not checked."""
+    """Kafka does not check the offsets of records that the cleaner removes, either."""
     near, far, last = (
         build_one_batch(0, 1, key=b"a"),
         build_one_batch(FAR_OFFSET, 1, key=b"b"),

@@ -255,7 +255,7 @@ def check_log(
 
 
 def _is_truncation_pending(log: PartitionLog, state: ExpectedState, key: TopicPartition) -> bool:
-    """Return whether a truncation was in progress. Its first step lowers the recovery point."""
+    """Return whether a truncation was in progress. The first step of a truncation lowers the recovery point."""
     return log.log_end_offset >= state.flushed_ends[key]
 
 
