@@ -118,7 +118,7 @@ def check_compatibility(old: str, new: str, as_json: bool, level: str, strict: b
 
     OLD and NEW are files, directories, jars, zips or REF:path in this git repository
     (main:clients/src/main/resources/common/message). The layout of each version in both is compared field by field, and
-    every tag is followed over all versions.
+    every tag is followed across all versions.
 
     Exit status: 0 compatible (possibly with notes), 1 breaking, 2 unreadable specs.
     """

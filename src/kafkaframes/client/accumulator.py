@@ -113,9 +113,8 @@ class Accumulator:
         self._random = random.Random()
         self.wake = wake
         self.results: Callable[[TopicPartition, list[int]], BatchResults]
-        self.get_max_batch_bytes: Callable[[str, float], int | None] = lambda topic, now: (
-            None
-        )  # largest batch of a topic, bytes
+        # Returns the largest size of a batch of a topic, in bytes.
+        self.get_max_batch_bytes: Callable[[str, float], int | None] = lambda topic, now: None
         self.get_queue_length: Callable[[TopicPartition], int] = lambda _: 0  # number of a partition's waiting batches
         self.is_stalled: Callable[[int], bool] = lambda _: False  # whether a node is too slow for sticky partitions
         self.may_open: Callable[[TopicPartition], bool] = lambda _: True

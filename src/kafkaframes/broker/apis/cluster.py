@@ -55,7 +55,7 @@ def _answer_unknown_version(request: _ApiVersions, broker: BrokerState) -> Answe
         "v0-v3": (
             "features with minimum version 0 are omitted, because older Java clients cannot read them (KAFKA-17011)"
         ),
-        "v3+": "the client's software name is stored; a name that violates KIP-511 is INVALID_REQUEST",
+        "v3+": "the client's software name is stored; a name that violates KIP-511 is rejected with INVALID_REQUEST",
     },
     before_authentication=True,
 )

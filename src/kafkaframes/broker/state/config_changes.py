@@ -1,8 +1,9 @@
 """Change settings of topics, brokers, groups and client metrics: AlterConfigs, IncrementalAlterConfigs, CreateTopics.
 
-A change is validated as a whole before it is applied. An invalid value is INVALID_CONFIG. A request that is invalid for
-any value (no value, a static setting, a duplicate setting) is INVALID_REQUEST. As in Kafka 3.9.1 and 4.3.1, an invalid
-value of a broker setting is also INVALID_REQUEST, and unknown broker settings are stored.
+A change is validated as a whole before it is applied. An invalid value is rejected with INVALID_CONFIG. A
+request that is invalid for any value (no value, a static setting, a duplicate setting) is rejected with
+INVALID_REQUEST. As in Kafka 3.9.1 and 4.3.1, an invalid value of a broker setting is also rejected with
+INVALID_REQUEST, and unknown broker settings are stored.
 """
 
 from __future__ import annotations

@@ -412,7 +412,7 @@ def choose_ticks(edges: list[int], *, tick_count: int = 8) -> list[AxisTick]:
     return _label_ticks(result, _YEARS if months >= 12 else _OF_MONTHS)
 
 
-# Format of a label, and of the greater unit, by the minimum step in milliseconds. The first match applies.
+# Format of a label, and of the larger unit, by the minimum step in milliseconds. The first match applies.
 _DAY, _YEAR = "{0.day} {0:%b} {0.year}", "{0.year}"
 _LABEL_FORMATS = (
     (DAY, ("{0.day} {0:%b}", _YEAR)),

@@ -2,9 +2,9 @@
 
 The rules are those of KIP-482, "Tagged Fields and Version Compatibility".
 
-Every version that both specs have is laid out and compared slot by slot, so a change is judged by its effect on the
-bytes and not by the text of the JSON. Tags are compared over all versions in a ledger. Kafka's own checker pairs fields
-by position and compares texts; ``docs/spec-evolution.md`` explains the differences.
+Every version that both specs have is laid out and compared slot by slot. A change is judged by its effect on the
+bytes and not by the text of the JSON. Tags are compared across all versions in a ledger. Kafka's own checker pairs
+fields by position and compares texts; ``docs/spec-evolution.md`` explains the differences.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class _SpecComparison:
         else:
             self._add_change("field-type", path, text, version)
 
-    # ---- over all versions ----------------------------------------------------------------------------------------
+    # ---- across all versions --------------------------------------------------------------------------------------
 
     def _compare_tags(self) -> None:
         """Check that every tag keeps its number, name, type, nullability and versions."""

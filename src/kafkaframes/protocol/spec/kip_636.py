@@ -287,8 +287,8 @@ def _is_first_after(field: TaggedField, result: RewriteResult) -> bool:
     )
 
 
-#: What the rewrite changes in the specs of Kafka's trunk of October 2024 (between 3.9 and 4.0), by kind of change. The
-#: rewrite uses the options ``suffix`` and ``as_written``.
+#: Numbers of changes that the rewrite makes in the specs of Kafka's trunk of October 2024 (between 3.9 and 4.0), by
+#: kind of change. The rewrite uses the options ``suffix`` and ``as_written``.
 COUNTS_OF_OCTOBER_2024: Final[Mapping[str, int]] = {
     "responses": 88,
     "responses rewritten": 87,

@@ -55,7 +55,7 @@ class FieldType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSpec:
-    """One field of a struct, over all versions.
+    """One field of a struct, across all versions.
 
     Attributes:
         name: name as in the spec (``TopicId``); ``json_name`` and ``snake_name`` are derived.

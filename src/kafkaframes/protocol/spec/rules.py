@@ -287,14 +287,18 @@ MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
         "valid-not-empty", "a message has at least one version, or is removed", _check_valid_is_none, "validVersions"
     ),
     SpecRule("no-top-level-key", "MessageDataGenerator: only arrays of structs have keys", _check_top_level_keys),
-    SpecRule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value", _check_coordinator),
+    SpecRule(
+        "coordinator-record",
+        "MessageSpec: a coordinator record has an apiKey; a new layout of its key requires a new apiKey",
+        _check_coordinator,
+    ),
     SpecRule(
         "header-versions",
         "KIP-1313: each body version has exactly one header version",
         _check_header_versions,
         "headerVersions",
     ),
-    SpecRule("array-of-records", "the generator does not support it", _check_arrays_of_records),
+    SpecRule("array-of-records", "Kafka's generator does not support arrays of records", _check_arrays_of_records),
     SpecRule("inline-in-common", "StructRegistry: structs of common structs are common", _check_inline_in_common),
     SpecRule("struct-versions", "VersionConditional: some version must have the struct", _check_struct_versions),
     SpecRule("struct-covers-use", "SchemaGenerator: a struct exists wherever it is used", _check_schema_gaps),

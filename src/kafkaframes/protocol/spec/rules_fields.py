@@ -240,8 +240,13 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
     ),
     SpecRule("zero-copy-type", "FieldSpec: zeroCopy is for fields of type bytes", _check_zero_copy, "zeroCopy"),
     SpecRule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _check_tag_pair),
-    SpecRule("tag-not-key", "every element must have its key", _check_tag_key, "mapKey"),
-    SpecRule("tag-not-negative", "KIP-482: a tag has 31 bits", _check_tag_negative, "tag"),
+    SpecRule(
+        "tag-not-key",
+        "every element of an array must have its key, so a key cannot be tagged",
+        _check_tag_key,
+        "mapKey",
+    ),
+    SpecRule("tag-not-negative", "KIP-482: a tag is not negative, and has at most 31 bits", _check_tag_negative, "tag"),
     SpecRule("tag-nullable", "KIP-482: a tag keeps its nullability", _check_tag_nullable, "nullableVersions"),
     SpecRule(
         "tag-open", "KIP-482: a tag is never reused, so its versions never end", _check_tag_open, "taggedVersions"
@@ -256,7 +261,7 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
     ),
     SpecRule(
         "tag-not-records",
-        "the generator does not support it (KIP-482 allows any type)",
+        "Kafka's generator does not support tagged fields of type records (KIP-482 allows any type)",
         _check_tag_records,
         "tag",
         of_generated=True,

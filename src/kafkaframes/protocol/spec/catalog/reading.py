@@ -137,7 +137,7 @@ def _suggest_names(name: str) -> str:
 
 @cache
 def load_spec(name: str) -> MessageSpec:
-    """Return the spec of a message, over all versions that any release has supported.
+    """Return the spec of a message, across all versions that any release has supported.
 
     Raises:
         SpecError: the catalog has no message of this name.
