@@ -56,7 +56,7 @@ def test_the_request_log_must_be_outside_of_served_directories(tmp_path):
 
 
 def test_a_broker_with_a_closed_standard_output_continues(monkeypatch):
-    """The parent process reads the first line with the address, and often closes the pipe afterwards."""
+    """A process that starts the broker often closes the pipe after reading the first line, which has the address."""
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w", encoding="utf-8") as closed_file:

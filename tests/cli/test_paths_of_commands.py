@@ -171,7 +171,7 @@ def test_the_error_for_a_file_without_traffic_names_its_command(command, name, f
 
 @pytest.mark.parametrize("name", ["trace.bin", "rows.bin", "text.txt", "rows.jsonl", "noise.bin"])
 def test_a_scan_of_a_file_that_is_not_a_segment_is_an_error(name, files):
-    """Previously, the scan had no rows and no errors."""
+    """Previously, a scan of such a file returned no rows and raised no error."""
     with pytest.raises(LogDirError, match=CONTENTS[name].split(":")[0].replace("`", ".")):
         kafkaframes.scan_log(files / name).to_arrow()
     with pytest.raises(LogDirError):

@@ -86,7 +86,7 @@ def test_one_produced_record_has_a_singular_noun(log):
 
 
 def test_two_open_transactions_in_one_segment_are_counted(tmp_path):
-    """Previously, files were counted instead of transactions."""
+    """Previously, the message counted segment files instead of open transactions."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     batches = b"".join(

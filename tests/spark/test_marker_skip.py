@@ -22,7 +22,7 @@ def mark(number: int, end: int | None, query: str = "q") -> StreamBatch:
 
 
 class Files(dict):
-    """A checkpoint's files, by name."""
+    """The contents of a checkpoint's files, by name."""
 
     path = "/c"
 

@@ -1,4 +1,6 @@
-"""The process that looks up offsets once per query execution. Without Spark: the tests act as planners and tasks."""
+"""The process that looks up offsets once per query execution. The tests run without Spark and act as its planners and
+tasks.
+"""
 
 import os
 import subprocess

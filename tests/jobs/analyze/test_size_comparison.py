@@ -1,9 +1,9 @@
 """Size comparisons of recorded traffic equal those of earlier analyses. Single messages, and calls that are skipped
 with a reason, are tested, too.
 
-``FIGURES`` has the exact sizes that the earlier analyses computed. These took ApiVersions responses at version 0 for
-responses of the requested version, so this API is left out. They also left out the records of request logs (1,001 bytes
-of responses in the last file, 1,664 in total), whose sizes are known.
+``FIGURES`` has the exact sizes that the earlier analyses computed. The earlier analyses took ApiVersions responses at
+version 0 for responses of the requested version, so this API is left out. The earlier analyses also left out the
+records of request logs (1,001 bytes of responses in the last file, 1,664 in total), whose sizes are known.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def test_a_pair_of_specs_moves_drops_and_adds_fields():
 
 
 def test_a_tag_of_existing_versions_is_measured_at_each_of_them():
-    """A tag of eight bytes and its header if it has a value. An inflexible version does not change."""
+    """A new tagged field with a value adds its 8 bytes and a header of 2. An inflexible version does not change."""
     spec = catalog.load_spec("HeartbeatRequest")
     owner = FieldSpec(
         name="Owner", type=FieldType("int64"), versions=Versions(4, 32767), default=0, tag=0,

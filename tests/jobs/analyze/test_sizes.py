@@ -67,9 +67,7 @@ def test_tag_sections_have_the_computed_sizes():
 
 
 def test_layouts_that_the_kip_rejects_have_the_computed_sizes():
-    """The same two messages: a body of 8 bytes including null, and one of 8 bytes with tags of 5 + 203 bytes (and
-    headers).
-    """
+    """Two HeartbeatRequests: one has 8 bytes with a null string, the other has tags of 5 and 203 bytes, too."""
     cls = message("HeartbeatRequest")
     values = cls(unknown_tags=[(5, b"abc"), (99, b"x" * 200)]), cls()
     assert measure_messages("HeartbeatRequest", 4, "adopted", *values)[0] == [8 + 5 + 203, 8]

@@ -1,4 +1,4 @@
-"""Exports of segments: contents, resumption, damage. Without Spark and without other processes."""
+"""Exports of segments: contents, resumption, damage. The tests need neither Spark nor other processes."""
 
 import json
 import shutil

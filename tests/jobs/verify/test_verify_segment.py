@@ -21,7 +21,7 @@ BATCHES = {
 
 
 def compute_expected_check(raw, batches):
-    """Return the expected result of ``check_records``, from Python values."""
+    """Compute the expected result of ``check_records`` from batches that ``read_batches`` decodes."""
     rows, first_offsets, problems, wrong = [], [], {}, {}
     positions = batches.column("position").tolist()
     for place, (position, size) in enumerate(zip(positions, batches.column("size").tolist(), strict=True)):
