@@ -87,8 +87,8 @@ print(sum(batch.num_rows for batch in reader), [error.reason for error in reader
 """
 SPARK_CODE = """
 import sys
-from tests.scan.log.test_reading import read
-print(len(read(sys.argv[1], "offset")))
+from tests.scan.log.test_reading import read_rows
+print(len(read_rows(sys.argv[1], "offset")))
 """
 APPEND_CODE = """
 import sys

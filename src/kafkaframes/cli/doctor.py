@@ -175,8 +175,9 @@ def check_extras() -> Iterator[CheckResult]:
         return
     is_installed: dict[str, bool] = {}  # by extra: whether all of its packages are installed
     for requirement in requirements:
-        if (match := _EXTRA_REQUIREMENT.match(requirement)) and match["extra"] not in _SEPARATE_EXTRAS:
-            is_installed[match["extra"]] = is_installed.get(match["extra"], True) and _has_package(match["package"])
+        package, extra = _PACKAGE_NAME.match(requirement), _EXTRA_CONDITION.search(requirement)
+        if package and extra and extra[1] not in _SEPARATE_EXTRAS:
+            is_installed[extra[1]] = is_installed.get(extra[1], True) and _has_package(package[0])
     installed, missing = (
         sorted(name for name in is_installed if is_installed[name] is state) for state in (True, False)
     )
@@ -184,8 +185,9 @@ def check_extras() -> Iterator[CheckResult]:
     yield CheckResult("extras", "ok", ", ".join(installed) or "none", advice)
 
 
-# A requirement of an extra, such as: pandas<4,>=2.2; extra == 'pandas'
-_EXTRA_REQUIREMENT = re.compile(r"(?P<package>[\w.-]+).*;.*\bextra == ['\"](?P<extra>[\w-]+)['\"]")
+# The parts of a requirement of an extra, such as: pandas<4,>=2.2; extra == 'pandas'
+_PACKAGE_NAME = re.compile(r"[\w.-]+")
+_EXTRA_CONDITION = re.compile(r"\bextra == ['\"]([\w-]+)['\"]")
 _SEPARATE_EXTRAS = ("spark", "java", "compile")  # extras with lines of their own: Spark, Java and kernels
 
 

@@ -134,7 +134,7 @@ def measure_proposal(
     from kafkaframes.jobs.report.proposal_page import build_json_rows, build_proposal_page
     from kafkaframes.storage.files.atomic import reject_nested_destination, write_output
 
-    path_list, (name,) = to_path_list(paths), to_path_list(proposal)
+    path_list, (name,) = [] if paths == () else to_path_list(paths), to_path_list(proposal)
     if to is not None:
         reject_nested_destination(LocalPath(to), path_list)
     settings = make_proposal_settings(name, None if before is None else to_path_list(before)[0], values, by)
