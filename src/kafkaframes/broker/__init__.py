@@ -22,7 +22,7 @@ The contract of a handler::
     @Api(name="Fetch", ...)
     def _handle_fetch(request: TypedRequest[FetchRequest, FetchResponse], broker: BrokerState) -> Answer
 
-* The type of ``request`` names the API's messages, so that mypy checks each field.
+* The type parameters of ``request`` are the API's request and response classes, so that mypy checks each field.
 * ``request.body`` is the decoded request and ``request.version`` its version. ``request.response(...)`` creates the
   response, ``request.response.SomeStruct(...)`` its structs. A response field that the version lacks is omitted if its
   value is the default or it is ignorable.

@@ -1,4 +1,4 @@
-"""Kafka's protocol: spec (the spec language), messages (encoding by plans), framing (bytes of a connection).
+"""Kafka's protocol: the spec language (``spec``), the encoding of messages (``messages``), and frames (``framing``).
 
 Functions for single messages and for message specs are exported here, with their results, and the classes that
 ``kafkaframes.message_class`` and ``kafkaframes.list_apis`` accept and return.

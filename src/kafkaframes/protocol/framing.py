@@ -1,4 +1,4 @@
-"""The bytes of a connection, without I/O: frames, and the client's side of the connection.
+"""Frames and the client's side of a connection, as functions of bytes without I/O.
 
 A socket fills a ``FrameBuffer``, which returns complete frames. The buffer has the interface of
 ``asyncio.BufferedProtocol`` (``get_buffer``, ``buffer_updated``), so that the socket writes directly into this memory.
@@ -40,7 +40,7 @@ def size_prefix(size_bytes: int) -> bytes:
 
 
 def make_frame(payload: bytes) -> bytes:
-    """Return a payload with its size prefix; raises like ``size_prefix``."""
+    """Return a payload with its size prefix; raise the same error as ``size_prefix``."""
     return size_prefix(len(payload)) + payload
 
 
@@ -56,8 +56,8 @@ class FrameBuffer:
     Args:
         max_bytes: maximum size of a frame (the broker setting ``socket.request.max.bytes``).
         allocate: returns writable memory for a frame of more than ``INITIAL_BUFFER_BYTES``. The function is called with
-            the size that the peer specifies, before the data arrives. Use ``allocate`` only for responses to requests
-            of this process, and with memory that costs nothing before it is written.
+            the size that the peer specifies, before the data arrives. Use ``allocate`` only for responses to this
+            process's own requests, and only with memory that takes no space before it is written.
     """
 
     __slots__ = ("_allocate", "_buffer", "_end", "_large", "_large_size", "_start", "_view", "max_bytes")
@@ -112,7 +112,7 @@ class FrameBuffer:
         self._buffer, self._view = buffer, memoryview(buffer)
 
     def _next_buffer_size(self, waiting: memoryview, size: int) -> int:
-        """Return the next size of the buffer: the double, or less if the current frame needs less."""
+        """Return the buffer's next size: twice the current size, or less if the current frame needs less."""
         if len(waiting) < _SIZE_PREFIX_STRUCT.size:
             return size * 2
         (frame_size,) = _SIZE_PREFIX_STRUCT.unpack_from(waiting, 0)
@@ -247,8 +247,8 @@ class ClientConnection:
             mode: ``reference`` or ``strict``, for decoding.
             specs: specs that replace those of the catalog.
             header_tags: raw tagged fields for the header of every request with a flexible version.
-            allocate: memory for large responses, see ``FrameBuffer``. The records of such a response are views of this
-                memory.
+            allocate: function that returns memory for large responses, as for ``FrameBuffer``. The records of such a
+                response are views of this memory.
         """
         self._frames = FrameBuffer(max_response_bytes, allocate=allocate)
         self._client_id = client_id
@@ -290,7 +290,7 @@ class ClientConnection:
     def send_token(self, token: bytes) -> None:
         """Queue a SASL token in a frame without a header, as brokers before 1.0 require (SaslHandshake 0, KIP-43).
 
-        The response to it is a ``Frame`` with the broker's token as its body.
+        The response to a SASL token is a ``Frame`` with the broker's token as its body.
         """
         self._out += (size_prefix(len(token)), token)
         self._in_flight.append(_SASL_TOKEN_REQUEST)

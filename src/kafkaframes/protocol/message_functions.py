@@ -68,7 +68,7 @@ def explain_records(data: bytes, *, depth: Literal[1, 2] = 2) -> RecordsExplanat
 
     Args:
         data: the bytes.
-        depth: 1 explains the headers of batches, 2 the records as well.
+        depth: 1 to explain only the headers of batches, 2 to explain the records as well.
 
     Returns:
         The fields with their positions and values; the fields of compressed records are in a separate part. The text of
@@ -93,7 +93,7 @@ def compare_messages(
     names_of: str | None = None,
     mode: Literal["reference", "strict"] = "reference",
 ) -> MessageComparison:
-    """Compare two encodings of a message, field by field; two encodings of one value may differ as well.
+    """Compare two encodings of a message, field by field; even two encodings of the same value may differ.
 
     >>> first, second = bytes.fromhex("00010000"), bytes.fromhex("00000000")
     >>> compare_messages(first, second, message="MetadataRequest", version=12).is_equal

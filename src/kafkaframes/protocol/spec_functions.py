@@ -207,14 +207,14 @@ def rewrite_specs(
     suffix: bool = False,
     as_written: bool = False,
 ) -> RewrittenSpecs:
-    """Write message specs as a published proposal has them. KIP-636 tags the errors of every response.
+    """Write message specs with the changes of a published proposal. KIP-636 tags the errors of every response.
 
     Args:
         proposal: name of the proposal.
         to: the folder to write, which may contain only files of an earlier call with the same arguments.
         source: specs to rewrite. The default is the specs of the catalog.
-        suffix: whether fields with names that end in ErrorCode or ErrorMessage are tagged, too.
-        as_written: whether ApiVersions and unreleased versions are rewritten, too, as in the document.
+        suffix: whether fields whose names end in ErrorCode or ErrorMessage are also tagged.
+        as_written: whether ApiVersions and unreleased versions are also rewritten, as in the text of the proposal.
 
     Returns:
         The specs before and after the rewrite, and the changes.
@@ -238,14 +238,14 @@ def rewrite_specs(
 
 
 def change_specs(change: Callable[[Kip], object], to: Source, *, source: Source | None = None) -> RewrittenSpecs:
-    """Write message specs of a proposal of your own, which a function describes.
+    """Write the message specs of your own proposal, which a function describes.
 
     >>> def add_owner(kip):
     ...     kip.add("MetadataResponse.Topics.Owner", "string", nullable=True)
     >>> change_specs(add_owner, "proposal").changed_names  # doctest: +SKIP
     ['MetadataRequest', 'MetadataResponse']
 
-    Each API that changes gets a new version, request and response alike. Older versions keep their bytes.
+    Each API that changes gets a new version of both its request and its response. Older versions keep their bytes.
 
     Args:
         change: function that selects and changes fields of its argument.
@@ -277,7 +277,7 @@ def change_specs(change: Callable[[Kip], object], to: Source, *, source: Source 
 
 
 def import_releases(paths: Source | Sequence[Source], to: Source, *, check: bool = False) -> CatalogChanges:
-    """Write a catalog from the message specs of Kafka releases, as this package contains one.
+    """Write a catalog from the message specs of Kafka releases, in the format of this package's own catalog.
 
     Args:
         paths: all sources, which together contain the specs of every release.

@@ -1,7 +1,8 @@
 """Share sessions (KIP-932): the partitions that a member of a share group fetches, stored between its requests.
 
-A session belongs to the node and the connection on which it started. A group's state in a partition exists after the
-group's coordinator has initialized it (ShareGroupHeartbeat, AlterShareGroupOffsets), independent of the leader.
+A session belongs to the node and the connection on which it started. A group's coordinator initializes the group's
+state in each partition (ShareGroupHeartbeat, AlterShareGroupOffsets). The state does not depend on which node leads the
+partition.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def get_group_limits(broker: BrokerState, group_id: str) -> ShareLimits:
 
 
 class Acknowledgements(NamedTuple):
-    """A member's acknowledgements in one partition. ``code`` is the error if they are already rejected, else 0."""
+    """A member's acknowledgements in one partition; ``code`` is the error code that rejects all of them, else 0."""
 
     key: PartitionKey
     batches: Sequence[AcknowledgedRun]

@@ -66,7 +66,7 @@ _ERRORS_BEFORE_READING = frozenset(_SORT_ORDER_BY_ERROR)
 
 
 class PendingFetch:
-    """A Fetch request, which is attempted until the response has enough bytes."""
+    """A Fetch request whose partitions are read again until the response has enough bytes or the wait ends."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class PendingFetch:
         return finish_steps(self.try_to_answer_in_steps(must_answer))
 
     def try_to_answer_in_steps(self, must_answer: bool) -> Steps[Message | None]:
-        """Read all partitions in steps of several partitions, and return the same as :meth:`try_to_answer`."""
+        """Read all partitions, several in each step, and return the same result as :meth:`try_to_answer`."""
         rows, size, must_answer_now = yield from self._read_all()
         if not self._has_isolation and any(row.error_code not in _ERRORS_BEFORE_READING for _, _, row in rows):
             return self._build_failure_response()
@@ -333,7 +333,7 @@ def _handle_fetch(request: _Fetch, broker: BrokerState) -> Answer:
 
 
 def _answer_in_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
-    """Answer the request in steps of several partitions. Appends between the steps are noticed by the next attempt."""
+    """Answer the request in steps of several partitions. The next attempt reads records appended in between."""
     body = request.body
     session, code = yield from _find_session(request, broker)
     if code != ErrorCode.NONE:
@@ -345,7 +345,7 @@ def _answer_in_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     must_answer = body.max_wait_ms <= 0 or not requested_partitions
 
     def attempt_read(is_last: bool) -> Steps[Answer]:
-        """Read the partitions again, as the last attempt after the timeout or before."""
+        """Read the partitions again; ``is_last`` means that the response must be sent now."""
         if is_last and broker.store is not None:
             return run_once(lambda: run_when_read(broker, lambda: fetch.try_to_answer(True)))
         return fetch.try_to_answer_in_steps(is_last)

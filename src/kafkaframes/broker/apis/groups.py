@@ -50,7 +50,7 @@ def find_coordinator_error(request: Request, broker: BrokerState, kind: int, key
 
 
 def find_transaction_error(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
-    """Return the error code for a request that adds partitions or offsets to a transaction; 0 if allowed.
+    """Return the error code for a request that adds partitions or offsets to a transaction; 0 if it is allowed.
 
     POLICY_VIOLATION: the broker is read-only. NOT_COORDINATOR: this node does not coordinate the key.
     """
@@ -143,7 +143,7 @@ class ValidatedOffsets:
         """Return the topics of the response. As in Kafka, rejected partitions precede accepted partitions.
 
         Args:
-            codes: error code of each valid offset, or one for all.
+            codes: one error code for each valid offset, or a single error code for all of them.
         """
         topics: list[Any] = []
         for topic in self._request.body.topics:

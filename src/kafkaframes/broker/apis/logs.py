@@ -188,7 +188,7 @@ def _look_up_offset(
 
 
 def _find_result_end_offset(request: _ListOffsets, partition: Partition) -> int:
-    """Return the exclusive upper bound of offsets that are found by timestamp: at least log start offset + 1."""
+    """Return the exclusive upper bound for offsets found by timestamp, which is at least log start offset + 1."""
     log = partition.log
     if request.body.isolation_level == READ_COMMITTED:
         return max(log.last_stable_offset, log.log_start_offset + 1)

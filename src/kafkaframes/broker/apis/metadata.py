@@ -110,7 +110,7 @@ def _auto_create_in_steps(broker: BrokerState, name: str) -> Steps[Topic | None]
 
 
 def _build_metadata_response(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Message:
-    """Return the cluster, its topics, and the error codes of topics that could not be created."""
+    """Return a response with the cluster, its topics, and the error codes of topics that could not be created."""
     body, version = request.body, request.version
     if version < _FIRST_VERSION_WITHOUT_NAME and any(
         topic.name is None or topic.topic_id != NIL_UUID for topic in body.topics or ()

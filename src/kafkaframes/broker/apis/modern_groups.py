@@ -244,7 +244,7 @@ def describe_groups(
     """Describe each group of a request, in steps if there are many groups or members.
 
     Args:
-        topics_of: returns the topics in a description, from a group and the rows of its members.
+        topics_of: function that returns the topics in a description, given a group and the rows of its members.
         build_type_fields: function that returns the fields that only groups of this type have.
     """
     row = request.response.DescribedGroup

@@ -130,7 +130,7 @@ def _answer_in_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
 
 
 def _merge_topic_rows(request: _Produce) -> list[_TopicRecords]:
-    """Return the requested topics without duplicates. As in Kafka, topics without partitions are not answered."""
+    """Return the requested topics without duplicates. As in Kafka, the response omits topics without partitions."""
     topics: dict[tuple[str, UUID], _TopicRecords] = {}
     for row_of_topic in request.body.topic_data:
         topic = topics.setdefault(
@@ -218,7 +218,7 @@ def _may_write_internal(request: _Produce) -> bool:
 
 
 def _find_request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]) -> int:
-    """Return the error for a request with transactional batches: no transactional id, or no permission for it.
+    """Return the error if transactional batches lack a transactional id, or the client lacks permission for the id.
 
     Mirrored batches need no transactional id: a mirror copies batches of other clients' transactions to topics that
     keep offsets (``kafkaframes.on.noncontiguous=keep``).
@@ -348,7 +348,7 @@ class SentRecords(NamedTuple):
 
 
 def read_sent_records(records: Raw | None) -> SentRecords:
-    """Return records with the header of their first batch. Null is treated as empty."""
+    """Return records with the header of their first batch. Null records are treated as empty."""
     records = records or b""
     return SentRecords(records, read_first_header(records))
 
@@ -433,7 +433,7 @@ def append_to_partition(
     """Append records to a partition that this node leads.
 
     Args:
-        content: remaining limit of the request's decompressed bytes; None: only the general limits apply.
+        content: remaining limit on the request's decompressed bytes; if None, only the general limits apply.
 
     Raises:
         ContentNotReadyError: a batch must be decompressed in a thread first (``append_when_decompressed``); nothing has

@@ -93,7 +93,7 @@ def _describe_group_offsets(
 def _list_all_partitions(
     request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str
 ) -> dict[str, list[int]]:
-    """Return the partition numbers of all topics that a share group has offsets of."""
+    """Return the partition numbers of all topics in which a share group has offsets."""
     group = broker.groups.groups.get(group_id)
     partitions_by_topic = group.initialized_topics if isinstance(group, ShareGroup) else {}
     return {
@@ -162,7 +162,7 @@ def _alter_offsets(
 ) -> Iterator[kafka.AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]:
     """Set the valid offsets, and yield the topics of the response.
 
-    Raise a ``RefusedError`` if the group has members or another type.
+    Raise a ``RefusedError`` if the group has members or is not a share group.
     """
     types, requested_topics = request.response, request.body.topics
     refusals = {topic.topic_name: _find_topic_error(request, broker, topic.topic_name) for topic in requested_topics}

@@ -208,7 +208,7 @@ def _create_missing_topics(broker: BrokerState, missing_topics: list[InternalTop
 
 
 def _create_topic_in_steps(broker: BrokerState, topic: InternalTopic) -> Steps[Topic | None]:
-    """Create an internal topic of a streams application. Return None if it already exists."""
+    """Create an internal topic of a streams application. Return None if the topic already exists."""
     types: Any = message("CreateTopicsRequest")
     row = types.CreatableTopic(
         name=topic.name,

@@ -49,7 +49,7 @@ class _MetricsSubscription:
 
 @dataclass(slots=True)
 class _ClientInstance:
-    """A client that pushes metrics over one connection. Times are those of the broker's monotonic clock."""
+    """A client that pushes metrics over one connection. Times are read from the broker's monotonic clock."""
 
     instance_id: UUID
     subscription: _MetricsSubscription

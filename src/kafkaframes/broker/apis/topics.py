@@ -38,8 +38,8 @@ class _TopicCreations:
     """The topics that a request has created so far.
 
     Attributes:
-        metrics_names: names of the topics that existed before the request, by their name in metrics. A request may
-            create two topics with the same name in metrics, as in Kafka 4.3.1.
+        metrics_names: names of the topics that existed before the request, keyed by their name in metrics. A request
+            may create two topics with the same name in metrics, as in Kafka 4.3.1.
         created_topics: topics with logs, but without stored metadata yet.
     """
 

@@ -214,7 +214,7 @@ def _verify_partitions(
 
 
 def _mark_not_attempted(codes: _Codes) -> _Codes:
-    """Return the error codes of a request in which one partition is rejected: the others are not attempted."""
+    """Return the error codes of a rejected request: OPERATION_NOT_ATTEMPTED for partitions without an error."""
     return {topic_partition: code or ErrorCode.OPERATION_NOT_ATTEMPTED for topic_partition, code in codes.items()}
 
 

@@ -1,1 +1,1 @@
-"""From a request frame to its response, without I/O: the dispatcher, the table of APIs, and the fast path."""
+"""The dispatcher, the table of APIs, and the fast path, which turn a request frame into a response without I/O."""

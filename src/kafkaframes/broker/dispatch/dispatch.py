@@ -125,7 +125,7 @@ class Dispatcher:
         return charge_quota(request, self.broker, lambda: call(request, self.broker))
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
-        """Return the response from the handler, or of a hook that replaces it.
+        """Return the handler's response, or that of a hook which replaces the handler.
 
         Call the hooks before and after the handler.
         """

@@ -204,7 +204,7 @@ class CachedRequest(NamedTuple):
 
     Attributes:
         topic: requested topic, without records.
-        number: number of the only partition.
+        number: partition number of the request's only partition.
         acks: required acknowledgements: 1, or -1 for all in-sync replicas.
         version: API version.
         tail: the bytes of the request after the records.
@@ -239,8 +239,8 @@ class CachedRequest(NamedTuple):
 class RequestCache:
     """A cache of parsed Produce requests, by the bytes before their records.
 
-    A producer sends many requests that differ only in their records and correlation id. If the bytes before the records
-    equal those of an earlier request, also of another connection, the request need not be parsed. State that can change
+    A producer sends many requests that differ only in their records and correlation id. A request need not be parsed if
+    the bytes before its records equal those of an earlier request on any connection. State that can change
     is checked for each request: the topic's existence, the partition's leader and the client's permission.
     """
 

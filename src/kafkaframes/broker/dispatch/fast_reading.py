@@ -19,7 +19,7 @@ _MAX_ARRAY_ELEMENTS = 10_000
 
 
 class GeneralPathRequiredError(Exception):
-    """Raised if the fast path does not support a request. The dispatcher then answers it."""
+    """Raised if the fast path does not support a request. The general path then answers it."""
 
 
 # Exceptions that a cursor raises if the fast path cannot read a request: it is unsupported or truncated.

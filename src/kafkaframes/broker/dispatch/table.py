@@ -1,7 +1,7 @@
 """The APIs that a broker serves: all that have a handler, those of a Kafka release, or those of user-supplied specs.
 
-With user-supplied specs, clients with the same specs can use their versions, and other clients use the versions that
-they support. Messages without a user-supplied spec use the catalog's spec.
+Clients with the same user-supplied specs can use the versions in these specs; other clients use the versions that they
+support. Messages without a user-supplied spec use the catalog's spec.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FLEXIBLE_HEADER_VERSION = 2  # request header version with tagged fields
 def serve_specs(specs: Specs) -> ServedApis:
     """Return the served APIs.
 
-    The message layouts are those of the user's specs where they exist, or else those of the catalog.
+    A message has the layout of the user's spec if there is one, else the layout of the catalog's spec.
 
     Raises:
         SpecError: a file is not a valid spec.

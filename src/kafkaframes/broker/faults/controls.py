@@ -362,7 +362,7 @@ def build_producer_batches(
     """Encode records as batches of format 2, as a producer sends them. Return each batch with its number of records.
 
     Args:
-        records: as for ``build_records``; records without a timestamp get ``now_ms``.
+        records: records in a form that ``build_records`` accepts; records without a timestamp get ``now_ms``.
         batch_records: largest number of records in a batch.
         batch_bytes: largest size of a batch, in bytes (``batch.size``); a larger record is a batch of its own.
 

@@ -219,7 +219,7 @@ class Journal:
 
 
 def _estimate_memory(value: Any) -> int:
-    """Return the approximate memory of a body, in bytes. A sample of long lists is measured."""
+    """Return the approximate memory of a body, in bytes. Only a sample of a long list is measured."""
     if type(value) in _PLAIN_TYPES:
         return getsizeof(value)
     if isinstance(value, Struct):
@@ -234,7 +234,7 @@ def _estimate_memory(value: Any) -> int:
 
 
 def _estimate_total_memory(values: Iterable[Any]) -> int:
-    """Return the approximate memory of several values. Plain values skip a call, because each request has dozens."""
+    """Return the approximate memory of several values. Plain values are measured without a function call."""
     return sum(getsizeof(value) if type(value) in _PLAIN_TYPES else _estimate_memory(value) for value in values)
 
 
@@ -268,7 +268,7 @@ class RequestLog:
         """Handle the request as usual."""
 
     def after(self, request: Request, answer: Answer) -> None:
-        """Write the line of a request."""
+        """Write a request's line to the log."""
         if request.is_unknown_version:
             return
         try:

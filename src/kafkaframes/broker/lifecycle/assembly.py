@@ -79,7 +79,7 @@ def open_broker(
         data_dir: Kafka log directory; None for a directory in memory.
         serve: paths of log directories and stores that are served read-only (``ServedDirectory``). Changes of groups
             stay in memory.
-        replicas, storage: as for ``serve_paths``.
+        replicas, storage: arguments of ``serve_paths``.
         durability: ``memory``, ``log`` or ``fsync``.
         disk: disk of the log directory; by default the local file system, or memory.
         records_in_memory: records that groups wrote before a restart of a broker that serves directories.

@@ -30,7 +30,7 @@ class CleaningRange:
         end: end of the range: a segment's base offset.
         segments: all segments of the log, by base offset.
         partition: directory listing of the segments.
-        log_end_offset, high_watermark, aborted, producers: state of the log.
+        log_end_offset, high_watermark, aborted, producers: state of the log at the start of the round.
         now_ms, delete_retention_ms: times that decide which tombstones are removed.
         ratio: dirty ratio, the share of uncompacted bytes in the compactable bytes.
     """

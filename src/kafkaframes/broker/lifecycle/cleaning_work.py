@@ -126,8 +126,8 @@ def _write_file(
 def _copy_modification_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> None:
     """Set the modification time of a compacted segment to that of its last source segment (Cleaner.cleanSegments).
 
-    For old record formats, the modification time decides how long tombstones are retained. Without timestamps, it also
-    decides when a segment is deleted.
+    For old record formats, the modification time decides how long tombstones are retained. Without timestamps, the
+    modification time also decides when a segment is deleted.
     """
     if last.log.mtime_ms is not None:
         for kind in ("log", "index", "timeindex"):

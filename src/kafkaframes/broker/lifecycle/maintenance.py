@@ -30,7 +30,7 @@ class LogCleaner:
 
     Attributes:
         run_work: runs a function in a thread, and then a second function on the broker's thread. If ``run_work`` is
-            None, or while the clock is frozen, both functions run immediately in the caller.
+            None, or while the clock is frozen, both functions run immediately on the caller's thread.
         uncleanable: logs that could not be read, and the reason. Compactions skip these logs until the next start.
     """
 

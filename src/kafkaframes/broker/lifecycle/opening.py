@@ -42,8 +42,8 @@ def serve_paths(
     Args:
         paths: log directories, partition directories, directories that contain them, or tiered stores; local paths or
             URLs.
-        replicas: policy if a partition has several copies. ``merge``: combine them, as ``read_records`` does. ``all``:
-            reject several copies, because a broker serves one log for each partition.
+        replicas: policy if a partition has several copies. ``merge``: combine the copies, as ``read_records`` does.
+            ``all``: reject several copies, because a broker serves one log for each partition.
 
     Raises:
         LogDirError: a path contains no Kafka data, or copies belong to different topics or clusters.

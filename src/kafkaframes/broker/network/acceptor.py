@@ -112,7 +112,7 @@ class Acceptor:
         return self._retry is not None
 
     def _wait_for_descriptors(self) -> None:
-        """Stop accepting connections for half a second, because file descriptors are scarce."""
+        """Stop accepting connections for half a second, because too few file descriptors are free."""
         for listening in self._sockets:
             self._loop.remove_reader(listening.fileno())
         self._retry = self._loop.call_later(_ACCEPT_RETRY_SECONDS, self.resume)

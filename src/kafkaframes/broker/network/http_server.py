@@ -50,7 +50,7 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestGuard:
-    """The security checks for each request.
+    """The security checks that an HTTP server applies to each request.
 
     Attributes:
         token: bearer token that requests must contain; None if no token is required.
@@ -206,7 +206,7 @@ class HttpServer:
         routes: tried in order.
         port: port to listen on; 0 selects a free port.
         content_type: content type of JSON responses.
-        token, body_types: see ``RequestGuard``.
+        token, body_types: arguments of ``RequestGuard``.
         max_body_bytes: largest body of a request, in bytes.
     """
 
@@ -362,7 +362,7 @@ class _SocketServer(ThreadingHTTPServer):
             _close_connection(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log nothing: a client may disconnect at any time."""
+        """Log nothing, because a client may disconnect at any time."""
 
 
 def _close_connection(connection: socket.socket) -> None:

@@ -15,7 +15,7 @@ _LABEL_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def format_metric(name: str, kind: str, description: str, values: Iterable[tuple[str, float]]) -> Iterator[str]:
-    """Yield the lines of a metric, a ``gauge`` or a ``counter``; each value has its labels."""
+    """Yield the Prometheus lines of a ``gauge`` or ``counter``: one line for each value with its labels."""
     yield f"# HELP {name} {description}"
     yield f"# TYPE {name} {kind}"
     for label, value in values:

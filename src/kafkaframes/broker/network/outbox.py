@@ -119,7 +119,7 @@ class Outbox:
     def _send_file_range(self, file_range: FileRange) -> None:
         """Send the part of a file that the socket accepts.
 
-        A few more bytes are passed to the transport, which reports when to continue.
+        The next bytes of the file are passed to the transport, which reports when to continue.
         """
         try:
             sent_bytes = os.sendfile(self._socket.fileno(), file_range.descriptor, file_range.position, file_range.size)

@@ -30,7 +30,7 @@ class HeldPorts:
         weakref.finalize(self, _close_all, self._sockets)  # closes the sockets if a killed broker is garbage-collected
 
     def hold(self, host: str, port: int) -> None:
-        """Reserve a port. If another program uses the port, the error is ignored."""
+        """Reserve a port. Do nothing if another program already uses the port."""
         self.release(port)
         with contextlib.suppress(OSError):
             family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -88,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---------------------------------------------------------------------------------------------- asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set up the connection, or close it if the broker does not admit it."""
+        """Set up the connection, or close the connection if the server does not admit it."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         peer = transport.get_extra_info("peername") or ("", 0)
@@ -366,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.send(buffers)
 
     def _balance_reading(self) -> None:
-        """Pause or resume reading from the socket, by the size of the unhandled frames."""
+        """Pause or resume reading from the socket, depending on the size of the unhandled frames."""
         if self.transport is None:
             return
         waiting = self._frames.waiting_bytes
@@ -559,11 +559,11 @@ class Server:
             oldest.abort()
 
     def note_read_responses(self, connection: Connection) -> None:
-        """Note that a client reads again, or has closed its connection."""
+        """Record that a client reads its responses again, or has closed its connection."""
         self._unread_bytes.pop(connection, None)
 
     def note_frame_memory(self, connection: Connection, size_bytes: int) -> None:
-        """Note the size of a connection's buffer. Buffers up to 1 MiB are not counted."""
+        """Record the size of a connection's buffer. Buffers up to 1 MiB are not counted."""
         connection.holds_memory = size_bytes > _UNCOUNTED_FRAME_BYTES
         self._frame_memory_bytes += size_bytes * connection.holds_memory - self._frame_memory.pop(connection, 0)
         if connection.holds_memory:

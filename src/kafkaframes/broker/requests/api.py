@@ -91,7 +91,7 @@ HandlerT = TypeVar("HandlerT", bound=Handler)
 def map_answer(answer: Answer, change: Callable[[Any], Any]) -> Any:
     """Apply ``change`` to an answer, now or when the answer is complete.
 
-    Return the result, or a ``DeferredResponse`` with it.
+    Return the result, or a ``DeferredResponse`` that completes with the result.
     """
     if not isinstance(answer, DeferredResponse):
         return change(answer)
@@ -115,7 +115,8 @@ class RequiredPermission:
     Attributes:
         field: request field with the resource's name; empty for the cluster. Without the permission, the whole request
             is rejected before its handler runs. If the field is null, the permission is not required.
-        each: description of the request's parts that require the permission. The handler checks each part.
+        each: description of the request's parts that require the permission. The handler checks the permission for each
+            part.
         denied: error of a part without the permission, or ``OMIT_FROM_RESPONSE`` if the response omits the part. The
             default is the resource's error.
         or_cluster: operation on the cluster that is sufficient instead of the permission.

@@ -16,7 +16,8 @@ def build_failure_response(request: Request, code: int) -> Any:
     """Return a response in which every part of the request has failed with ``code``.
 
     Arrays of the response have a row for each row of the request's array, with the same values in fields of the same
-    name: topic rows have the topic's name, partition rows the partition's number. The error code of each row is
+    name: topic rows have the topic's name, and partition rows have the partition's number. The error code of each row
+        is
     ``code``.
     """
     body = request.body

@@ -77,7 +77,7 @@ class TokenBucket:
     filled_ms: float
 
     def refill(self, limit: float, now_ms: float) -> None:
-        """Add the tokens since the last refill."""
+        """Add the tokens for the time since the last refill."""
         self.remaining_tokens = min(
             self.remaining_tokens + (now_ms - self.filled_ms) * limit / _SAMPLE_MS, limit * _SAMPLES
         )
@@ -148,7 +148,7 @@ class Quotas:
         return min(over_ms, _MAX_THROTTLE_MS) if key == REQUEST else over_ms
 
     def refund(self, request: Request, key: str, amount: float, now_ms: float) -> None:
-        """Remove usage that was just counted, because the data is not sent."""
+        """Remove usage that was counted for data that is not sent."""
         quota = self._find_payer_and_limit(key, request)
         if quota is not None:
             _get_or_create(self._rates, quota[0], UsageRate).add(-amount, now_ms)

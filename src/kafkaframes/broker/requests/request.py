@@ -49,7 +49,7 @@ class Session:
         closes_after_response: whether the connection is closed after the next response.
         telemetry: client instance of the last GetTelemetrySubscriptions request; None before the first request.
         when_closed: functions to call after the connection has closed, by name. A function replaces an earlier function
-            with the same name.
+            that has the same name.
     """
 
     number: int = 0

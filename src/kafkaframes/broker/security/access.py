@@ -59,7 +59,7 @@ class Authorizer(Protocol):
         """Return whether the client may get a producer id: IDEMPOTENT_WRITE, or WRITE to any topic."""
 
     def allowed_operations(self, session: Session, resource: str, name: str) -> int:
-        """Return the client's permitted operations as bits, numbered as Kafka's operations."""
+        """Return the client's permitted operations as a bit field with Kafka's operation codes as bit numbers."""
 
 
 def operation_bits(operations: tuple[str, ...]) -> int:

@@ -116,7 +116,7 @@ class AclAuthorizer:
     def rule_count(self) -> int:
         """The number of ACLs.
 
-        The class does not define ``__len__``, because an authorizer without ACLs is not false.
+        The class does not define ``__len__``, because an authorizer without ACLs would then be falsy.
         """
         return len(self._acls)
 
@@ -190,7 +190,7 @@ class AclAuthorizer:
         )
 
     def allowed_operations(self, session: Session, resource: str, name: str) -> int:
-        """Return the client's permitted operations as bits; 0 if it may not describe the resource."""
+        """Return the client's permitted operations as a bit field; 0 if the client may not describe the resource."""
         if not self.allows(session, "DESCRIBE", resource, name):
             return 0
         allowed_operations = (

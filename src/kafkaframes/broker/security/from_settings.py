@@ -45,7 +45,7 @@ def build_security(
     Args:
         known_settings: settings of ``server.properties``.
         users: users for SASL, as ``NAME=PASSWORD``.
-        certificate, key, authorities: PEM files, as for ``create_server_context``.
+        certificate, key, authorities: paths of PEM files, which are passed to ``create_server_context``.
 
     Raises:
         OptionError: a user has no password, a store is not a PEM file, or a setting does not fit the listeners.
@@ -213,7 +213,7 @@ def read_or_create_token(path: str) -> str:
     """Return the token in a file. If the file does not exist, create it with a new token.
 
     Raises:
-        OptionError: as for ``read_private_file``; or the file has no valid token, or cannot be written.
+        OptionError: ``read_private_file`` rejects the file, the file has no valid token, or it cannot be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

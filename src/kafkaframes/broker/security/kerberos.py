@@ -67,7 +67,7 @@ class PrincipalRules:
     r"""The rules that map principals to users.
 
     Args:
-        rules: mapping rules in order; if empty, DEFAULT.
+        rules: mapping rules, in order; if empty, the only rule is DEFAULT.
         default_realm: realm whose principals DEFAULT accepts.
 
     >>> names = PrincipalRules([r"RULE:[2:$1](kafka)s/.*/broker/", "RULE:[1:$1@$0](.*@OLD)s/@.*//L", "DEFAULT"], "NEW")
@@ -159,13 +159,13 @@ _LOGGER = logging.getLogger("kafkaframes.broker")
 
 @dataclass(frozen=True, slots=True)
 class Kerberos:
-    """The options with which a broker accepts Kerberos tickets.
+    """The options for accepting Kerberos tickets in a broker.
 
     Attributes:
         keytab: keytab file; None for the keytab of the process (``KRB5_KTNAME``).
         principal: service principal of the tickets (``kafka/host@REALM``); None accepts all principals in the keytab.
         service: service name for any host, such as ``kafka``, if ``principal`` is None.
-        rules: rules that map principals to users, see ``PrincipalRules``.
+        rules: rules that map principals to users, in the syntax of ``PrincipalRules``.
     """
 
     keytab: str | None = None
@@ -174,7 +174,7 @@ class Kerberos:
     rules: Sequence[str] = ()
 
     def parse_rules(self) -> PrincipalRules:
-        """Return the parsed rules. The default realm is that of the Kerberos configuration.
+        """Return the parsed rules. The default realm is read from the Kerberos configuration.
 
         Raises:
             OptionError: a rule is invalid, or the keytab cannot be read.

@@ -67,7 +67,7 @@ class PlainExchange(SaslExchange):
 
 
 def _hash_password(text: str) -> bytes:
-    """Return a hash of a password: comparing hashes does not reveal the password's length."""
+    """Return a hash of a password, because comparing hashes does not reveal the password's length."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -167,7 +167,7 @@ class Credentials:
                 self._derived_credentials[user, mechanism] = credential_from_password(mechanism, password, salt=salt)
 
     def find_scram(self, user: str, mechanism: str) -> ScramCredential:
-        """Return a user's SCRAM credential. For an unknown user, return one that no password matches."""
+        """Return a user's SCRAM credential. For an unknown user, return a credential that no password matches."""
         if self.passwords and not self._derived_credentials:
             self.prepare_credentials()
         key = (user, mechanism)
@@ -186,7 +186,7 @@ class Credentials:
     def _create_decoy_credential(self, user: str, mechanism: str) -> ScramCredential:
         """Return a credential that looks like the credential of an existing user.
 
-        A name always gets the same salt and iterations.
+        The same user name always gets the same salt and iteration count.
         """
         seed = self._derive_credential(user, mechanism)
         existing_credentials = [
@@ -219,7 +219,7 @@ class Security:
             or raises an ``AuthenticationError``. ``tokens.SignedTokens`` verifies signatures.
             ``tokens.unsecured_token`` accepts unsigned tokens, for tests.
         kerberos: required for GSSAPI: the keytab, and rules that map principals to users.
-        tls: server-side ``ssl.SSLContext``, see ``security.tls.create_server_context``.
+        tls: server-side ``ssl.SSLContext``, such as the result of ``security.tls.create_server_context``.
         authorizer: whether operations without an allowing ACL are rejected. By default, operations on resources without
             ACLs are allowed. The setting ``authorizer.class.name`` has the same effect. If the setting is empty, ACLs
             are disabled, and requests for ACLs get SECURITY_DISABLED.

@@ -3,9 +3,9 @@
 SCRAM follows RFC 5802 with SHA-256 and SHA-512, as in Kafka (KIP-84). The nonce of the client's final message is
 verified (CVE-2024-56128), and proofs are compared in constant time.
 
-Principals create, renew and expire delegation tokens (KIP-48, KIP-373). A token's password is its HMAC, which is
-derived from the token's id and the broker's ``delegation.token.secret.key``. Without this key, stored tokens cannot be
-used to authenticate.
+Principals create, renew and expire delegation tokens (KIP-48, KIP-373). The password of a delegation token is an HMAC
+of the token's id with the key ``delegation.token.secret.key``. Without this key, stored tokens cannot be used to
+authenticate.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class DelegationTokens:
         return token.expires_ms
 
     def expire(self, secret: bytes, principal: str, period_ms: int, now_ms: int) -> int:
-        """Set a token's expiry to the end of a period; a negative period removes it. Return the expiry.
+        """Set a token's expiry to the end of a period from now; a negative period removes the token. Return the expiry.
 
         Raises:
             RefusedError: as ``renew``.
@@ -287,7 +287,7 @@ class DelegationTokens:
     def find_credential(
         self, token_id: str, mechanism: str, now_ms: int
     ) -> tuple[ScramCredential, DelegationToken] | None:
-        """Return a token with its SCRAM credential; None if it does not exist or has expired."""
+        """Return a token with its SCRAM credential; None if the token does not exist or has expired."""
         token = self.by_id.get(token_id)
         if not self.secret_key or token is None or token.expires_ms < now_ms:
             return None
@@ -307,7 +307,7 @@ class DelegationTokens:
             del self._credentials[key]
 
     def _find_held_token(self, secret: bytes, principal: str, now_ms: int) -> DelegationToken:
-        """Return the token with this HMAC. Raise RefusedError if the principal does not hold it."""
+        """Return the token with this HMAC; raise a ``RefusedError`` if the principal does not hold the token."""
         self._remove_expired_tokens(now_ms)
         for token in self.by_id.values():
             if hmac.compare_digest(self.compute_hmac(token), secret):

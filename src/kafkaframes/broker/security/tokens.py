@@ -1,6 +1,7 @@
 """Strict validation of JSON web tokens (RFC 7519): header, claims, times, issuer, audience, scope, subject, signature.
 
-Names of settings, defaults and required claims are those of Kafka's ``OAuthBearerValidator`` (KIP-768).
+Settings have the same names and defaults as in Kafka's ``OAuthBearerValidator`` (KIP-768), which also requires the same
+claims.
 
 Signatures (RS256 and ES256) are verified with the issuer's public keys (JWKS, RFC 7517). The keys come from a file or
 an https URL; http is only accepted for the local host. The keys are fetched when the broker is created. If the keys are
@@ -98,7 +99,7 @@ def unsecured_token(token: str, now_ms: int) -> str:
 
 
 def read_token_expiry_ms(text: str) -> int | None:
-    """Return the expiry of an accepted token in milliseconds; None if it is not a JSON web token."""
+    """Return the expiry of an accepted token in milliseconds; None if the token is not a JSON web token."""
     try:
         return int(_read_time(read_token(text).claims, "exp") * 1000)
     except AuthenticationError:
@@ -109,8 +110,8 @@ def read_token(text: str) -> DecodedToken:
     """Decode a token without verifying it.
 
     Raises:
-        AuthenticationError: the text is not a token: three parts in base64url, of which two are JSON objects without
-            duplicate names, NaN and infinite numbers.
+        AuthenticationError: the text does not have three parts in base64url, or the header or the claims are not a JSON
+            object without duplicate names, NaN and infinite numbers.
     """
     parts = text.split(".")
     if len(text) > _MAX_TOKEN_BYTES or len(parts) != 3:

@@ -1,7 +1,7 @@
 """The types, ranges and valid values of settings, as in the ConfigDefs of Kafka 4.3.1.
 
-Topics, brokers and groups share the table: a broker setting that is the default of a topic setting has the same type
-and range. Unlike in Kafka 4, segments may be smaller than 1 MiB, so that tests can roll them.
+Topics, brokers and groups share one table, because a broker setting that is the default of a topic setting has the same
+type and range. Unlike in Kafka 4, segments may be smaller than 1 MiB, so that tests can roll them.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def get_transaction_version(features: Mapping[str, Feature]) -> int:
 
 
 def restore_levels(features: Mapping[str, Feature], levels: Mapping[str, int]) -> dict[str, Feature]:
-    """Return the features with stored levels, as far as these are supported."""
+    """Return the features with their stored levels; a level that is not supported is ignored."""
     return {
         name: feature._replace(level=levels[name])
         if feature.lowest <= levels.get(name, -1) <= feature.highest

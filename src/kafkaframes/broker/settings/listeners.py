@@ -67,7 +67,7 @@ class ListenerOptions:
         return self.protocol.endswith("SSL")
 
     def address_for_clients(self, port: int) -> tuple[str, int]:
-        """Return the advertised host and port of a socket that is bound to ``port``. Raise if the port is too large."""
+        """Return the advertised address for a bound port; raise an ``OptionError`` if its port is too large."""
         if self.advertised is None:
             return LOOPBACK_BY_WILDCARD.get(self.host, self.host), port
         host, advertised_port = self.advertised

@@ -1,7 +1,8 @@
 """``BrokerSettings``: the settings of a broker and of its topics, under Kafka's names (``server.properties``).
 
-The value of a topic setting is the topic's own, else that of the corresponding broker setting, else the default.
-Settings that have no effect in this broker are stored, returned by DescribeConfigs, and listed when the broker starts.
+The value of a topic setting is the topic's own value, else the value of the corresponding broker setting, else the
+default. Settings that have no effect in this broker are stored, returned by DescribeConfigs, and listed when the broker
+starts.
 """
 
 from __future__ import annotations

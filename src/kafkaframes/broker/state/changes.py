@@ -123,7 +123,7 @@ class ChangeQueue:
 
         Args:
             is_change: whether other changes must wait until this request is answered.
-            size: as for ``create_rows_in_steps``.
+            size: function that returns the cost of a row, as a number of ordinary rows.
         """
 
         def answering() -> Steps[Answer]:

@@ -149,7 +149,7 @@ def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int,
 
 
 def _require_name(entity: str, name: str) -> None:
-    """Raise InvalidRequestError if a resource has no name."""
+    """Raise an ``InvalidRequestError`` if a resource has no name."""
     if not name:
         raise InvalidRequestError(f"{entity} require a name; default settings belong to the broker")
 
@@ -212,7 +212,7 @@ def _change_stored_configs(
 
 
 def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[str, str]:
-    """Return a topic's normalized settings; raise an ``OptionError`` for the first unknown or invalid one."""
+    """Return a topic's normalized settings; raise an ``OptionError`` for the first unknown or invalid setting."""
     unknown = next((name for name in configs if name not in TOPIC_KEYS.keys() | INTERNAL_TOPIC_KEYS), None)
     if unknown is not None:
         raise OptionError(f"Unknown topic config name: {unknown}")

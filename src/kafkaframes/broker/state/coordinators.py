@@ -57,7 +57,7 @@ class TopicLog:
 
 @dataclass(frozen=True, slots=True)
 class BrokerTopics:
-    """The broker's topics, as consumer groups see them."""
+    """The broker's topics, in the form that the group coordinator requires."""
 
     state: BrokerState
 
@@ -205,7 +205,7 @@ def _create_marker_writer(state: BrokerState, groups: GroupCoordinator) -> Calla
 
 
 def _wake_fetches(state: BrokerState, key: ShareKey) -> None:
-    """Wake fetches that wait for a partition in which records may be available again."""
+    """Wake share fetches that wait for a partition whose records may be available again."""
     topic = state.topics_by_id.get(key.topic_id)
     partition = None if topic is None else topic.partition(key.partition)
     if partition is not None:

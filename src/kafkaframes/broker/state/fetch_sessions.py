@@ -121,7 +121,7 @@ class FetchSessions:
 
 
 def record_changes(session_partition: FetchedPartition, row: Any) -> bool:
-    """Return whether a partition is part of an incremental response, and store the response's values in the session."""
+    """Store a response's values in the session, and return whether an incremental response includes the partition."""
     has_error = row.error_code != ErrorCode.NONE
     has_changed = (row.high_watermark, row.log_start_offset) != (
         session_partition.high_watermark,

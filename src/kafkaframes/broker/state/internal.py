@@ -114,9 +114,9 @@ class InternalTopics:
     """The internal topics of a broker.
 
     Attributes:
-        partition_of: returns a topic's partition, and creates the topic if it does not exist.
-        partitions: returns the existing partitions of a topic.
-        appended: called after each append, to start flushes and wake waiting fetches.
+        partition_of: function that returns a topic's partition, and creates the topic if it does not exist.
+        partitions: function that returns the existing partitions of a topic.
+        appended: function that is called after each append, to start flushes and wake waiting fetches.
     """
 
     partition_of: Callable[[str, int], Partition]
@@ -159,7 +159,7 @@ class InternalTopics:
         """Append the marker that ends a producer's transaction in any partition; return its offset.
 
         Raises:
-            AppendRefusedError: the producer epoch is older than that in the log.
+            AppendRefusedError: the producer epoch is older than the producer's epoch in the log.
             StorageError: the disk fails.
         """
         data = build_marker(

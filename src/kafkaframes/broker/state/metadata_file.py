@@ -248,7 +248,7 @@ class StoredMetadata:
     """The content of the broker's metadata file.
 
     Attributes:
-        next_producer_id: lowest producer id that has certainly not been assigned.
+        next_producer_id: start of the range of producer ids that this broker has not assigned yet.
         configs: dynamic broker settings.
         entities: further metadata, such as client quotas, users and ACLs, by a name that the API modules choose.
     """

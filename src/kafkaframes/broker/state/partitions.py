@@ -1,4 +1,4 @@
-"""Look up the partition of a request, with the error code if that fails, and read records for a fetch.
+"""Look up the partitions of requests, with an error code if a lookup fails, and read records for fetches.
 
 Reads respect size limits, isolation levels, leader epochs and older record formats. ``FetchWait`` is the long poll.
 """
@@ -129,7 +129,7 @@ class FetchLimits(NamedTuple):
         whole_first: whether the first batch is returned even if it exceeds the limit (v3 and later).
         isolation: isolation level of ``partition.fetch``.
         magic: newest record format that the consumer supports.
-        stretch_bytes: records of at least this size are sent from their file; None: never.
+        stretch_bytes: size from which records are sent directly from their file; None if they are never sent so.
     """
 
     max_bytes: int
@@ -236,7 +236,8 @@ def _read_log(
 def _find_next_offset(records: bytes) -> int | None:
     """Return the offset after batches that an older format cannot represent; None if there is no complete batch.
 
-    An older format cannot represent control batches. If a fetch contained nothing else, a consumer would never advance.
+    An older format cannot represent control batches. A consumer that fetched only control batches would therefore never
+    advance.
     """
     last = None
     for batch in _iterate_batches(records):
@@ -310,8 +311,8 @@ def _needs_conversion(records: bytes, magic: int) -> bool:
 class FetchWait:
     """A fetch that waits for enough bytes, its timeout, or a change of its partitions.
 
-    The fetch reads in steps, because one with thousands of partitions would otherwise block other clients at each
-    append.
+    The fetch reads its partitions in steps, because a fetch of thousands of partitions would otherwise block other
+    clients at each append.
     """
 
     def __init__(

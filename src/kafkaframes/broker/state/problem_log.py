@@ -13,9 +13,9 @@ _REPEAT_INTERVAL_MS = 120_000  # twice the longest interval between checkpoint w
 class ProblemLog:
     """Logs each disk problem of a broker once, instead of at each failed operation.
 
-    A problem that has not occurred for two minutes is logged again at its next occurrence. If a disk is full, every
-    append, checkpoint and flush fails, each on a different file. Failures with the same operating system error are
-    therefore one problem.
+    If a problem occurs again after two minutes without it, the problem is logged again. If a disk is full, every
+    append, checkpoint and flush fails, each on a different file. Failures with the same operating system error
+    therefore count as one problem.
     """
 
     def __init__(self, log: logging.Logger, monotonic_ms: Callable[[], int]) -> None:

@@ -68,17 +68,17 @@ class BrokerState:
     Attributes:
         metadata: metadata that is stored next to the logs. ``save_metadata`` writes it.
         is_read_only: whether the broker rejects changes, because it serves directories (``--serve``).
-        advertised: lowest and highest version of each API in ApiVersions, by API key.
+        advertised: lowest and highest version that ApiVersions reports for each API, by API key.
         features: supported and finalized levels by feature name (KIP-584).
         unflushed: partitions with appends since the last group commit (``fsync`` only).
         counters: counters for the metrics, by name.
         store: reader of a served store with reads that may be slow; None for local disks.
-        remarks: findings about the copies of served partitions.
+        remarks: findings about the served partitions, such as differences between their copies.
         records_in_memory: records of internal topics, such as committed offsets, while the broker serves read-only.
-        waits: clock of long polls: real, monotonic time, even if a test advances ``clock``.
+        waits: clock for long polls, which follows real time even if a test advances ``clock``.
         changes: queue of topic changes, which run one after the other. Other requests run between the steps of a
             change.
-        in_change: topics with a creation, extension or deletion in progress, by name.
+        in_change: topics that are being created, extended or deleted, by name.
         on_topic_deleted: called after a topic is deleted, so that the coordinators remove its state.
         disk_problems: log of disk errors.
         is_unsaved: whether the last write of ``metadata`` failed; maintenance retries the write.
@@ -153,7 +153,7 @@ class BrokerState:
 
     @property
     def default_factor(self) -> int:
-        """``default.replication.factor``, limited to the number of nodes."""
+        """The setting ``default.replication.factor``, limited to the number of nodes."""
         return min(self.settings.get_number("default.replication.factor"), len(self.nodes.by_id))
 
     def create_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> Topic:
@@ -178,7 +178,7 @@ class BrokerState:
         If a step fails, the topic stays with the partitions that were created before.
 
         Raises:
-            OptionError, StorageError: as :meth:`create_topic`, or the topic is being deleted.
+            OptionError, StorageError: :meth:`create_topic` raises the same errors; or the topic is being deleted.
         """
         topic = Topic(name, self.new_id(), dict(configs or {}))
         self.settings.build_log_settings(topic.configs)  # rejects invalid settings before a log is created
@@ -239,7 +239,8 @@ class BrokerState:
         If a step fails, the topic gets the partitions that were created before. The caller saves the metadata.
 
         Raises:
-            OptionError, StorageError: the topic is being changed; the disk fails.
+            OptionError, StorageError: the topic is already being changed (OptionError), or the disk fails
+                (StorageError).
         """
         created_partitions: list[Partition] = []
         with self._mark_changing(topic):
@@ -255,11 +256,11 @@ class BrokerState:
     def delete_topics_in_steps(self, topics: Sequence[Topic]) -> Steps[None]:
         """Delete topics, one partition a step. The topics are invisible from the first step.
 
-        A timer deletes the files later. The ids of the topics are stored during the steps, so that a start after a
-        crash continues the deletion.
+        A timer deletes the files later. The metadata file lists the ids of the topics during the steps, so that the
+        broker continues the deletion when it starts after a crash.
 
         Raises:
-            OptionError, StorageError: a topic is being changed; the disk fails.
+            OptionError, StorageError: a topic is already being changed (OptionError), or the disk fails (StorageError).
         """
         with ExitStack() as change_locks:
             for topic in topics:
@@ -443,7 +444,7 @@ class BrokerState:
     def _load_salt_secret(self) -> None:
         """Load or store the secret from which salts of unknown users are derived.
 
-        A restart therefore does not reveal which users exist.
+        The salts therefore stay the same after a restart, which does not reveal which users exist.
         """
         if _SALTS not in self.metadata.entities:
             self.metadata.entities[_SALTS] = self.credentials.secret.hex()

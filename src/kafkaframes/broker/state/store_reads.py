@@ -67,7 +67,7 @@ class _StoreFile:
         return data
 
     def close(self) -> None:
-        """Close the file. A thread that is reading the file closes it afterwards."""
+        """Close the file. If a thread is reading the file, the thread closes it after the read."""
         self._is_closed = True
         if self._lock.acquire(blocking=False):
             try:
@@ -136,7 +136,7 @@ class StoreFileSystem(DelegatingFileSystem):
 
 
 class StoreOwner(Protocol):
-    """A broker state, with the attributes that reads from an object store need."""
+    """The attributes of a broker's state that reads from an object store need."""
 
     store: StoreFileSystem | None
     counters: Counter[str]
@@ -191,7 +191,7 @@ class _RequestAttempts:
             self._store.begin(read).add_done_callback(partial(self._handle_read, read))
 
     def _handle_read(self, read: StoreRead, result_future: Future[bytes]) -> None:
-        """Continue on the broker's loop. ``_handle_read`` itself runs in the thread that has read the data."""
+        """Schedule ``_store_result`` on the broker's event loop, from the thread that has read the data."""
         if not result_future.cancelled() and not self._loop.is_closed():
             data = result_future.exception() or result_future.result()
             self._loop.call_soon_threadsafe(self._store_result, read, data)

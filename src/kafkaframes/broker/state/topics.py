@@ -33,8 +33,8 @@ class Partition:
         leader_epoch: number that grows with each change of leader and is written into batches of format 2.
         waiting: callbacks by waiter, called after an append, a change of the last stable offset, or the deletion.
         is_offline: whether the partition is deleted, or its disk has failed.
-        min_insync_replicas: ``min.insync.replicas``. If the ISR is smaller, acks=all is rejected unless all replicas
-            are in sync.
+        min_insync_replicas: ``min.insync.replicas``. If the ISR is smaller, the partition rejects Produce requests with
+            acks=all unless all replicas are in sync.
         may_down_convert: ``message.downconversion.enable``.
     """
 
@@ -59,7 +59,7 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether acks=all is rejected.
+        """Whether the partition rejects Produce requests with acks=all.
 
         If a partition has fewer replicas than ``min.insync.replicas``, all replicas must be in sync.
         """
@@ -139,7 +139,7 @@ class Node:
 
 @dataclass(slots=True)
 class Nodes:
-    """The virtual nodes by id. ``coordinators`` contains coordinators that a test has moved, by type and key."""
+    """A broker's virtual nodes by id; ``coordinators`` has the new node ids of moved coordinators, by type and key."""
 
     by_id: dict[int, Node] = field(default_factory=lambda: {1: Node(1)})
     coordinators: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class Nodes:
     def choose_replicas(self, topic: str, index: int, factor: int) -> tuple[int, ...]:
         """Return the replicas of a new partition, preferred leader first.
 
-        Nodes are assigned round-robin, from a node that depends on the topic's name. Replicas are in as many racks as
+        Nodes are assigned round-robin, and the topic's name decides the first node. Replicas are in as many racks as
         possible. Stopped nodes are last (StripedReplicaPlacer).
         """
         if len(self.by_id) == 1:

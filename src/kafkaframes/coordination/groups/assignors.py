@@ -24,7 +24,7 @@ def assign_uniform(
 ) -> dict[str, Assignment]:
     """Distribute all partitions evenly.
 
-    With equal subscriptions, the members' numbers of partitions differ by at most one.
+    If all members have the same subscription, their partition counts differ by at most one.
 
     Args:
         subscriptions: existing topics of each member's subscription, by member id.

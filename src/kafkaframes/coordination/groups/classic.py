@@ -1,4 +1,4 @@
-"""A classic group like Kafka's ClassicGroup: members, states and the vote for a protocol, without a clock or requests.
+"""A classic group, which corresponds to Kafka's ClassicGroup: its members, its states and the vote for a protocol.
 
 ``VALID_PREVIOUS_STATES`` is the table of state transitions, which ``rebalance.py`` performs.
 """
@@ -132,12 +132,12 @@ class ClassicGroup(Group):
     """One classic group.
 
     Attributes:
-        since_ms: time of the last state transition; None for groups stored by Kafka before 2.1.
+        since_ms: time of the last state transition; None for groups that a Kafka release before 2.1 has stored.
         pending_joins: expiry timers of member ids that were assigned with MEMBER_ID_REQUIRED and are not yet in use.
-        pending_syncs: members that received the generation and have not sent their SyncGroup.
+        pending_syncs: ids of members that have received the JoinGroup response and have not sent SyncGroup yet.
         subscribed_topics: topics of all members; None if they are unknown.
         new_member_added: whether a member joined during the initial rebalance delay, which extends the delay.
-        join_timer, sync_timer: end of the join phase, and of the wait for SyncGroup requests.
+        join_timer, sync_timer: timers that end the join phase and the wait for SyncGroup requests.
     """
 
     group_id: str
@@ -195,7 +195,7 @@ class ClassicGroup(Group):
         return self.state in VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member subscribes to the topic. Consumers with unknown topics count as subscribed."""
+        """Return whether a member subscribes to the topic; if the consumers' topics are unknown, return True."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -231,7 +231,7 @@ class ClassicGroup(Group):
         return member_id in self.members or len(self.members) < max_size
 
     def find_sender(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return the member that sent a request. Raise FENCED_INSTANCE_ID if another member now has its instance id."""
+        """Return a request's sender; raise FENCED_INSTANCE_ID if another member now has the sender's instance id."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
@@ -250,7 +250,7 @@ class ClassicGroup(Group):
         )
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Enter another state. ``VALID_PREVIOUS_STATES`` has the allowed transitions."""
+        """Enter another state. ``VALID_PREVIOUS_STATES`` lists the allowed transitions."""
         assert self.state in VALID_PREVIOUS_STATES[state], f"{self.group_id}: {self.state} to {state}"
         self.previous_state, self.state, self.since_ms = self.state, state, now_ms
 
@@ -359,7 +359,7 @@ class ClassicGroup(Group):
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
     def get_retention_start_function(self) -> Callable[[int], int] | None:
-        """Return a function of an offset's commit time: its retention starts then, or when the group became empty."""
+        """Return a function that maps commit times to the start of the retention; None if no offset expires."""
         if self.protocol_type is None:
             return lambda commit_ms: commit_ms
         if self.is_empty:

@@ -1,9 +1,9 @@
 """Members of a consumer group that use the classic protocol (KIP-848), for example during an online migration.
 
 Each member is handled individually, as in Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup. A member's
-JoinGroup counts as a heartbeat with the member's owned partitions. The member's generation is its member epoch, the
-group has no leader, and SyncGroup returns the coordinator's assignment. Heartbeats return REBALANCE_IN_PROGRESS until
-the member has rejoined.
+JoinGroup request is handled like a heartbeat that reports the member's owned partitions. The member's generation is its
+member epoch, the group has no leader, and SyncGroup returns the coordinator's assignment. Heartbeats return
+REBALANCE_IN_PROGRESS until the member has rejoined.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
 
     Raises:
         DecodeError: a member's subscription or assignment does not have the format of consumers.
-        RefusedError: GROUP_ID_NOT_FOUND: the user data of a custom assignor would be lost.
+        RefusedError: the user data of a custom assignor would be lost (GROUP_ID_NOT_FOUND).
     """
     consumer_group = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
     for member in group.members.values():
@@ -135,12 +135,12 @@ def map_names_by_id(topics: Topics) -> dict[UUID, str]:
 
 @dataclass(slots=True)
 class ClassicMemberProtocol:
-    """The classic protocol for members of consumer groups.
+    """Handlers of the classic protocol's requests for members of consumer groups.
 
     Attributes:
         groups: handler of the consumer protocol's heartbeats.
-        new_id: returns a random member id, a UUID in Kafka's text form. Unlike in classic groups, the member id has no
-            client id as prefix.
+        new_id: function that returns a random member id, a UUID in Kafka's text form. Unlike in classic groups, the
+            member id has no client id as prefix.
     """
 
     groups: ConsumerGroupProtocol

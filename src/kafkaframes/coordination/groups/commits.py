@@ -1,4 +1,4 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete, and the expiry of committed offsets.
+"""Handlers of OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete, and the expiry of committed offsets.
 
 A commit must come from a member of the group's generation. A commit without a member id and with generation -1 (by a
 standalone consumer or an admin) is allowed while the group is empty, and in a transaction.
@@ -65,7 +65,7 @@ class OffsetStore:
     def end_transaction(self, transaction: Transaction, *, commit: bool) -> None:
         """End a transaction.
 
-        If the transaction and another client have committed a partition, the offset that was written last is kept.
+        If another client has committed an offset for the same partition, the offset that was written last is kept.
         """
         pending_by_group = self.pending_offsets.pop(transaction, {})
         for group_id, pending_offsets in pending_by_group.items() if commit else ():

@@ -73,7 +73,7 @@ class PatternTopics:
     """The topics that patterns match. The object is valid as long as neither topics nor access rights change.
 
     Attributes:
-        version: version of the topics, and version of the access rights.
+        version: pair of the topics' version and the access rights' version.
         resolve: function that returns the topics that a pattern matches; None while the pattern is still being matched.
         cache: matches by pattern and viewer.
     """
@@ -86,7 +86,7 @@ class PatternTopics:
         """Return the topics that a pattern matches and the viewer may see; None if they are not known yet.
 
         Args:
-            viewer: principal and host; None may see all topics.
+            viewer: principal and host whose access rights apply; None if all topics are visible.
         """
         if (regex, viewer) not in self.cache:
             names = self.resolve(regex) if viewer is None else self.match_names(regex, None)
@@ -97,7 +97,7 @@ class PatternTopics:
 
 
 def select_visible_names(names: frozenset[str], viewer: MemberIdentity | None) -> frozenset[str]:
-    """Return the topics that a viewer may see; None sees all topics."""
+    """Return the topics that a viewer may see; if the viewer is None, return all topics."""
     return names if viewer is None else frozenset(filter(viewer.may_see, names))
 
 
@@ -154,7 +154,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         return is_matched and any(topic in self.find_pattern_topics(member) for member in self.members.values())
 
     def supports_protocols(self, protocol_type: str, names: frozenset[str]) -> bool:
-        """Return whether a member with these classic protocols can join: one must be common to all classic members."""
+        """Return whether a member with these classic protocols can join: all classic members must share a protocol."""
         names_of_others = [
             member.classic.protocol_names for member in self.members.values() if member.classic is not None
         ]
@@ -186,7 +186,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         return [regex for regex, count in counts_of_members.items() if self._pattern_counts[regex] == count]
 
     def find_member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
-        """Return the member that sent a request. Raise FENCED_INSTANCE_ID if another member now has its instance id."""
+        """Return a request's sender; raise FENCED_INSTANCE_ID if another member now has the sender's instance id."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:

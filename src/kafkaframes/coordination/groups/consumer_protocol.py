@@ -1,10 +1,10 @@
-"""ConsumerGroupHeartbeat, the only request of KIP-848's protocol, and the timeouts of members.
+"""Handle ConsumerGroupHeartbeat, the only request of KIP-848's protocol, and the timeouts of members.
 
 A heartbeat is planned on immutable values, written as one batch of records, and only then applied. As in Kafka, the
 patterns of a subscription are matched after the response; until then the member keeps the topics that its patterns
 matched before. Sources: KIP-848, KIP-1082, GroupMetadataManager.java.
 
-A heartbeat without changes reads only its own member, and a join reads only the members and topics that it changes.
+A heartbeat without changes reads only its sender's state, and a join reads only the members and topics that it changes.
 tests/coordination/groups/test_large_groups.py compares both cases with a complete computation and counts the reads.
 """
 
@@ -59,7 +59,7 @@ class HeartbeatRequest(NamedTuple):
         owned_partitions: partitions that the member owns.
         has_owned_rows: whether the request has rows of owned topics, even without partitions.
         classic: protocols of the JoinGroup request that was converted to this heartbeat; None for a real heartbeat.
-        viewer: principal and host of the sender; None may see every topic.
+        viewer: principal and host of the sender; None if the sender may see every topic.
     """
 
     group_id: str
@@ -353,7 +353,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         plan.regexes.update(dict.fromkeys(group.regexes.keys() - matches.keys()))
 
     def _plan_targets(self, group: ConsumerGroup, plan: _ConsumerChanges, *, is_due: bool) -> None:
-        """Compute target assignments if the epoch has grown. A returning static member keeps its target."""
+        """Compute target assignments if the group epoch has grown. A returning static member keeps its target."""
         member_id, replaced_member = plan.member.member_id, plan.replaced_member
         plan.is_assigned = is_due and plan.epoch > group.assignment_epoch
         if plan.is_assigned:
@@ -510,7 +510,7 @@ def check_request(request: HeartbeatRequest, *, may_omit_member_id: bool) -> Non
 
 
 def _apply_request(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
-    """Return the member as changed by a heartbeat."""
+    """Return a copy of the member with the changes of a heartbeat."""
     changes: dict[str, Any] = {
         "instance_id": request.instance_id,
         "rack_id": request.rack_id,

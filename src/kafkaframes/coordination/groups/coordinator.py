@@ -191,7 +191,7 @@ class GroupCoordinator:
 
         Args:
             may_omit_member_id: whether a joining member may lack a member id, as in version 0. The coordinator then
-                assigns the member id.
+                assigns a member id.
         """
         check_request(request, may_omit_member_id=may_omit_member_id)
         if not request.member_id:
@@ -273,7 +273,7 @@ class GroupCoordinator:
         return answer
 
     def find_share_group_for_offsets(self, group_id: str, *, may_create: bool = False) -> ShareGroup:
-        """Return a share group if its offsets may be changed, since it has no members (else NON_EMPTY_GROUP)."""
+        """Return a share group whose offsets may be changed; raise NON_EMPTY_GROUP if the group has members."""
         if may_create and group_id not in self.groups:
             return ShareGroup(group_id)
         group = self.find_group(group_id, ShareGroup)
@@ -343,20 +343,20 @@ class GroupCoordinator:
         return codes
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """Commit or drop the pending offsets of a transaction with a marker in this partition of the log."""
+        """Commit or drop the pending offsets of a transaction whose marker is in this partition of the log."""
         self.commits.store.end_transaction((partition, producer_id), commit=commit)
 
     # ---------------------------------------------------------------------------------------------- administration
 
     def find_group(self, group_id: str, kind: type[_Kind]) -> _Kind:
-        """Return a group of this type. Raise GROUP_ID_NOT_FOUND for another type."""
+        """Return a group of this type. Raise GROUP_ID_NOT_FOUND if the group has another type."""
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
             raise _create_not_found_error(group_id, group, kind)
         return group
 
     def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Group]:
-        """Return the groups in any of these states and of any of these types. Letter case does not matter."""
+        """Return the groups in any of these states and of any of these types; case is ignored."""
         lowercase_states, lowercase_types = ({text.lower() for text in texts} for texts in (states, types))
         return [
             group
@@ -366,7 +366,7 @@ class GroupCoordinator:
         ]
 
     def delete_group(self, group_id: str) -> None:
-        """Delete a group without members (else NON_EMPTY_GROUP), and its offsets."""
+        """Delete a group and its offsets; raise NON_EMPTY_GROUP if the group has members."""
         group = self.groups.get(group_id)
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")

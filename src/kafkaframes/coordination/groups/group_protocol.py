@@ -64,7 +64,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
     records: ClassVar[ModernRecords[Any, Any]]
 
     def get_group_setting(self, group: GroupT, name: str) -> int:
-        """Return a setting of a group, by the part of its name after the group type."""
+        """Return a setting of a group; ``name`` is the part of the setting's name after the group type."""
         return self.setting(group.group_id, f"{group.type}.{name}")
 
     @staticmethod
@@ -79,7 +79,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
         return member
 
     def may_assign(self, group: GroupT, *, min_interval_ms: int = 0) -> bool:
-        """Return whether a group may get a new assignment: it has none, or the assignment interval is over."""
+        """Return whether a group may get a new assignment: it has no assignment yet, or the interval has passed."""
         interval_ms = max(self.get_group_setting(group, "assignment.interval.ms"), min_interval_ms)
         if group.assignment_time_ms is None or not interval_ms:
             return True

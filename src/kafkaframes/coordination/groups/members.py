@@ -28,7 +28,7 @@ def cancel_timer(timers: dict[str, Timer], member_id: str) -> bool:
 
 
 class MemberState(IntEnum):
-    """The progress of a member's reconciliation. The values are those in the member's record."""
+    """The progress of a member's reconciliation. The numeric values are the same as in the member's record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -139,7 +139,7 @@ class GroupMember(Generic[KeyT]):
         return self if member == self else replace(member, previous_epoch=self.epoch)
 
     def check_epoch(self, epoch: int, reported_assignment: frozenset[KeyT] | None, *, group_type: str) -> None:
-        """Fence a member whose epoch is not the current one.
+        """Fence a member whose epoch is not its current epoch.
 
         The previous epoch is accepted, because the last response may be lost.
         """
@@ -165,8 +165,8 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
     """A group of members with epochs.
 
     Attributes:
-        epoch: group epoch, incremented when members need another assignment. The epoch of a new group starts at 1, as
-            in Kafka 4.3.
+        epoch: group epoch, incremented when members need another assignment. The group epoch of a new group starts at
+            1, as in Kafka 4.3.
         assignment_epoch: group epoch for which ``targets`` were computed.
         targets: target assignment by member id.
         metadata_hash: hash of the subscribed topics at the last change of the epoch.

@@ -64,8 +64,8 @@ class OffsetClient(NamedTuple):
     Attributes:
         generation: generation of a classic group, or member epoch of a consumer group; -1 for a client that is not a
             member.
-        has_member_field: whether the version of an OffsetFetch request has a member id. If the field exists, a consumer
-            group rejects an empty member id.
+        has_member_field: whether the version of an OffsetFetch request has a member id. If the version has this field,
+            a consumer group rejects an empty member id.
         supports_epoch_errors: whether the response may have KIP-848's error codes (OffsetCommit and OffsetFetch 9 and
             later).
     """
@@ -84,7 +84,7 @@ class LoadedRecord(NamedTuple):
     Attributes:
         key, value: bytes of the record, or of the control record for a marker.
         producer_id, producer_epoch: fields of the batch; -1 without a producer.
-        is_transactional: whether the record takes effect only after its transaction commits.
+        is_transactional: whether the record takes effect only when its transaction commits.
         is_marker: whether the record ends the transaction of ``producer_id``. ``is_commit`` is the marker's outcome.
     """
 
@@ -151,7 +151,7 @@ class Group(Protocol):
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
     def get_retention_start_function(self) -> Callable[[int], int] | None:
-        """Return a function of an offset's commit time that returns when its retention starts, both in milliseconds.
+        """Return a function that maps an offset's commit time to the start of its retention, both in milliseconds.
 
         By default retention starts at the commit. None means that no offset of the group can expire now.
         """
@@ -188,7 +188,7 @@ MIGRATION_POLICIES: Final = UPGRADE_POLICIES | DOWNGRADE_POLICIES | {MIGRATION_D
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Settings of the group coordinator. The defaults are those of Kafka, except for the initial rebalance delay.
+    """Settings of the group coordinator. The defaults are the same as in Kafka, except for the initial rebalance delay.
 
     Attributes:
         initial_rebalance_delay_ms: time for which a new group waits for more members, in milliseconds. Kafka's default

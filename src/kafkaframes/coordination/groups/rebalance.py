@@ -1,8 +1,9 @@
 """The classic rebalance protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and timeouts of members.
 
 A join phase collects JoinGroup requests until all members have sent one, or until the rebalance timeout. All requests
-are then answered with the new generation. The leader's SyncGroup contains the assignment, with which all SyncGroup
-requests are answered. A response that has to wait is sent by a callback, which is called once.
+are then answered with the new generation. The leader's SyncGroup request contains the assignment for all members, and
+the coordinator then answers the SyncGroup requests of all members. A response that has to wait is sent by a callback,
+which is called once.
 
 Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member id required),
 KIP-814 (skip assignment), GroupMetadataManager.java.
@@ -74,7 +75,7 @@ class LeavingMember(NamedTuple):
 
 @dataclass(slots=True)
 class RebalanceProtocol:
-    """The rebalance protocol of classic groups."""
+    """Handlers of the classic rebalance protocol's requests and timeouts."""
 
     clock: Clock
     settings: GroupSettings
@@ -118,7 +119,8 @@ class RebalanceProtocol:
     def _rejoin(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
         """Handle a member's JoinGroup request.
 
-        A member that has missed the current generation gets it; otherwise the group rebalances.
+        If the member only missed the response with the current generation, the response is sent again; otherwise the
+        group rebalances.
         """
         member = group.find_sender(request.member_id, request.instance_id)
         is_leader = group.leader == member.member_id

@@ -1,8 +1,8 @@
 """Records of classic, consumer and share groups in ``__consumer_offsets``, in the versions that Kafka writes.
 
 A commit has version 3, or version 1 if the client requests a retention (OffsetCommit 2 to 4). A classic group has
-version 3 (Kafka 2.3 and later). Records of consumer and share groups are those of Kafka 4.1 and later. Values of all
-older versions can be read.
+version 3 (Kafka 2.3 and later). Records of consumer and share groups have the format of Kafka 4.1 and later. Values of
+all older versions can be read.
 
 The hash of subscribed topics differs from Kafka's, which is XXH3. If a broker reads a different hash, it computes a new
 assignment, without further effect.
@@ -47,7 +47,7 @@ class OffsetCommit(NamedTuple):
     Attributes:
         offset: next offset to read.
         leader_epoch: leader epoch of the last consumed record; -1 if unknown.
-        expire_ms: expiry time in milliseconds since 1970; None for the broker's retention.
+        expire_ms: expiry time in milliseconds since 1970; None if the broker's retention applies.
         order: sequence number of the write, which decides between two commits; not part of the record.
     """
 
@@ -65,7 +65,7 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
 
 
 def build_commit_record(group_id: str, partition: TopicPartition, commit: OffsetCommit | None) -> Record:
-    """Return the record of a committed offset, or its tombstone for None."""
+    """Return the record of a committed offset, or its tombstone if ``commit`` is None."""
     key = message("OffsetCommitKey")(group=group_id, topic=partition.topic, partition=partition.partition)
     if commit is None:
         return encode_coordinator_record(key, None, None)
@@ -179,12 +179,12 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         return record.type == self.types[1] and record.value is None
 
     def build_epoch_record(self, group_id: str, epoch: int | None, metadata_hash: int = 0) -> Record:
-        """Return the record of the group epoch; its tombstone for None."""
+        """Return the record of the group epoch; its tombstone if the epoch is None."""
         value = None if epoch is None else {"epoch": epoch, "metadata_hash": metadata_hash}
         return self._build_record("Metadata", value, group_id=group_id)
 
     def build_target_epoch_record(self, group_id: str, epoch: int | None, now_ms: int | None = None) -> Record:
-        """Return the record of the epoch of the target assignments; its tombstone for None."""
+        """Return the record of the target assignments' epoch; its tombstone if the epoch is None."""
         timestamp = {} if now_ms is None else {"assignment_timestamp": now_ms}
         value = None if epoch is None else {"assignment_epoch": epoch, **timestamp}
         return self._build_record("TargetAssignmentMetadata", value, group_id=group_id)
@@ -336,7 +336,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         return self._build_current_assignment_record(group_id, member, value)
 
     def build_regex_record(self, group_id: str, regex: str, topics: Iterable[str] | None, now_ms: int = 0) -> Record:
-        """Return the record of the topics that match a pattern; its tombstone for None."""
+        """Return the record of the topics that match a pattern; its tombstone if ``topics`` is None."""
         value = None if topics is None else {"topics": sorted(topics), "version": 0, "timestamp": now_ms}
         return self._build_record("RegularExpression", value, group_id=group_id, regular_expression=regex)
 
@@ -394,7 +394,7 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
         return self._build_current_assignment_record(group_id, member, {"assigned_partitions": rows})
 
     def build_state_record(self, group_id: str, topics: InitializedTopics | None) -> Record:
-        """Return the record of the partitions from which the group reads; its tombstone for None."""
+        """Return the record of the partitions from which the group reads; its tombstone if ``topics`` is None."""
         if topics is None:
             return self._build_record("StatePartitionMetadata", None, group_id=group_id)
         value_class: Any = message("ShareGroupStatePartitionMetadataValue")

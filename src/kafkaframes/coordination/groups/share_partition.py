@@ -2,9 +2,9 @@
 
 A fetch acquires whole batches of the log, and therefore possibly more records than the member's maximum, except in
 ``record_limit`` mode (KIP-1206). When the lock of an acquired record times out, the record becomes available again, or
-is archived if its delivery count has reached the limit. Records that have had half of their deliveries are acquired in
-smaller runs, and a record's last delivery is on its own. One bad record therefore does not cause other records to be
-archived.
+is archived if its delivery count has reached the limit. Records that have used half of their allowed deliveries are
+acquired in smaller runs, and the last allowed delivery contains only one record. One bad record therefore does not
+cause other records to be archived.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AcquiredRun(NamedTuple):
 
 
 class AcknowledgedRun(NamedTuple):
-    """A member's acknowledgement of a run of records; ``types`` has one type for each record, or one for all."""
+    """A member's acknowledgement of a run of records; ``types`` has a type per record, or one type for all."""
 
     first: int
     last: int
@@ -288,12 +288,12 @@ class SharePartition:
         return max(counts, default=0) >= self.limits.min_throttled_deliveries
 
     def archive_acquired_records(self, spans: Iterable[OffsetRange]) -> None:
-        """Archive acquired records that consumers must not read: those of aborted transactions."""
+        """Archive acquired records of aborted transactions, which consumers must not read."""
         for span in spans:
             self._archive_records(span.first, span.last, RecordState.ACQUIRED)
 
     def _archive_lost_records(self, fetch_offset: int, first: int) -> None:
-        """Archive available records between the fetch offset and the first batch, which the log no longer has."""
+        """Archive available records that the log no longer has, between the fetch offset and the first batch."""
         if fetch_offset < first:
             self._archive_records(fetch_offset, first - 1, RecordState.AVAILABLE)
 
@@ -306,7 +306,7 @@ class SharePartition:
                     delivery.archive()
 
     def acknowledge_records(self, member_id: str, batches: Iterable[AcknowledgedRun]) -> None:
-        """Apply a member's acknowledgements of records that it has acquired: all of them, or none."""
+        """Apply all of a member's acknowledgements of records that it has acquired; if one is invalid, apply none."""
         changes: list[tuple[DeliveryState, int]] = []
         for batch in batches:
             if batch.last >= self.start:
@@ -373,7 +373,7 @@ class SharePartition:
         return lock
 
     def release_all(self, member_id: str) -> None:
-        """Release all records of a member at the end of its session. The delivery is still counted."""
+        """Release all records of a member at the end of its session; their deliveries still count."""
         self._release_records(self._in_flight_runs, lambda row: row.member_id == member_id)
 
     def _release_records(self, in_flight_runs: Iterable[InFlightRun], matches: Callable[[DeliveryState], bool]) -> None:

@@ -74,7 +74,7 @@ class ShareSession:
     def includes_in_response(self, partition: tuple[UUID, int], code: int, has_records: bool) -> bool:
         """Return whether a response includes a partition.
 
-        The partition has records or an error, or it was added or failed in the last request.
+        A response includes a partition that has records or an error, or that was added or failed in the last request.
         """
         session_partition = self.partitions.get(partition)
         if session_partition is None:
@@ -140,7 +140,7 @@ class ShareStates:
         return state
 
     def is_current(self, key: ShareKey, state: SharePartition) -> bool:
-        """Return whether a state is still the partition's state: it is dropped when the group's last session ends."""
+        """Return whether a state is still in use; a group's states are dropped when the group's last session ends."""
         return self.partitions.get(key) is state
 
     def _store_change(self, key: ShareKey, state: SharePartition) -> None:

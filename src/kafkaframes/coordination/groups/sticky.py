@@ -98,8 +98,8 @@ def _balance_once(
 class _MembersByLoad(Generic[Topic]):
     """The subscribers of each topic by their number of partitions, for groups with thousands of members.
 
-    A member that has lost partitions since the object was created may be overlooked, but not a member that has got
-    partitions.
+    The search may overlook a member that has lost partitions since the object was created, but not a member that has
+    received partitions.
     """
 
     def __init__(self, subscriptions: Mapping[str, frozenset[Topic]], loads: Mapping[str, int]) -> None:

@@ -1,7 +1,7 @@
 """A streams group (KIP-1071): its topology, tasks, members and target assignment.
 
 A subtopology has one task for each partition of its source topics. Repartition and changelog topics are internal topics
-of the group. The numbers of partitions of internal topics follow from the source topics (InternalTopicManager.java).
+of the group. The partition counts of internal topics are derived from the source topics (InternalTopicManager.java).
 This module reads no clock and decodes no requests.
 """
 
@@ -234,9 +234,9 @@ def _compare_topics(
 def _compute_repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
     """Return the number of partitions of each repartition topic.
 
-    The number is the declared number, or that of the largest input of the subtopologies that write to the topic. As in
-    Kafka, the numbers are computed in the order of the topics. A repartition topic that is computed later does not
-    count as an input.
+    A topic has its declared number of partitions, or as many partitions as the largest input of the subtopologies that
+    write to the topic. As in Kafka, the partition counts are computed in the order of the topics. A repartition topic
+    that is computed later does not count as an input.
     """
     declared_counts = {
         topic.name: topic.partitions
@@ -276,7 +276,7 @@ def _create_repartition_error(reason_suffix: str) -> RefusedError:
 def _assign_copartition_counts(
     subtopology: Subtopology, counts: dict[str, int], sources: tuple[str, ...], repartition: tuple[str, ...]
 ) -> None:
-    """Give the repartition topics of each copartition group as many partitions as its other topics have."""
+    """Give the repartition topics of each copartition group as many partitions as the group's other topics have."""
     declared_counts = {topic.name: topic.partitions for topic in subtopology.repartition_topics if topic.partitions > 0}
     fixed_counts = {name: count for name, count in declared_counts.items() if name in repartition}
     if sources:
@@ -301,7 +301,7 @@ def _assign_copartition_counts(
 def _require_same_count(counts: Mapping[str, int]) -> int:
     """Return the number of partitions that all topics have.
 
-    If the topics have different numbers, the topology is not ready.
+    If the topics have different partition counts, the topology is not ready.
     """
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name}={counts[name]}" for name in sorted(counts))

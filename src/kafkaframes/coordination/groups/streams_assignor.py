@@ -58,8 +58,8 @@ def sort_in_hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int
 class JavaPriorityQueue(Generic[_T]):
     """A queue with the same order of equal items as Java's ``PriorityQueue``.
 
-    The order of equal items depends on all earlier operations. ``heapq`` moves items differently, and may return a
-    different one of equal items.
+    The order of equal items depends on all earlier operations. ``heapq`` moves items differently, and may therefore
+    return another of several equal items.
     """
 
     def __init__(self, key: Callable[[_T], float], items: Iterable[_T]) -> None:
@@ -152,7 +152,7 @@ class _PartialAssignment:
     Attributes:
         active_quota: quota of active tasks only.
         quota: quota of active and standby tasks together.
-        previous_active: previous member of each active task; the last member if there are several.
+        previous_active: previous member of each active task; if a task had several members, the last of them.
         previous_standbys: previous members of each standby task; they already have the state of the task.
     """
 

@@ -310,7 +310,7 @@ def _delay(why: str) -> TopologyStatus:
 
 
 def _apply_request(member: StreamsMember, request: StreamsHeartbeatRequest, topology: Topology) -> StreamsMember:
-    """Return the member as changed by a heartbeat."""
+    """Return a copy of the member with the changes of a heartbeat."""
     changes: dict[str, Any] = {
         "rack_id": request.rack_id,
         "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _NO_VALUE else request.rebalance_timeout_ms,

@@ -89,7 +89,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         return self._build_current_assignment_record(group_id, member, rows)
 
     def build_topology_record(self, group_id: str, topology: Topology | None) -> Record:
-        """Return the record of a topology, or its tombstone for None."""
+        """Return the record of a topology, or its tombstone if ``topology`` is None."""
         if topology is None:
             return self._build_record("Topology", None, group_id=group_id)
         subtopologies = build_topology_rows(message("StreamsGroupTopologyValue"), topology)

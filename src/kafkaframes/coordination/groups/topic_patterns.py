@@ -1,8 +1,9 @@
 """Find the topics that match the regular expressions of consumer groups (KIP-848), outside the heartbeat handler.
 
-RE2 takes linear time, but ``(.?){998}`` takes 60 ms for one long name. As in Kafka (GroupMetadataManager), a pattern is
-therefore matched in a thread after the response to the heartbeat. A pattern is matched once for all groups, and only
-against names that are new. A call matches only a few names, so a slow pattern does not delay other work in the thread.
+RE2 matches in linear time, but the pattern ``(.?){998}`` takes 60 ms for one long name. As in Kafka
+(GroupMetadataManager), a pattern is therefore matched in a thread after the response to the heartbeat. A pattern is
+matched once for all groups, and only against names that are new. A call matches only a few names, so a slow pattern
+does not delay other work in the thread.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class TransactionCoordinator:
             current_producer: current id and epoch of the producer if it requests the next epoch (KIP-360).
 
         Raises:
-            RefusedError: CONCURRENT_TRANSACTIONS after an open transaction was aborted. The client retries.
+            RefusedError: an open transaction has just been aborted (CONCURRENT_TRANSACTIONS). The client retries.
         """
         if transactional_id is None:
             return ProducerIdentity(self.new_producer_id(), 0)
@@ -179,7 +179,7 @@ class TransactionCoordinator:
         *,
         version: int = 0,
     ) -> None:
-        """Add partitions to the transaction. If no transaction is ongoing, this begins one.
+        """Add partitions to the transaction. If no transaction is ongoing, begin one.
 
         Args:
             version: transaction version; 2 if another request adds the partitions implicitly (KIP-890).
@@ -235,7 +235,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE
 
     def _find_transaction(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
-        """Return the unfinished transaction of a producer. Raise an error for another producer id or epoch."""
+        """Return a producer's unfinished transaction; raise an error if its producer id or epoch differs."""
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(transactional_id)
@@ -371,7 +371,7 @@ class TransactionCoordinator:
             self._deadlines_ms[name] = self.clock.monotonic_ms + new_transaction.timeout_ms
 
     def _resume_timeouts(self) -> None:
-        """Start timers for the open transactions of a log, with the time that remains since their stored start."""
+        """Start timers for the open transactions of a log, with the rest of their timeouts since their stored start."""
         for name, transaction in self.transactions.items():
             if transaction.state is State.ONGOING and transaction.timeout_ms != NO_TIMEOUT_MS:
                 age_ms = min(max(self.clock.now_ms - transaction.start_ms, 0), transaction.timeout_ms)

@@ -72,9 +72,10 @@ class Transaction:
         last_epoch: previous epoch, if the producer bumped the epoch itself (KIP-360), else -1.
         previous_producer_id, next_producer_id: ids before and after a change of producer id (KIP-890), else -1.
         partitions: partitions of the open transaction.
-        start_ms: start of the transaction, else -1.
+        start_ms: start of the open transaction in milliseconds since 1970; -1 if there is none.
         updated_ms: time of the last change.
-        client_version: transaction version with which the client adds partitions and ends: 0, or 2 (KIP-890).
+        client_version: transaction version with which the client adds partitions and ends transactions: 0, or 2
+            (KIP-890).
     """
 
     transactional_id: str
@@ -225,7 +226,7 @@ def _build_record_key(transactional_id: str) -> Any:
 
 
 def decode(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
-    """Return the transactional id of a record and its state; None for a tombstone.
+    """Return the transactional id of a record and the id's state; the state is None for a tombstone.
 
     Raises:
         DecodeError: the type, version or state is unknown, or the bytes are invalid.
@@ -328,7 +329,7 @@ def _is_valid_epoch(transaction: Transaction, producer_epoch: int, *, is_bumped:
 
 
 def _check_same_end(state: TransactionState, *, commit: bool) -> None:
-    """Reject an end that differs from the decision. If the markers are not written yet, the client retries."""
+    """Reject an outcome that differs from the decided one; until the markers are written, make the client retry."""
     if _IS_COMMIT_BY_STATE.get(state) is not commit:
         raise RefusedError(ErrorCode.INVALID_TXN_STATE)
     if state in PREPARED_STATES:

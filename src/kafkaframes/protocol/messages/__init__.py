@@ -1,4 +1,4 @@
-"""Encode and decode messages with a spec and version, as objects or columns, with their headers and frames."""
+"""Encode and decode messages by a spec and a version, as objects or Arrow columns, with their headers and frames."""
 
 from kafkaframes.protocol.messages.objects import Message, class_of
 from kafkaframes.protocol.messages.plan import MessagePlan, plan_message

@@ -59,7 +59,7 @@ def make_buffer_shape(program: ColumnProgram) -> BufferShape:
 
 
 class DecodeArena:
-    """The memory of one decode. ``rows`` (per level) and ``data`` (per column, in bytes) are capacities."""
+    """The memory for one decoding; ``rows`` (per level) and ``data`` (per column, in bytes) are capacities."""
 
     def __init__(self, program: ColumnProgram, shape: BufferShape, *, messages: int, size_bytes: int) -> None:
         self.program = program
@@ -122,7 +122,7 @@ class DecodeArena:
     def grow_buffers(
         self, messages: int, consumed_bytes: int, *, level: int = 0, rows: int = 0, column: int = 0, data: int = 0
     ) -> None:
-        """Grow the level or column that is full, and all others in proportion to the remaining input.
+        """Grow the level or column that is full, and grow all others in proportion to the remaining input.
 
         Args:
             messages: number of decoded messages.
@@ -151,7 +151,7 @@ class DecodeArena:
             self.bytes[target : target + size] = old_bytes[start : start + size]
 
     def _extrapolate(self, current_sizes: Array, used_sizes: Array, consumed_bytes: int) -> Array:
-        """Extrapolate the usage after ``consumed_bytes`` of input to all input. No size becomes smaller by this."""
+        """Extrapolate the usage after ``consumed_bytes`` of input to all input; sizes never shrink."""
         expected_sizes = used_sizes * (self.size_bytes / max(consumed_bytes, 1)) * 1.05
         return np.clip(expected_sizes.astype(np.int64), current_sizes, np.maximum(current_sizes, MAX_ROWS))
 

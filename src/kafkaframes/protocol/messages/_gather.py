@@ -35,7 +35,7 @@ _MAX_TAG_HEADER_BYTES: Final = 16  # largest size of a tag, its size, and the se
 
 
 class Gatherer:
-    """Collects the buffers of the caller's Arrow array, column by column: ``parts[column]`` are those of one column."""
+    """Collects the buffers of the caller's Arrow array; ``parts[column]`` contains the buffers of a column."""
 
     def __init__(self, program: ColumnProgram, count: int) -> None:
         self.program = program
@@ -183,7 +183,7 @@ class Gatherer:
         self.gather_texts(item.children[1], None, data, alive, _mask_valid(data), path)
 
     def check_absent(self, field: AbsentField, array: pa.Array, live: Array, level: int, path: str) -> None:
-        """Check a field that the version lacks: it must be ignorable or have its default."""
+        """Check that a field which the version lacks is ignorable or has its default."""
         if field.ignorable:
             return
         differs = live & ~_mask_defaults(array, field)

@@ -1,6 +1,7 @@
-"""Programs: a (message, version)'s plan as integer tables for the kernels and as a tree of Arrow types. No numba.
+"""Programs, which contain a message's plan as integer tables for the kernels and as a tree of Arrow types. No numba.
 
-A *level* is one nesting of lists. Level 0 has a row per message, an array's level a row per element. A *column* has
+A *level* is one nesting of lists. Level 0 has a row per message, and an array's level has a row per element. A *column*
+has
 buffers of its own: a fixed-width field, a string, a list's offsets, or a nullable struct's validity. Structs outside
 arrays share their parent's level and rows. Columns are in depth-first order. In each struct the tagged fields follow
 the untagged ones, so the columns of any field are one range.
@@ -119,7 +120,7 @@ class ListLevel:
 
 @dataclass(slots=True, eq=False)
 class ColumnProgram:
-    """A message plan, compiled to integer tables for the column kernels; see the module's docstring."""
+    """A message plan, compiled to the integer tables for the column kernels that the module's docstring describes."""
 
     plan: MessagePlan
     ops: np.ndarray[Any, Any]

@@ -1,12 +1,12 @@
-"""Interpreter of plans: reads and writes a message field by field, and knows the path and position of each value.
+"""An interpreter of plans, which reads and writes a message field by field, and knows each value's path and position.
 
 The interpreter defines the results of the generated functions (``_source.py``); a test compares their results on
 arbitrary bytes. The interpreter also handles the input that the generated functions do not support: data that is not
 canonical, and all errors, which contain the path of the field. Modes:
 
 * ``reference``: accepts exactly what Kafka's generated readers accept: overlong varints, any non-zero bool, malformed
-  UTF-8, any negative length as null, and tags in any order. If a known tag is repeated, the
-  last one counts. The size of a known tag is not checked.
+  UTF-8, any negative length as null, and tags in any order. If a known tag is repeated, the last occurrence applies.
+  The size of a known tag is not checked.
 * ``strict``: accepts only bytes that Kafka's writers produce, so that encoding the value again gives the same bytes.
 """
 

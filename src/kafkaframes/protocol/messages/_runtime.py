@@ -1,9 +1,9 @@
 """Functions that generated code calls for parts of the wire format that are too long to inline.
 
 All functions here are for canonical data only. Other data (a varint that is longer than needed, an invalid null,
-broken UTF-8, a value of the wrong type) raises one of ``MALFORMED_ERRORS``. The caller then starts again with the plain
-interpreter, which applies the mode's rules and reports the position. Generated code therefore never has to explain an
-error.
+broken UTF-8, a value of the wrong type) raises one of ``MALFORMED_ERRORS``. The caller then decodes the message again
+with the plain interpreter, which applies the mode's rules and reports the position. Generated code therefore never has
+to explain an error.
 
 On truncated data, positions may exceed the end of the buffer. Slices of truncated data are short, unpacking raises an
 error, and the caller compares the last position with the size. No memory is allocated for a length before its data is
@@ -34,7 +34,7 @@ _UNKNOWN_UUID_SAFETY: Final = SafeUUID.unknown
 
 
 class NotCanonicalError(ValueError):
-    """The data is not canonical; decode it with the plain interpreter."""
+    """Raised if the data is not canonical; the caller then decodes the data with the plain interpreter."""
 
 
 def read_varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
@@ -108,7 +108,7 @@ def read_compact_strings(buf: bytes | memoryview, position: int, count: int) -> 
 
 
 def read_compact_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
-    """Read ``count`` compact bytes."""
+    """Read ``count`` byte strings with compact lengths."""
     if count > len(buf) - position:
         raise NotCanonicalError
     items = []
@@ -176,7 +176,7 @@ def require_list(value: Any) -> Any:
 
 
 def write_blobs(raw: Sequence[bytes], write: Callable[[bytes], None], *, compact: bool, size: int) -> None:
-    """Write byte strings, each after its length; ``size`` is the size in bytes of a length that is not compact."""
+    """Write byte strings, each after its length; ``size`` is the size of a length that is not compact, in bytes."""
     for element in raw:
         write(encode_varint(len(element) + 1) if compact else len(element).to_bytes(size))
         write(element)

@@ -54,7 +54,7 @@ class SourceText:
 
 
 def list_uses(plan: MessagePlan) -> Iterator[tuple[StructPlan, bool]]:
-    """Yield each (struct plan, used as an array's element) that the message needs a function for, children first."""
+    """Yield (struct plan, whether it is an array's element) for each function of the message, children first."""
     struct_uses: set[tuple[str, bool]] = set()
     for struct in plan.structs:
         for field in (*struct.fields, *struct.tagged_fields):

@@ -1,4 +1,4 @@
-"""Generate decoder source: one function per struct, and one per array of structs with the loop inside.
+"""Generate decoder source: one function per struct, and one function per array of structs, which contains the loop.
 
 Names in the source: ``o`` the object, ``p`` the position, ``n`` an encoded length. See ``_source.py``.
 """
@@ -53,7 +53,7 @@ def has_shapes(plan: StructPlan) -> bool:
 
 
 def generate_shape_reader(plan: StructPlan, counts: tuple[int, ...]) -> SourceText:
-    """Return source that reads elements of one shape, each with one ``struct`` call, until one differs.
+    """Return source that reads elements of one shape, each with one ``struct`` call, until an element's shape differs.
 
     ``counts`` are encoded counts (n + 1). For example, all partitions with three replicas, all in sync, have one shape.
     """
@@ -223,7 +223,7 @@ class _DecoderWriter:
             self.add_number(STRUCT_FORMATS[field.type], target)
 
     def write_length(self, field: FieldPlan) -> None:
-        """Read a length or count into ``n``; a compact one stays encoded, as length + 1."""
+        """Write code that reads a length or count into ``n``; a compact length stays encoded, as length + 1."""
         self.add_number("B" if field.compact else "h" if field.type == "string" and not field.array else "i", "n")
         self.flush_run()
         if field.compact:
@@ -239,7 +239,7 @@ class _DecoderWriter:
                             self.text.add("raise malformed")
 
     def write_variable_size(self, field: FieldPlan, target: str) -> None:
-        """Read the value with the length or count ``n``."""
+        """Write code that reads the value with the length or count ``n``."""
         add, empty = self.text.add, 1 if field.compact else 0
         is_struct_array = field.array and field.struct is not None
         with self.text.open_block(f"if n > {empty}:" if is_struct_array else f"if n >= {empty}:"):

@@ -180,7 +180,7 @@ class _EncoderWriter:
             self.write_present_value(field)
 
     def write_present_value(self, field: FieldPlan) -> None:
-        """Write the length of ``v`` after the pending run, then its content."""
+        """Write code that writes the length of ``v`` after the pending run, then the content of ``v``."""
         add = self.text.add
         if field.array:
             add("v = list_of(v)")

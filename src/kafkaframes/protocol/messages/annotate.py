@@ -1,6 +1,7 @@
 """Explain each byte of a message as a list of runs, for ``kafkaframes decode`` and ``diff``. No printing.
 
-A run is the bytes of one read operation: a number, a text with its length, a count, a tag. Invalid bytes yield the runs
+A run contains the bytes of one read operation: a number, a text with its length, a count, or a tag. Invalid bytes yield
+    the runs
 up to the error, and the error.
 """
 
@@ -48,7 +49,7 @@ class AnnotatedRange:
 
 @dataclass(slots=True)
 class AnnotatedMessage:
-    """The runs of a message's bytes; ``error`` is the reason if they end before ``size_bytes``, otherwise None."""
+    """The runs of a message's bytes; if they end before ``size_bytes``, ``error`` is the reason, otherwise None."""
 
     size_bytes: int
     runs: list[AnnotatedRange] = field(default_factory=list)

@@ -52,7 +52,7 @@ _GENERATED_CODE_GLOBALS: Final = {  # names that generated source can use
 
 
 def is_strict_mode(mode: str) -> bool:
-    """Return whether a decoding mode is ``strict``; reject an unknown one.
+    """Return whether a decoding mode is ``strict``; reject an unknown mode.
 
     Raises:
         OptionError: the mode is unknown.
@@ -63,7 +63,7 @@ def is_strict_mode(mode: str) -> bool:
 
 
 def is_adopted_tag_header(tag_header: str) -> bool:
-    """Return whether a tag header is the one that KIP-482 adopted; reject an unknown one.
+    """Return whether a tag header has the form that KIP-482 adopted; reject an unknown form.
 
     Raises:
         OptionError: the tag header is unknown.
@@ -98,7 +98,7 @@ class Codec:
         return compile_text(text, title, self.classes)[f"{verb}_{self.plan.root.name}"]
 
     def decode(self, buf: bytes | memoryview, position: int, *, strict: bool) -> tuple[Any, int]:
-        """Decode the value at ``position``, and return it and its end.
+        """Decode the value at ``position``, and return the value and its end.
 
         If the buffer is a memoryview, fields of type records are views, or copies if the interpreter decodes the value.
 
@@ -134,7 +134,7 @@ class Codec:
             return b"".join(map(bytes, parts))
 
     def encode_parts(self, value: Any) -> list[bytes | DeferredBytes]:
-        """Return the bytes of ``encode`` as a list. Each ``DeferredBytes`` in the value is an item of it."""
+        """Return the bytes of ``encode`` as a list. Each ``DeferredBytes`` in the value is an item of the list."""
         parts: list[bytes | DeferredBytes] = []
         try:
             self._write(value, parts.append)

@@ -67,13 +67,14 @@ def decode_columns(
 
     Args:
         messages: bytes objects, or a binary or large binary array. Each value is a message without header and size.
-        decode: decodes an invalid message, to get the error; by default the reason has a position, but no path.
+        decode: function that decodes an invalid message to get the error; by default, the reason has a position but no
+            path.
         specialized: whether to use the specialized decoder, if there is one (``reference`` mode). By default the
             specialized decoder is used when the process has decoded 4 MiB of such messages, because loading it takes
             time.
 
     Raises:
-        OptionError: the messages have more than 2 GiB; split them.
+        OptionError: the messages have more than 2 GiB together and must be split.
     """
     program = compile_program(plan)
     buf, starts, present = _join_messages(messages)
@@ -140,7 +141,7 @@ def is_specialized(plan: MessagePlan) -> bool:
 
 
 def _join_messages(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, Array]:
-    """Return the bytes of all messages, their starts and the last end, and whether each is not null."""
+    """Return the bytes of all messages, their starts and the last end, and whether each message is not null."""
     if isinstance(messages, pa.Array):
         buf, starts, present = _join_arrow_messages(messages)
     elif any(map(_is_null, messages)):

@@ -1,4 +1,4 @@
-"""The meaning of each byte of a message or of record batches, as values and as the lines of an annotated hex dump.
+"""Explanations of each byte of a message or of record batches, as values and as the lines of an annotated hex dump.
 
 ``kafkaframes.protocol`` has the functions that create objects of these classes.
 """
@@ -52,7 +52,7 @@ class MessageExplanation(_ReprAsLines):
         data: the bytes.
         fields: the bytes of each field, count, tag and size, in order.
         messages: the decoded header and body, each with its name and version.
-        error: why the fields end before the bytes; None if they do not.
+        error: reason why the fields end before the last byte; None if all bytes are explained.
     """
 
     data: bytes
@@ -83,7 +83,7 @@ class MessageExplanation(_ReprAsLines):
 
         Args:
             all_bytes: whether every byte of long values is printed.
-            depth: 1 also explains the headers of record batches in the message, 2 their records as well.
+            depth: 1 to also explain the headers of record batches in the message, 2 to explain their records as well.
         """
         return dump_lines(self, show_all=all_bytes, depth=depth)
 
@@ -102,7 +102,7 @@ class RecordsExplanation(_ReprAsLines):
 
     @property
     def error(self) -> DecodeError | None:
-        """Why the fields end before the bytes; None if they do not."""
+        """The reason why the fields end before the last byte; None if all bytes are explained."""
         return next((part.error for part in self.parts if part.error is not None), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def format_drawings(drawings: list[AnnotatedBytes], *, start: int = 0, show_all:
 
 
 def dump_lines(annotation: MessageExplanation, *, show_all: bool = False, depth: int = 0) -> Iterator[str]:
-    """Yield the lines of the dump: position, bytes, field, value. With a depth, records are listed as well."""
+    """Yield the lines of the dump: position, bytes, field, value. With a depth, also list records."""
     data = annotation.data
     for name, version, _ in annotation.messages:
         yield f"# {name} version {version}"

@@ -1,7 +1,7 @@
 """Decode whole requests and responses to columns: header and body in one kernel pass, for one API and version.
 
-The array has the structs ``header`` and ``body``, and ``_error``. The column kernels only need a plan, so a frame is
-decoded by the plan of a message with these two fields.
+The array has the structs ``header`` and ``body``, and the text column ``_error``. The column kernels only need a plan,
+so a frame is decoded by the plan of a message with these two fields.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Kafka differs from KIP-482's page: the flexible request header is version 2 (not 1), and its client ID has an int16
 length. An ApiVersions response always has header version 0, so that every client can read it (KIP-511). KIP-1313's
 request header 3 with the client instance ID is supported for specs with ``headerVersions``. No release up to 4.4 uses
-this header; its layout is that of the KIP, because its spec is not published.
+this header. Its layout is taken from the KIP, because its spec is not published.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def peek_request(data: bytes | memoryview) -> tuple[int, int, int]:
 
 
 def read_request_header(data: bytes | memoryview, version: int, *, mode: str = "reference") -> tuple[Any, int]:
-    """Decode a request header of a header version, and return it and the position of the body.
+    """Decode a request header of this header version, and return the header and the position of the body.
 
     Raises:
         DecodeError: the header is invalid; ``path`` starts with ``RequestHeader``.
@@ -145,8 +145,8 @@ def decode_request(
         data: the request.
         mode: as for ``Message.decode``.
         specs: specs that replace those of the catalog.
-        allow_surplus: ignore bytes after the body, like Kafka's brokers. librdkafka 2.16 sends Metadata requests of
-            version 13 with three surplus bytes.
+        allow_surplus: whether to ignore bytes after the body, as Kafka's brokers do. librdkafka 2.16 sends Metadata
+            requests of version 13 with three surplus bytes.
 
     Raises:
         DecodeError: the API or version is unknown, or the data is invalid; ``path`` starts with the message's name.

@@ -1,7 +1,7 @@
-"""Write the JSON form of many messages from their columns; compiles the operations for ``_kernels_json.py``.
+"""Write the JSON form of many messages from their columns, with operations for the kernel in ``_kernels_json.py``.
 
 The text equals ``json.dumps`` of :meth:`Message.to_json` (``json_form.py`` is the plain twin), but no object per
-message is created. The result is null for messages that the kernel leaves to the plain twin: messages that could not be
+message is created. The result is null for messages that the kernel does not support: messages that could not be
 decoded, messages with undeclared tags, and all messages of a type with floats.
 """
 
@@ -176,7 +176,7 @@ class _JsonProgram:
         row[kernels.O_TARGET] = self.next_index()
 
     def add_check(self, field: FieldPlan, array: pa.Array) -> None:
-        """Add the conditions under which a field has its default; for a struct, those of all its fields."""
+        """Add the conditions under which a field, or each field of a struct, has its default."""
         valid = self.buffer_address(array, 0)
         if field.default is None:
             self.checks.append([kernels.IS_NULL, valid, 0, 0, 0, 0])

@@ -81,7 +81,7 @@ class Message(Struct):
         tag_header: str = "adopted",
         views: bool = False,
     ) -> tuple[Self, int]:
-        """Decode the value at ``position``, and return it and the position after it.
+        """Decode the value at ``position``, and return the value and the position after it.
 
         Args:
             data: bytes that contain a body.
@@ -93,7 +93,7 @@ class Message(Struct):
                 returned views keep the memory of ``data`` in use.
 
         Raises:
-            DecodeError: as for :meth:`decode`, but bytes may follow.
+            DecodeError: the data is invalid, as for :meth:`decode`; unlike there, bytes may follow the value.
         """
         strict = is_strict_mode(mode)
         try:
@@ -199,7 +199,7 @@ class Message(Struct):
                 can restore them. False selects Kafka's own form, which omits these fields.
 
         Raises:
-            EncodeError: as for :meth:`encode`, for a field that the version lacks and for null.
+            EncodeError: a field that the version lacks is set, or a field that is not nullable is null.
         """
         return json_form.to_json(self, self._codec(version), records=records, unknown_tags=unknown_tags)
 

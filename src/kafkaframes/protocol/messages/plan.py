@@ -13,8 +13,8 @@ How to read or write a struct by its plan (Kafka's rules, KIP-482):
    if negative, otherwise present.
 2. If ``flexible``: an unsigned varint count, then for each tag an unsigned varint tag, an unsigned varint size and a
    payload. A tag in ``tagged`` contains its field as in 1, except that a nullable single struct starts with an unsigned
-   varint (0 null, 1 present). A tag in ``refused_tags`` is declared for other versions only, which is an error. Any
-   other tag is kept as raw bytes. A tagged field that has its default is not written.
+   varint (0 null, 1 present). A tag in ``refused_tags`` is an error, because the message declares it for other versions
+   only. Any other tag is kept as raw bytes. A tagged field that has its default is not written.
 3. ``absent`` fields are declared, but not for this version. Absent fields have their defaults after reading. Writing
    another value is an error unless the field is ignorable.
 

@@ -217,7 +217,7 @@ class ApiRegistry:
 
 
 def _join_versions(own: Iterable[Versions], catalog_api: Api | None) -> Versions:
-    """Return the range from the lowest to the highest version of a user's spec and the catalog's API."""
+    """Return the range from the lowest to the highest version that a user's spec or the catalog's API has."""
     ranges = [*own, *([] if catalog_api is None or catalog_api.versions.is_empty else [catalog_api.versions])]
     return Versions(min(part.lowest for part in ranges), max(part.highest for part in ranges))
 

@@ -91,7 +91,7 @@ class Struct:
         return twin
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with the given fields replaced. Other values are shared with the original."""
+        """Return a copy with the given fields replaced. The copy shares all other values with the original."""
         fields = {info.attribute: getattr(self, info.attribute) for info in self._fields}
         return type(self)(**(fields | {"unknown_tags": self._tags or ()} | changes))
 

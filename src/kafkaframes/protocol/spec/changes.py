@@ -15,7 +15,7 @@ SEVERITY_BY_VERDICT: Mapping[str, int] = MappingProxyType({"compatible": 0, "not
 
 @dataclass(frozen=True, slots=True)
 class EvolutionRule:
-    """A rule of evolution: the verdict on a kind of change, and the reason in one sentence."""
+    """A rule for changes of specs: the verdict on a kind of change, and the reason in one sentence."""
 
     name: str
     verdict: Verdict

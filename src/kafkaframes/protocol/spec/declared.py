@@ -1,4 +1,4 @@
-"""Declarations of a spec file, parsed as leniently as by Jackson, before the generator's rules are checked.
+"""Declarations of a spec file, parsed as leniently as Jackson does, before the generator's rules are checked.
 
 A declaration mirrors the JSON, with names, ranges and default texts as written. ``rules`` validates declarations, and
 ``load`` converts valid ones to the resolved ``model``. Declarations are named tuples because each message needs
@@ -63,7 +63,7 @@ _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 
 
 class FieldDecl(NamedTuple):
-    """A field's declaration; ``fields`` are those of its inline struct."""
+    """A field's declaration; ``fields`` are the declarations in its inline struct."""
 
     where: JsonPath
     path: tuple[str, ...]

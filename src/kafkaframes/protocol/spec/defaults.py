@@ -1,4 +1,4 @@
-"""Parse default values: from the text of a spec's ``default`` to a typed value, by the rules of Kafka's generator."""
+"""Parse the text of a spec's ``default`` to a typed value, by the rules of Kafka's generator."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class MessageDraft:
 
     Attributes:
         old: the message before the change.
-        before: the version with the layout that the new version starts from.
+        before: existing version whose layout the new version is based on.
         version: the new version.
         changed_fields: the fields that are tagged, dropped or added, as (struct, field).
     """
@@ -137,7 +137,7 @@ class MessageDraft:
         """Return the message with its new version.
 
         Raises:
-            SpecError: an old version would change, or the spec already declares fields for the new one.
+            SpecError: an old version would change, or the spec already declares fields for the new version.
         """
         new = self.build_spec()
         self._check_new_spec(new)
@@ -174,7 +174,7 @@ class MessageDraft:
         return replace(new_spec, header_versions=self._extend_header_versions(new_spec))
 
     def _extend_struct_versions(self, struct: StructSpec) -> StructSpec:
-        """Return a struct whose ranges that ended at the previous version end at the new one."""
+        """Return a struct in which ranges that ended at the previous version end at the new version."""
         fields = tuple(
             replace(
                 field,
@@ -360,7 +360,7 @@ class Kip:
         Args:
             path: the message, the field names down to the struct, and the new field's name.
             type: a primitive's name, or ``[]`` and a primitive's name.
-            default: default in spec notation; by default the type's own.
+            default: default in spec notation; if omitted, the type's own default.
             nullable: whether null may be written.
             tagged: whether to add a tag instead of a field at the end of the struct.
             about: a description for readers of the spec.

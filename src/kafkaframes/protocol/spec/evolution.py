@@ -143,7 +143,7 @@ class _SpecComparison:
         self._compare_slots(list_slots(old, version), list_slots(new, version), (), version)
 
     def _compare_slots(self, old: tuple[FieldSlot, ...], new: tuple[FieldSlot, ...], path: Path, version: int) -> None:
-        """Compare the slots of a struct: untagged ones by name and order, tagged ones by number."""
+        """Compare the slots of a struct: untagged slots by name and order, tagged slots by number."""
         before = {slot.name: slot for slot in old if slot.tag is None}
         after = {slot.name: slot for slot in new if slot.tag is None}
         self._pair_renamed(before, after, path, version)
@@ -307,7 +307,7 @@ class _SpecComparison:
                 self._add_change("map-key", now, "is no longer a key" if old.map_key else "is a key now")
 
     def _is_harmless(self, old: FieldSpec, new: FieldSpec) -> bool:
-        """Whether a default has changed from empty text or bytes to null; neither carries information."""
+        """Whether a default has changed from empty text or bytes to null, neither of which carries information."""
         return not old.type.is_array and old.default in ("", b"") and new.default is None
 
     def _is_carried(self, before: Path, after: Path) -> bool:
@@ -352,8 +352,8 @@ def list_tags(message: MessageSpec) -> Iterator[tuple[tuple[Path, int], FieldSpe
 def is_carried(message: MessageSpec, path: Path, versions: Iterable[int]) -> bool:
     """Return whether a field is untagged and present in every struct of these versions that can contain it.
 
-    A struct in an array is present if the array is. A single struct that a version lacks, or that is tagged, is read as
-    a struct of defaults if it is absent.
+    A struct in an array is present if the array is present. A single struct that a version lacks, or that is tagged, is
+    read as a struct of defaults if it is absent.
     """
     struct = message.struct
     *parents, name = path
@@ -396,7 +396,7 @@ def _wire_shape(slot: FieldSlot) -> tuple[object, ...]:
 
 
 def _is_wrapped_in_struct(structs: FieldSlot, plain: FieldSlot) -> bool:
-    """Return whether the elements of one array are structs with a single field of the other array's element type."""
+    """Return whether ``structs`` is an array of structs whose only field has the element type of ``plain``."""
     children = structs.children
     return (
         structs.type.is_array
@@ -425,7 +425,7 @@ def _words(names: tuple[str, ...]) -> str:
 def compare_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[SpecChange]:
     """Yield every change from one set of specs (by name) to the next, message by message.
 
-    A removed message counts as renamed if a new one has its type and API key.
+    A removed message counts as renamed if a new message has the same type and API key.
     """
     new_names = dict(_pair_messages(old, new))
     unstable = {spec.api_key for spec in old.values() if spec.type == "request" and spec.latest_version_unstable}

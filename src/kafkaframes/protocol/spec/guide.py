@@ -162,7 +162,7 @@ def make_guide_page(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> 
     """Return the guide: all messages at all versions, the wire formats, and the error codes.
 
     Args:
-        specs: user specs by name. User specs replace catalog specs of the same name and are first in the list.
+        specs: user specs by name. User specs replace catalog specs of the same name, and the guide lists them first.
     """
     text = json.dumps(make_guide_data(specs), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return TEMPLATE_FILE.read_text(encoding="utf-8").replace(_DATA_PLACEHOLDER, text)

@@ -1,9 +1,9 @@
-"""Parse Kafka's JSON with comments to Python values; return the line of any value on demand.
+"""Parse Kafka's JSON with comments to Python values, and find the line of a value on demand.
 
 The parser accepts the same input as Jackson in Kafka's generator: UTF-8, or UTF-16 and UTF-32, detected by their first
-bytes; ``//`` and ``/* */`` comments between tokens; repeated keys (the last one counts). The parser does not accept
-``#`` comments, single quotes, trailing commas or NaN. Numbers keep their text (``JsonNumber``). Any input results in a
-value or a SpecError.
+bytes; ``//`` and ``/* */`` comments between tokens; repeated keys, of which the last is used. The parser does not
+accept ``#`` comments, single quotes, trailing commas or NaN. Numbers keep their text (``JsonNumber``). Any input
+results in a value or a SpecError.
 """
 
 from __future__ import annotations

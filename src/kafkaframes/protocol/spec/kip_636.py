@@ -45,7 +45,7 @@ class TaggedField:
         path: the field names down to the field.
         kind: ``code`` or ``message``.
         tag: tag number of the field, from ``version`` on.
-        is_null_default_new: whether the rewrite changed its default to null.
+        is_null_default_new: whether the rewrite changed the field's default to null.
         arrays: number of enclosing arrays.
     """
 
@@ -68,7 +68,7 @@ class UnchangedItem:
 
 
 def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[TaggedField], list[UnchangedItem]]:
-    """Tag the error codes and messages in a response; return the tagged fields, and the untagged ones with reasons.
+    """Tag a response's error codes and messages; return the tagged fields, and the untagged fields with reasons.
 
     Args:
         suffix: whether to include names that end in ErrorCode or ErrorMessage. In a response that was rewritten before,
@@ -101,7 +101,7 @@ class ErrorField(NamedTuple):
 
     Attributes:
         struct: name of the struct that declares the field.
-        path: field names down to the field, its own name last.
+        path: names of the enclosing fields, followed by the field's own name.
         versions: versions of the message that have the field, limited by those of its parents.
     """
 
@@ -200,7 +200,7 @@ class RewriteResult:
 def rewrite_errors(
     specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_written: bool = False
 ) -> RewriteResult:
-    """Return specs in which the errors of every response are tagged fields.
+    """Return specs in which the error codes and error messages of every response are tagged fields.
 
     Args:
         specs: requests, responses and any other specs, by name; all other specs are returned unchanged.
@@ -209,7 +209,7 @@ def rewrite_errors(
         as_written: whether to apply the KIP literally, also to ApiVersions and to unreleased versions.
 
     Raises:
-        SpecError: the new version conflicts with the existing ones in a spec.
+        SpecError: the new version conflicts with existing versions in a spec.
     """
     left_out = _KIP_636_EXCEPTIONS if as_written else _KIP_636_EXCEPTIONS | _KIP_511_EXCEPTIONS
     requests = {spec.api_key: spec.name for spec in specs.values() if spec.type == "request"}

@@ -1,4 +1,4 @@
-"""Lint warnings for specs: declarations that the generator accepts, but that are useless, wrong or fragile."""
+"""Lint warnings for specs, about declarations that the generator accepts but that are useless, wrong or fragile."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def lint_document(
 def _find_untagged_errors(
     declaration: MessageDecl, structs: dict[str, StructDecl], *, is_required: bool
 ) -> Iterator[RuleViolation]:
-    """Yield the error fields that KIP-636 would tag: new ones of a rewritten response, or all (``is_required``)."""
+    """Yield the error fields that KIP-636 would tag: a rewritten response's new fields, or all (``is_required``)."""
     if declaration.type != "response":
         return
     newest = declaration.struct.versions.highest
@@ -205,7 +205,7 @@ def _find_repeated_keys(document: JsonText) -> list[str]:
 
 
 def lint_set(specs: Iterable[MessageSpec]) -> Iterator[tuple[str, str, str]]:
-    """Yield (rule, message, reason) for faults across a set of specs: duplicate keys, APIs with only one half."""
+    """Yield (rule, message, reason) for faults in a set of specs: duplicate keys, APIs without request or response."""
     owners: dict[tuple[str, int], str] = {}
     for spec in specs:
         if spec.api_key is None or spec.type not in RPC_TYPES:

@@ -1,4 +1,4 @@
-"""Check spec files, each alone and all against each other, for ``kafkaframes.protocol.lint_specs``."""
+"""Check spec files individually and against each other, for ``kafkaframes.protocol.lint_specs``."""
 
 from __future__ import annotations
 

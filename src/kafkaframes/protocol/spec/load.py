@@ -1,4 +1,4 @@
-"""Loading of message specs from Kafka's JSON. An invalid spec is a SpecError with file, line and field path."""
+"""Load message specs from Kafka's JSON. Errors have file, line and field path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge the specs of two releases: the result has all versions of both, each with its newest release's layout.
+"""Merge the specs of two releases; the result has the versions of both, each in its newest release's layout.
 
 Fields are matched by name within their struct. A renamed field becomes two fields with disjoint versions. The result is
 checked: if a version's layout differs from its source, a SpecError names it.
@@ -19,7 +19,7 @@ def merge_older(newer: MessageSpec, older: MessageSpec) -> MessageSpec:
     """Return ``newer`` with the additional versions of ``older``.
 
     Raises:
-        SpecError: the additional versions are not directly below the newer ones, or one struct cannot express both
+        SpecError: the additional versions are not directly below the newer versions, or one struct cannot express both
         layouts.
     """
     valid = newer.valid_versions

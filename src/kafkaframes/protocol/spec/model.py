@@ -2,7 +2,7 @@
 
 All objects are frozen. Version v of a message has a field if ``field.versions`` and the versions of all its parents
 contain v. The field is in the tag section if ``field.is_tagged(v)``, otherwise in the struct's order. Terms and rules
-are those of KIP-482 and Kafka's generator.
+are the same as in KIP-482 and Kafka's generator.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ class FieldSpec:
         default: the typed value. For arrays and structs, ``()`` (no elements, a struct of defaults) or ``None`` for
             null; for records, always ``None``.
         tag: the tag number, or ``None`` for a field that is never tagged.
-        flexible_versions: the field's own flexible versions; ``None`` means those of the message.
-        map_key: whether Kafka keeps the array of this struct as a hash collection with this key; no wire effect.
+        flexible_versions: the field's own flexible versions; ``None`` if the message's flexible versions apply.
+        map_key: whether Kafka stores an array of this struct as a hash collection with this key, which has no effect on
+            the wire.
         entity_type: the kind of name that the value is (``topicName``, ``brokerId`` ...), or ``unknown``.
-        zero_copy: whether Kafka passes the bytes on without a copy; no wire effect.
+        zero_copy: whether Kafka passes the bytes on without a copy, which has no effect on the wire.
         written_default: the default as in the file (``0x7fffffff``, ``false``), which ``emit`` writes again.
     """
 
@@ -95,7 +96,7 @@ class FieldSpec:
         return snake_case(self.name)
 
     def is_present(self, version: int) -> bool:
-        """Return whether this version has the field, tagged or not, if it has the struct."""
+        """Return whether the field, tagged or not, exists in this version if the enclosing struct does."""
         return self.versions.contains(version)
 
     def is_tagged(self, version: int) -> bool:
@@ -190,7 +191,7 @@ class MessageSpec:
         return tuple(struct for struct in self.structs.values() if struct.is_common)
 
     def struct_of(self, of: FieldSpec) -> StructSpec:
-        """Return the struct of a field's type; for an array, that of its elements."""
+        """Return the struct of a field's type; for an array, the struct of its elements."""
         return self.structs[of.type.name]
 
     def is_flexible(self, version: int) -> bool:

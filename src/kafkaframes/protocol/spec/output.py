@@ -1,4 +1,4 @@
-"""Write the specs of a proposal into a folder: the specs of a source, some of them changed."""
+"""Write the specs of a proposal into a folder: all specs of a source, some of which the proposal changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_files(source: str | os.PathLike[str] | None) -> dict[str, tuple[Message
 
 
 def make_spec_bytes(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
-    """Return the bytes of a spec's file: the old ones if the spec is unchanged, else its comments and the new text."""
+    """Return the bytes of a spec's file: the old bytes if the spec is unchanged, else its comments and the new text."""
     if spec is before:
         return text
     head = _COMMENTS_PATTERN.match(text.decode("utf-8", "replace"))
@@ -45,7 +45,7 @@ def make_spec_bytes(spec: MessageSpec, before: MessageSpec, text: bytes) -> byte
 
 
 def check_target(source: str | os.PathLike[str] | None, to: str | os.PathLike[str]) -> None:
-    """Reject the source itself, and a folder with other files than those of a rewrite."""
+    """Reject a folder that is inside the source, or that contains other files than a rewrite writes."""
     target = Path(to)
     if source is not None:
         inside = target.resolve()
@@ -59,7 +59,7 @@ def check_target(source: str | os.PathLike[str] | None, to: str | os.PathLike[st
 def write_specs(
     to: str | os.PathLike[str], specs: Mapping[str, MessageSpec], files: Mapping[str, tuple[MessageSpec, bytes]]
 ) -> None:
-    """Write specs into a folder, unchanged ones with the bytes of their file. A folder with other files is rejected."""
+    """Write specs into a folder; unchanged specs keep their file's bytes. A folder with other files is rejected."""
     target = Path(to)
     texts = {f"{name}.json": make_spec_bytes(spec, *files[name]) for name, spec in specs.items()}
     existing = {path.name for path in target.glob("*.json")} if target.exists() else set()

@@ -1,8 +1,8 @@
 """API versions that releases of Apache Kafka advertise and accept, from 0.8.2 on.
 
 ``releases.json`` is generated from the published kafka-clients of each release (``tests/interop/releases.py``). For
-each API, the file lists the releases in which the entry changed. Advertised versions are those in an ApiVersions
-response, accepted versions those that the broker serves. The two sets differ: Kafka 4 advertises Produce from version
+each API, the file lists the releases in which the entry changed. Advertised versions are listed in an ApiVersions
+response, and accepted versions are served by the broker. The two sets differ: Kafka 4 advertises Produce from version
 0, because librdkafka otherwise does not compress, but rejects versions 0 to 2 (KAFKA-18659). Unstable versions of a
 release are in neither set.
 
@@ -58,7 +58,7 @@ class Release:
 
     @property
     def broker_listener(self) -> str:
-        """The usual listener of its brokers: ZooKeeper until 3.2, KRaft since 3.3, its first production release."""
+        """The usual listener of the release's brokers: ``zk_broker`` up to 3.2, ``broker`` (KRaft) from 3.3 on."""
         return "broker" if _parse_numbers(self.name) >= (3, 3) else "zk_broker"
 
     def apis_of_listener(self, listener: str | None = None) -> dict[int, ApiRange]:
@@ -99,8 +99,8 @@ def find_release(name: str) -> Release:
 
     Args:
         name: a release (``4.0.1``) or a release line (``4.3``, ``0.10``), which means its last release in the table.
-            A patch release that is not in the table is treated as the next one in it: Kafka changes its protocol only
-            in minor releases. The table contains the only known exception, 4.0.0 and 4.0.1.
+            A patch release that is not in the table is treated as the next patch release in it, because Kafka changes
+            its protocol only in minor releases. The table contains the only known exception, 4.0.0 and 4.0.1.
 
     Raises:
         OptionError: the release is unknown.

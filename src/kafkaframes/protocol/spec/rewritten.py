@@ -1,4 +1,4 @@
-"""The specs of a proposal, before and after."""
+"""The result of a proposal's changes to specs."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class RewrittenSpecs:
         return sorted(name for name, spec in self.after.items() if spec != self.before.get(name))
 
     def check(self) -> list[SpecChange]:
-        """Return the changes by the rules of evolution, as ``check_specs`` does."""
+        """Return the changes, each with its verdict by the rules of evolution, as ``check_specs`` does."""
         return list(compare_sets(self.before, self.after))

@@ -150,7 +150,7 @@ def _find_record_arrays(fields: tuple[FieldDecl, ...], parents: Versions, messag
 
 
 def _check_inline_in_common(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
-    """Reject an inline struct in a common struct: the generator does not register it, but looks it up."""
+    """Reject an inline struct in a common struct, because the generator looks it up without having registered it."""
     for common in declaration.common_structs:
         for field in _iterate_all_fields(common.fields):
             if field.type.is_struct and field.type.name not in message.structs:
@@ -204,7 +204,7 @@ def _check_schema_gaps(declaration: MessageDecl, message: RuleContext) -> Iterat
 def _collect_schemas(
     struct: StructDecl, parents: Versions, message: RuleContext, schemas: dict[str, Versions], finished_names: set[str]
 ) -> Iterator[Reason]:
-    """Collect schemas as the generator does: structs in order of first use, in the versions of their first user."""
+    """Collect structs as the generator does, in the order of first use and with the versions of the first user."""
     if struct.name in schemas:
         return
     versions = schemas[struct.name] = parents.intersect(struct.versions)

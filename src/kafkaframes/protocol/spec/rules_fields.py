@@ -148,7 +148,7 @@ def _check_tag_pair(field: FieldDecl, message: RuleContext) -> Iterator[str]:
 
 
 def _propose_tagged_versions(field: FieldDecl, message: RuleContext) -> str:
-    """Propose taggedVersions for a tag without them: all flexible versions that have the field (KIP-482)."""
+    """Propose ``taggedVersions`` for a tag that lacks them: all flexible versions that have the field (KIP-482)."""
     flexible = _flexible(field, message)
     proposed_versions = flexible if field.versions.is_empty else flexible.intersect(field.versions)
     if proposed_versions.is_empty:

@@ -121,7 +121,7 @@ def _run_git(*arguments: str) -> bytes:
 
 
 def _read_archive_member(path: str, text: bytes, *, module: str, is_named: bool = False) -> Iterator[PublishedSpec]:
-    """Yield a file if it is a spec: always if the command line names it, else if its content looks like one."""
+    """Yield a file if it is a spec: the command line names the file, or its content looks like a spec."""
     if is_named or b'"validVersions"' in text:
         releases = _RELEASE_PATTERN.findall(path)
         yield PublishedSpec(releases[-1] if releases else "0", module, PurePosixPath(path).name, text)

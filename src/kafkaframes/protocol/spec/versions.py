@@ -31,7 +31,8 @@ def trim(text: str) -> str:
 def parse_integer(text: str, *, base: int = 10) -> int | None:
     """Parse an integer like Java's ``Integer.parseInt``, with digits of any script; None if the text is not one.
 
-    The result is also None for more than ``MAX_INTEGER_LENGTH`` characters, because a longer number fits no type.
+    The result is also None if the text has more than ``MAX_INTEGER_LENGTH`` characters, because no integer type can
+    hold such a number.
 
     >>> parse_integer("+5"), parse_integer("٣"), parse_integer(" 5"), parse_integer("1.0")
     (5, 3, None, None)

@@ -1,7 +1,7 @@
 """Build the catalog from the specs of Kafka releases, without their descriptions, with every version down to 0.
 
-The functions take published spec files and return the catalog's files; they do no I/O. The layout of a version is that
-of the newest release that supports it.
+The functions take published spec files and return the catalog's files; they do no I/O. Each version has the layout of
+the newest release that supports the version.
 """
 
 from __future__ import annotations

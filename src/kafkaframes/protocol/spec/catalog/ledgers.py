@@ -104,7 +104,7 @@ def read_tags() -> TagsLedger:
 
 
 class TagCollision(NamedTuple):
-    """A tag of a proposal that another field already has, and the explanation."""
+    """A tag in a proposal that another field already has, with an explanation of the collision."""
 
     tag: Tag
     text: str
@@ -137,7 +137,7 @@ def next_free_tags(tags: Iterable[Tag]) -> dict[tuple[str, str], int]:
 
 
 class TagTable(NamedTuple):
-    """Tags in the order of messages, structs and numbers, and the tags that two fields claim."""
+    """Tags, sorted by message, struct and number, and the tags that are assigned to two fields."""
 
     tags: tuple[Tag, ...]
     collisions: tuple[TagCollision, ...]
@@ -289,6 +289,6 @@ def release_names(name: str) -> ReleaseNames:
     """Return the names of a release; later calls return the same object.
 
     Raises:
-        OptionError: as for :class:`ReleaseNames`.
+        OptionError: the release is unknown, or is older than the first release with published specs.
     """
     return ReleaseNames(name)
