@@ -1,7 +1,7 @@
-"""Read Kafka calls from packet captures and from request logs of brokers, record and redact captures.
+"""Read Kafka calls from packet captures and brokers' request logs, record traffic, and redact captures.
 
 The functions are in ``kafkaframes``: ``scan_capture``, ``read_capture``, ``record_traffic``, ``redact_capture``. This
-package exports the classes of their results.
+    package exports the classes of the results that these functions return.
 """
 
 from typing import TYPE_CHECKING

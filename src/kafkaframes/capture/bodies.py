@@ -58,7 +58,7 @@ class MessageKind(NamedTuple):
 
     @property
     def plan(self) -> MessagePlan:
-        """The plan with which frames (header and body) of the message are decoded.
+        """The plan for decoding frames (header and body) of the message.
 
         Raises ``OptionError`` if the message does not exist.
         """
@@ -212,7 +212,7 @@ _json: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=("
 
 
 class ErrorCodeColumns(NamedTuple):
-    """Nonzero error codes: rows of their messages, field paths, and codes."""
+    """The nonzero error codes of messages: for each one the row of its message, its field path and the code."""
 
     rows: Ints
     paths: pa.Array
@@ -223,7 +223,7 @@ Paths = Callable[[Ints], pa.Array]  # converts indexes of array elements to thei
 
 
 class DecodedMessages:
-    """Messages of one kind as columns. A message that cannot be decoded has null values."""
+    """The decoded messages of one API and version, as columns. A message that cannot be decoded has null values."""
 
     def __init__(self, raw: Bytes, starts: Ints, kind: MessageKind) -> None:
         self.plan = kind.plan.root.fields[1].struct

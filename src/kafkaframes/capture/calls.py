@@ -35,7 +35,10 @@ _DIRECTION_BY_JSON_COLUMN: Final = {
 
 
 class CallTableBuilder:
-    """Builds the table of calls for one capture window after the other. Client software and users are remembered."""
+    """Builds the table of calls for one capture window after the other.
+
+    The builder remembers the client software and the user of each connection.
+    """
 
     def __init__(
         self,
@@ -63,7 +66,10 @@ class CallTableBuilder:
         self._last_traffic: WindowResult | None = None
 
     def renumber_connections(self, traffic: WindowResult) -> None:
-        """Apply the new connection numbers from a capture window. A repeated call for the same window has no effect."""
+        """Replace the remembered connections' numbers with those that a capture window has assigned.
+
+        A repeated call for the same window has no effect.
+        """
         if traffic.new_numbers is not None and traffic is not self._last_traffic:
             for entry in (self.names, self.software, self.principals, self.logins):
                 entry.renumber(traffic.new_numbers)

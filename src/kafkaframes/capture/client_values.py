@@ -1,6 +1,6 @@
 """Derive the client software and the authenticated principal of each call from the call's connection.
 
-The client software and the principal are valid from a certain request of the connection on. The values come from all
+The client software and the principal apply from a certain request on the connection onwards. The values come from all
 frames of a window, regardless of the rows that the caller selected. Values are indexes into ``ClientValues.texts``, so
 that no Python code runs per call.
 """
@@ -51,7 +51,7 @@ class ClientValues:
         self._last: Ints = np.full(64, NO_VALUE, np.int64)
 
     def get_text_index(self, text: str) -> int:
-        """Return the index of a text in ``texts``. A new text is added first."""
+        """Return the index of a text in ``texts``, and add the text first if it is new."""
         result = self._numbers.get(text)
         if result is None:
             result = self._numbers[text] = len(self.texts)
@@ -59,7 +59,7 @@ class ClientValues:
         return result
 
     def renumber(self, numbers: Ints) -> None:
-        """Apply the new numbers of connections, -1 for forgotten ones."""
+        """Replace each connection's number with ``numbers[number]``; -1 means that the connection is forgotten."""
         last_rows = self._last[: len(numbers)]
         is_current = numbers[: len(last_rows)] >= 0
         self._last = np.full_like(self._last, NO_VALUE)
@@ -75,8 +75,9 @@ class ClientValues:
 
         Args:
             events: events of this window, as rows of ``ClientEvent``, in any order.
-            connections, offsets: connection and request offset of each call; the offset is -1 without a request.
-            is_after: whether an event is valid only after its own request.
+            connections, offsets: connection and request offset of each call; the offset is -1 if the call has no
+                request.
+            is_after: whether an event applies only to requests after its own.
         """
         max_connection = int(max(connections.max(initial=0), events[:, 0].max(initial=0)))
         while max_connection >= len(self._last):
@@ -114,12 +115,12 @@ class ClientValues:
 
 
 def _sort_keys(connections: Ints, offsets: Ints) -> Ints:
-    """Return sort keys by connection, then by offset. Offsets must be below a terabyte."""
+    """Return keys that sort by connection, then by offset. Offsets must be below a terabyte."""
     return (connections << 40) + np.clip(offsets, 0, (1 << 40) - 1)
 
 
 def split_software(text: str) -> tuple[str, str]:
-    """Split a text into name and version of software."""
+    """Split a text into the name and the version of the client software."""
     name, _, version = text.partition(_VERSION_SEPARATOR)
     return name, version
 
@@ -137,8 +138,8 @@ def find_software_events(traffic: WindowResult, client_values: ClientValues, api
 
     The events come from frames, because a call exists only after its response. A broker registers the software of each
     ApiVersions request. Requests of versions before 3 do not contain the software. If the broker rejected the request's
-    version, the broker has not read the software, so the event is valid from the next request on, if the request can be
-    decoded here.
+    version, it has not read the software. The event then applies from the next request onwards, if this package can
+    decode the rejected request.
     """
     rows = _find_requests(traffic, API_VERSIONS)
     versions = traffic.frames[rows, layout.F_VERSION]
@@ -205,7 +206,7 @@ def _find_requests(traffic: WindowResult, api_key: int) -> Ints:
 
 
 def _find_responses(traffic: WindowResult) -> Ints:
-    """Return the frame row of each request's response, -1 without a response."""
+    """Return the frame row of each request's response, -1 if the request has no response."""
     result = np.full(len(traffic.frames), -1, np.int64)
     calls = traffic.calls[traffic.calls[:, layout.CALL_REQUEST] >= 0]
     result[calls[:, layout.CALL_REQUEST]] = calls[:, layout.CALL_RESPONSE]
@@ -222,7 +223,7 @@ class PendingLogins:
         self._waiting: dict[int, str] = {}
 
     def renumber(self, numbers: Ints) -> None:
-        """Apply the new numbers of connections, -1 for forgotten ones."""
+        """Replace each connection's number with ``numbers[number]``; -1 means that the connection is forgotten."""
         self._waiting = {
             int(numbers[connection]): user for connection, user in self._waiting.items() if numbers[connection] >= 0
         }

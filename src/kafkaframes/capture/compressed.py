@@ -99,7 +99,7 @@ class Lz4Member:
 
 
 class _CompressedFile(io.RawIOBase):
-    """Base class of decompressed files. Damage and truncation become ``DecodeError``."""
+    """Base class of decompressed files. Damage and truncation raise ``DecodeError``."""
 
     def __init__(self, raw: IO[bytes], codec: str) -> None:
         super().__init__()

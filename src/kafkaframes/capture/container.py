@@ -91,7 +91,7 @@ class CaptureFormat:
         kind: ``PCAP`` or ``PCAPNG``.
         little: whether integers of the current section are little-endian.
         start: position of the first record or block.
-        links: link types of all interfaces so far, including earlier sections.
+        links: link types of all interfaces so far, including those of earlier sections.
     """
 
     def __init__(self, kind: int, little: bool, start: int) -> None:
@@ -224,7 +224,10 @@ def _parse_interface(block: memoryview, order: str) -> tuple[int, int, int, int,
 
 
 def _parse_resolution(value: int) -> tuple[int, int]:
-    """Return the conversion of ticks to ns for if_tsresol: a negative power of 10, or of 2 if the high bit is set."""
+    """Return the operation and the factor that convert ticks of a resolution to nanoseconds.
+
+    ``value`` is ``if_tsresol``: a negative power of 10, or of 2 if its high bit is set.
+    """
     if value & 0x80:
         return (layout.BINARY, min(value & 0x7F, 63)) if value & 0x7F else (layout.MULTIPLY, 10**9)
     return (layout.MULTIPLY, 10 ** (9 - value)) if value <= 9 else (layout.DIVIDE, 10 ** min(value - 9, 18))
@@ -264,7 +267,7 @@ def _encode_record(time_ns: int, packet: bytes) -> bytes:
 class ConversationWriter:
     """A writer of one TCP connection, which tracks the sequence numbers of both sides.
 
-    ``initial`` is the sequence number of both SYNs. The number must be different for connections with the same ports.
+    ``initial`` is the sequence number of both SYNs, which must differ between connections with the same ports.
     """
 
     def __init__(self, client: End, server: End, *, initial: int = 0) -> None:

@@ -32,7 +32,7 @@ HARMLESS_KINDS: Final = frozenset({BOUNDARY, OTHER})
 
 @dataclass(frozen=True, slots=True)
 class UnreadData:
-    """The amount of a file's unread data that has the same kind and reason.
+    """An amount of unread data in one file, all of one kind and unread for one reason.
 
     Attributes:
         kind: a key of ``ENTRY_KINDS``.

@@ -30,7 +30,9 @@ def natural_sort_key(name: str) -> tuple[Any, ...]:
 
 
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return the files that paths, directories and patterns refer to. Files of a directory are sorted by number.
+    """Return the files that paths, directories and patterns refer to.
+
+    Files in a directory are sorted by the numbers in their names.
 
     Raises:
         OptionError: a path does not exist, or a directory or pattern contains no file.

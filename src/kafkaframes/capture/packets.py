@@ -219,7 +219,7 @@ class ConnectionTable:
         kernels.rehash(self.table, self.count, self.slots)
 
     def select_closed_before(self, time: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of connections that ended before ``time``: reset, or closed by each side that sent packets."""
+        """Return a mask of connections that were reset, or closed by all sides that sent packets, before ``time``."""
         table = self.table[: self.count]
         side_tables = [table[:, layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT :] for side in (0, 1)]
         ended_masks = [(side[:, layout.ENDED] != 0) | (side[:, layout.SIDE_PACKETS] == 0) for side in side_tables]
@@ -273,8 +273,9 @@ class PacketReader:
 
         Args:
             files: paths of the files of one capture, in order.
-            share, shares: number of this reader and count of readers, each of which reads a part of the connections.
-            every: also return packets without payload.
+            share, shares: index of this reader, from 0, and number of readers, each of which reads a part of the
+                connections.
+            every: whether packets without payload are returned as well.
             window_bytes: size of a capture window, in bytes.
             is_alone: whether to raise if a file is not a capture, instead of adding an entry to ``unread``. By default,
                 true for a single file.

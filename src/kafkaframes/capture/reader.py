@@ -48,12 +48,13 @@ class CaptureOptions:
         secrets: whether credentials are included.
         api: name or number of an API. Only the calls of this API are returned, with ``request`` and ``response`` as
             structs (:class:`ApiTypes`).
-        share, shares: number of this reader and count of readers, each of which reads a part of the connections.
+        share, shares: index of this reader, from 0, and number of readers, each of which reads a part of the
+            connections.
         lead_files: number of files at the start that a stream has already read. Only the calls after these files are
             returned.
         wait_files: number of further files that a stream reads before it returns an incomplete or unanswered call.
         window_bytes: size of a capture window, in bytes.
-        apis: specs for the decoding of messages. Default: the catalog.
+        apis: message specs for decoding requests and responses. Default: the catalog.
         names_of: release whose field names ``requestNamed`` and ``responseNamed`` use.
         on_damage: ``keep`` skips unreadable data; ``fail`` raises an error at the first data that may hide a call.
     """
@@ -321,7 +322,7 @@ def read_traffic(
 
 
 def _raise_first_error(coverage: Coverage) -> None:
-    """Raise the first entry of data that may hide Kafka calls, if any."""
+    """Raise an error for the first entry whose data may hide Kafka calls, if any."""
     if coverage.unread:
         raise coverage.unread[0].as_exception()
 

@@ -100,9 +100,9 @@ class RecorderSettings:
         ports: ports of the listeners, the first one for the first broker. After the last of these ports, free ports are
             used.
         upstream: address of the first broker.
-        server_tls: TLS settings for clients; None for plain text.
-        upstream_tls: TLS settings for brokers; None for plain text.
-        apis: specs for the decoding of responses. Default: the catalog.
+        server_tls: TLS settings for connections from clients; None for plain text.
+        upstream_tls: TLS settings for connections to brokers; None for plain text.
+        apis: message specs for decoding responses. Default: the catalog.
         strict: whether to close a connection instead of forwarding an undecodable response that may contain an address.
     """
 

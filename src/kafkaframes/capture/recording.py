@@ -1,4 +1,4 @@
-"""A recording of traffic into a file: the recorder, its capture file, and what its user sets as text.
+"""A recording of traffic into a file: the recorder, its capture file, and the settings that a user specifies as text.
 
 ``kafkaframes.record_traffic`` starts a ``Recording``. The recorder itself (``recorder.py``) knows neither files nor
 text.
@@ -46,8 +46,7 @@ class Recording:
         """Create the capture file, and listen for the first broker.
 
         Raises:
-            OptionError: the file exists or cannot be written, or the address is in use. In each case, no
-                file remains.
+            OptionError: the file exists or cannot be written, or the address is in use. No new file is left behind.
         """
         self.path = Path(path)
         self._stop = threading.Event() if stop is None else stop
@@ -69,7 +68,7 @@ class Recording:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address to which clients connect, in the form of the client setting."""
+        """The address to which clients connect, in the form of the client setting ``bootstrap.servers``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -225,7 +224,7 @@ def is_loopback(host: str) -> bool:
 
 
 def create_server_tls(cert: str | os.PathLike[str] | None, key: str | os.PathLike[str] | None) -> ssl.SSLContext | None:
-    """Return the TLS settings for clients; None for plain text.
+    """Return the TLS settings for connections from clients; None for plain text.
 
     Raises:
         OptionError: the certificate or key cannot be read.
@@ -243,7 +242,7 @@ def create_server_tls(cert: str | os.PathLike[str] | None, key: str | os.PathLik
 
 
 def create_client_tls(ca_path: str | os.PathLike[str] | None, *, is_encrypted: bool) -> ssl.SSLContext | None:
-    """Return the TLS settings for brokers; None for plain text.
+    """Return the TLS settings for connections to brokers; None for plain text.
 
     Raises:
         OptionError: the trusted certificates cannot be read.

@@ -102,7 +102,7 @@ class RecordTableBuilder:
         coverage: report to which messages and record sets that cannot be read are added.
         secrets: whether records of ``__cluster_metadata`` are shown.
         span: filter for the calls of this read; None for all calls.
-        apis: specs of the messages.
+        apis: message specs for decoding requests and responses.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ def _is_far(numbers: Ints) -> npt.NDArray[np.bool_]:
 
 
 def _select_first_errors(set_index: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[str | None]:
-    """Return the error in each record's set, only on the first record of the set."""
+    """Return a column with the error of each record set in the row of the set's first record; other rows are None."""
     result: list[str | None] = [None] * len(set_index)
     for error in errors:
         batch_index = int(np.searchsorted(indexes, error.position, side="right")) - 1

@@ -77,7 +77,7 @@ class RedactionResult:
     Attributes:
         calls: number of calls of Kafka's APIs.
         frames_zeroed: number of frames with bytes that were replaced by zeros: SASL tokens and undecodable frames.
-        frames_not_decoded: number of complete messages among these frames that cannot be decoded.
+        frames_not_decoded: number of complete messages in ``frames_zeroed`` that cannot be decoded.
         frames_left_out: number of omitted frames: frames of unknown APIs, and responses without their request.
         bytes_written: size of the file.
         coverage: report of the unread data.
@@ -328,7 +328,7 @@ def _find_masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
 def _is_known(key: int, version: int, apis: ApiRegistry) -> bool:
     """Return whether the API exists and the version is a small number, which cannot be a character of a text.
 
-    ApiVersions is known at any version, because brokers answer all of them (KIP-511).
+    ApiVersions is accepted at any version, because brokers answer every version (KIP-511).
     """
     if key == API_VERSIONS:
         return True

@@ -193,7 +193,10 @@ class OutstandingRequests:
         return first
 
     def complete_request(self, correlation_id: int) -> tuple[int, int] | None:
-        """Return API and version of the request with this correlation id. Drop this request and all earlier ones."""
+        """Return the API and version of the request with this correlation id.
+
+        Drop this request and all earlier ones.
+        """
         with self._lock:
             while correlation_id in self._ids:
                 number, key, version = self._take_first_request()

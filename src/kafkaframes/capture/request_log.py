@@ -338,7 +338,7 @@ def _to_text(value: Any) -> str | None:
 
 
 def _parse_text_call(text: str, apis: ApiRegistry) -> Row:
-    """Return the values of a call in a text format."""
+    """Return the values of a call that is logged in one of the text formats."""
     origin = _find_origin(text)
     if origin is None:
         raise ValueError("the line has no connection after the request")

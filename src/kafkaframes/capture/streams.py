@@ -200,7 +200,7 @@ class Streams:
         self.packets.carried = buf, rows
 
     def _set_pending_ranges(self, connections: Ints, count: int) -> None:
-        """Write the range of its waiting frames to each connection's row."""
+        """Write to each connection's row the range of the connection's waiting frames."""
         connections[:count, layout.PENDING_START] = 0
         connections[:count, layout.PENDING_END] = 0
         if len(self.pending):

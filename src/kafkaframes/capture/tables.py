@@ -106,7 +106,7 @@ class EndpointCache:
         self._ends: dict[int, Endpoints] = {}
 
     def renumber(self, numbers: Ints) -> None:
-        """Apply the new numbers of connections, -1 for forgotten ones."""
+        """Replace each connection's number with ``numbers[number]``; -1 means that the connection is forgotten."""
         count = len(numbers)
         self._ends = {int(numbers[row]): ends for row, ends in self._ends.items() if row < count and numbers[row] >= 0}
 

@@ -84,7 +84,7 @@ class ApiTypes:
 
 
 def _merge_types(kinds: Iterable[pa.DataType]) -> pa.DataType:
-    """Return the type with the fields of all types, in the order of their first occurrence."""
+    """Return a struct type with the fields of all given types, in the order of their first occurrence."""
     kinds = list(kinds)
     first = kinds[0]
     if pa.types.is_struct(first):

@@ -42,7 +42,7 @@ class OpenBatch:
     Attributes:
         since: time of the first record, in seconds of the monotonic clock.
         size: approximate size of the records in bytes, including the overhead of each record in a batch.
-        limit: largest size in bytes. A batch of one record may be larger.
+        limit: largest size of the batch, in bytes. A batch of one record may be larger.
     """
 
     __slots__ = ("headers", "keys", "limit", "results", "since", "size", "target", "timestamps", "values")
@@ -125,7 +125,7 @@ class Accumulator:
         self.is_in_callback: Callable[[], bool] = lambda: False
 
     def add(self, record: CheckedRecord, owner: Any = None, on_delivery: OnDelivery | None = None) -> Any:
-        """Add a record. Return its future, or None if the record has to wait first.
+        """Add a record, and return the record's future, or None if the record has to wait first.
 
         A record waits for the producer's start, the topic's metadata, memory, or a partition that is not yet in the
         transaction.
@@ -169,7 +169,7 @@ class Accumulator:
         return future
 
     def _has_space(self, size: int) -> bool:
-        """Return whether a record that a callback sends fits, not counting the memory of running callbacks."""
+        """Return whether memory suffices for a record that a callback sends, not counting that of running callbacks."""
         used_bytes = self.size_bytes + self.built_bytes
         return self.is_in_callback() and (not used_bytes or used_bytes + size <= self._buffer_bytes)
 
@@ -192,7 +192,7 @@ class Accumulator:
         return open_batch or self._open_batch(topic_state, number)
 
     def _open_batch(self, topic_state: _TopicState, number: int) -> OpenBatch | None:
-        """Open a batch of a partition. Return None if the metadata is outdated or the batch may not be opened yet."""
+        """Open a batch for a partition. Return None if the metadata is outdated or the batch may not be opened yet."""
         now = time.monotonic()
         target = topic_state.targets.get(number)
         is_known = topic_state.metadata is self._metadata.get(topic_state.metadata.name)
@@ -211,7 +211,7 @@ class Accumulator:
         topic_state.sticky, topic_state.sticky_bytes = self._choose_partition(topic_state), 0
 
     def _choose_partition(self, topic_state: _TopicState) -> int:
-        """Return a partition with a leader at random. Partitions with short queues are more likely (KIP-794)."""
+        """Return a random partition that has a leader. Partitions with short queues are more likely (KIP-794)."""
         candidates = topic_state.available or list(topic_state.targets)
         if not self._prefers_short_queues:
             return self._random.choice(candidates)

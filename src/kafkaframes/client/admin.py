@@ -628,7 +628,7 @@ class AsyncAdmin(
         Args:
             states: states to return, such as ``Stable`` or ``Empty`` (KIP-518, Kafka 2.6 and later); empty selects all.
             types: types to return: ``classic``, ``consumer``, ``share``, ``streams`` (KIP-848, Kafka 3.8 and later);
-                empty is all.
+                empty selects all.
 
         Raises:
             OptionError: a state or type does not exist, or a broker does not support a filter and would return all
@@ -788,7 +788,7 @@ class AsyncAdmin(
             renewers: principals that may renew the token in addition to its owner, such as ``User:bob``.
             owner: principal that the token authenticates; None selects this client's principal. Another principal
                 requires Kafka 3.3 or later (KIP-373).
-            max_lifetime_ms: duration after which the token cannot be renewed, in milliseconds; -1 is the brokers'
+            max_lifetime_ms: duration after which the token cannot be renewed, in milliseconds; -1 selects the brokers'
                 maximum.
 
         Raises:
@@ -922,7 +922,7 @@ def _split_principal(prefix: str, text: str) -> dict[str, str]:
 
 
 def _check_hmac(hmac: bytes) -> None:
-    """Reject the base64 text of an HMAC. The error does not contain it, because it is secret."""
+    """Reject the base64 text of an HMAC. The error does not contain the HMAC, because the HMAC is secret."""
     if not isinstance(hmac, bytes):
         raise OptionError("hmac is not bytes; pass the token's `hmac`, or decode its base64 text")
 

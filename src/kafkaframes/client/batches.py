@@ -1,4 +1,4 @@
-"""Batches of a producer: splits built bytes into batches and stamps them with producer id, epoch and sequence.
+"""Split encoded bytes into a producer's batches, and stamp each batch with producer id, epoch and sequence.
 
 A stamp changes only the batch header and its CRC. A batch is therefore built and compressed only once, even if it is
 renumbered several times. Only format 2 batches can be stamped. The functions do no I/O.
@@ -68,12 +68,12 @@ class RecordMetadata(NamedTuple):
 
 
 class PartResult(NamedTuple):
-    """The result of consecutive records of one batch. A batch that was split has several (KIP-126).
+    """The result of consecutive records of one batch. A batch that was split has several results (KIP-126).
 
     Attributes:
         first: position of the first record in the batch, from 0.
         records: number of records.
-        base_offset: offset of the first record; -1 without acks.
+        base_offset: offset of the first record; -1 with ``acks=0``.
         append_time: time of append in ms if the broker stamps records itself, else -1.
         error: reason why the records are not, or may not be, in the log; None if they are in the log.
     """
@@ -128,7 +128,7 @@ class Batch:
 
     Attributes:
         data: encoded batch.
-        count: number of its offsets, which is also the number of its sequences.
+        count: number of offsets in the batch, which is also the number of its sequences.
         created_at: time of creation, in seconds of the sender's clock.
         delivery: object that collects the batch's result. The parts of a split batch share one delivery.
         first: position of the first record in the batch before it was split.
@@ -183,7 +183,7 @@ def stamp_batch(data: bytes, producer: ProducerIdentity, base_sequence: int, *, 
 
 
 def split_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Split built bytes into format 2 batches. Yield each batch with the number of its offsets.
+    """Split encoded bytes into format 2 batches. Yield each batch with the number of its offsets.
 
     Each batch gets the base offset 0, which the CRC does not cover. A broker accepts such offsets without
     recompression.

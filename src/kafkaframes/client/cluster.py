@@ -423,7 +423,7 @@ class ClusterClient:
         return {entry: self.cluster.leader(entry) or self._create_leader_error(entry) for entry in partition_list}
 
     def log_missing_topics(self, topics: Iterable[str]) -> None:
-        """Log each missing topic, once until it exists: a consumer waits for it, perhaps because of a wrong name."""
+        """Log each missing topic once until it exists, because a consumer may be waiting for a misspelt name."""
         for name in topics:
             topic = self.cluster.topics.get(name)
             if topic is None or topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

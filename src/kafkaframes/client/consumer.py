@@ -235,8 +235,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Args:
             partitions: partitions to read. A mapping has the start offset of each partition; otherwise reading starts
                 at the committed offset or as ``auto_offset_reset`` specifies.
-            ends: end offset of each partition. The client requests no records from these offsets on; the last fetched
-                batch may extend beyond the end offset.
+            ends: end offset of each partition. The client requests no records at or after these offsets; the last
+                fetched batch may extend beyond the end offset.
 
         Raises:
             OptionError: the consumer has subscribed.
@@ -379,7 +379,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return self._machine.assignment
 
     async def _run_callback(self, callback: RebalanceCallback, *, commit: bool) -> None:
-        """Notify the caller of partitions. Commit the positions of revoked partitions first."""
+        """Call the caller's rebalance callback, after committing the positions of revoked partitions."""
         machine = self._machine
         machine.begin_callback(callback)
         try:
@@ -773,7 +773,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return records
 
     def _record_iteration(self, now: float) -> float | None:
-        """Record that an iteration has taken records, which counts as polling. Return the time of the next check."""
+        """Record that an iteration has taken records, which counts as polling, and return when to check again."""
         if self._iteration is None:
             return None
         records, unread_count = self._iteration
@@ -870,7 +870,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         *,
         skip_unknown_topics: bool = False,
     ) -> None:
-        """Commit under the member's identity.
+        """Commit offsets under the member's identity.
 
         If the member's epoch has changed, repeat the commit with the new epoch (KIP-848).
         """
@@ -908,7 +908,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             await self._call_interceptors(partial(self._interceptors.on_commit, committed_offsets))
 
     def _get_known_topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, UUID]:
-        """Return the known topic ids of offsets."""
+        """Return the topic ids, as far as known, of the partitions in ``offsets``."""
         states = (self._machine.find_state(entry) for entry in offsets)
         return {state.partition.topic: state.topic_id for state in states if state is not None and state.topic_id.int}
 
@@ -921,7 +921,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return current_member is not None and current_member.is_member and current_member.identity != member
 
     async def _commit_before_revocation(self, partitions: Iterable[TopicPartition]) -> None:
-        """With automatic commits, try to commit positions before partitions are given up, once, as in Java."""
+        """With automatic commits, try once to commit positions before partitions are given up, as Java does."""
         offsets = self._get_positions_to_commit(partitions) if self._commits_by_itself else {}
         member = self._machine.member
         if not offsets or (member is not None and not member.is_member):

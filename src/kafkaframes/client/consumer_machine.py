@@ -69,7 +69,7 @@ class ConsumerMachine:
     """The state machine of one consumer.
 
     Attributes:
-        cluster: cluster metadata. ``process_metadata`` must be called after each change.
+        cluster: cluster metadata. ``process_metadata`` must be called after each change of the metadata.
         positions: positions and fetch states of the assigned partitions.
         lost_partitions: lost partitions before the call of their ``on_revoke``. Other members may own the lost
             partitions.
@@ -90,9 +90,9 @@ class ConsumerMachine:
         Args:
             settings: consumer settings, such as the group id and timeouts.
             cluster: cluster metadata.
-            backoff_s: returns the backoff after a number of failures, in seconds.
-            new_id: returns a new member id.
-            now_ms: returns the wall-clock time, in milliseconds.
+            backoff_s: function that returns the backoff after a number of failures, in seconds.
+            new_id: function that returns a new member id.
+            now_ms: function that returns the wall-clock time, in milliseconds.
         """
         duration_ms = settings.reset_duration_ms
         self._settings = settings

@@ -70,15 +70,15 @@ class ConsumerTask:
         notice_caller: Callable[[float], float | None],
         call_caller: Callable[[], None],
     ) -> None:
-        """Create a task that is not started.
+        """Create the task without starting it.
 
         Args:
             machine: state machine to run.
             cluster: cluster to send requests to.
             settings: consumer settings, such as fetch sizes and the isolation level.
-            notice_caller: called with the current time in each iteration, to report that the caller has taken records.
-                The function returns the time of its next call, or None.
-            call_caller: called if the caller should poll although it has records.
+            notice_caller: function that is called with the current time in each iteration, to report that the caller
+                has taken records. The function returns the time of its next call, or None.
+            call_caller: function that is called if the caller should poll although it has records.
         """
         self._machine = machine
         self._cluster = cluster

@@ -92,7 +92,7 @@ class FetchedBatches:
 
     @property
     def record_count(self) -> int:
-        """Number of records in the batches from ``fetch_offset`` on, as their headers count them."""
+        """Number of records in the batches from ``fetch_offset`` on, according to the batch headers."""
         return int(self.batches.column("count")[self.batches.column("last_offset") >= self.fetch_offset].sum())
 
     def read(
@@ -442,7 +442,7 @@ class BufferedBatches:
     def decode_records(self, budget_bytes: int, **options: Any) -> None:
         """Decode records for ``next_records``.
 
-        Raises as ``decode_columns`` does, and keeps the records before the damage.
+        Raises the same errors as ``decode_columns``, and keeps the records before the damage.
         """
         for batch in self.decode_columns(DEFAULT_COLUMNS, budget_bytes, **options):
             self._opened_records.append(RecordIterator(batch, self._fetched_batches.partition))

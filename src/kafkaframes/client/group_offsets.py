@@ -43,10 +43,11 @@ def to_committed_offset(value: CommittedOffset | int) -> CommittedOffset:
 def check_offsets(
     offsets: Mapping[TopicPartition, CommittedOffset | int],
 ) -> Mapping[TopicPartition, CommittedOffset | int]:
-    """Return the offsets of a commit.
+    """Return the offsets of a commit if none is negative.
 
     Raises:
-        OptionError: an offset is negative, such as ``EARLIEST``. Brokers would store it, and clients would reject it.
+        OptionError: an offset is negative, such as ``EARLIEST``. Brokers would store a negative offset, and clients
+            would reject it.
     """
     for partition, value in offsets.items():
         offset = to_committed_offset(value).offset
@@ -191,7 +192,8 @@ async def commit_offsets(
         offsets: offset of the next record to read, by partition.
         timeout_ms: longest time of all attempts, in milliseconds; ``default_api_timeout_ms`` if None.
         skip_unknown_topics: whether to skip topics that do not exist instead of retrying until the timeout.
-        topic_ids: ids of the topics to which the offsets belong. Topics that were recreated since are skipped.
+        topic_ids: ids of the topics to which the offsets belong. Topics that were recreated in the meantime are
+            skipped.
 
     Raises:
         BrokerError: the coordinator rejects the commit: the member was removed (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID),

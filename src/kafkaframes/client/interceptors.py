@@ -2,8 +2,9 @@
 
 An interceptor has any of the methods ``on_send``, ``on_acknowledgement``, ``on_consume`` and ``on_commit``, with the
 semantics of Java's ProducerInterceptor and ConsumerInterceptor. ``on_send_table``, ``on_acknowledgement_table`` and
-``on_consume_table`` are the same for Arrow tables. Several interceptors are called in order, each with the result of
-the one before. An exception in an interceptor is logged; the record or table stays as it was before that interceptor.
+``on_consume_table`` are the corresponding methods for Arrow tables. Several interceptors are called in order, each with
+the result of the one before. An exception in an interceptor is logged; the record or table stays as it was before that
+interceptor.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ class Interceptors:
                 hook(dict(offsets))
 
     def close(self) -> None:
-        """Call ``close`` of the interceptors that the client created, once."""
+        """Close the interceptors that the client created, once."""
         created_interceptors, self._created_interceptors = self._created_interceptors, ()
         for entry in created_interceptors:
             if hasattr(entry, "close"):

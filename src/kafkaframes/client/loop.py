@@ -62,8 +62,8 @@ class LoopThread:
 
         Args:
             name: name of the client in messages.
-            closing: closes the client if its owner does not.
-            on_fork: called in a child process after a fork, where the thread does not exist.
+            closing: function that closes the client if the client's owner does not.
+            on_fork: function that is called after a fork in the child process, in which the thread does not exist.
         """
         self._name = name
         self._closing = closing
@@ -112,7 +112,7 @@ class LoopThread:
             raise OptionError(f"{self._name} was called in its own thread, which would wait for itself")
 
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop. Return its result, or raise its exception.
+        """Run a coroutine on the loop, and return the coroutine's result or raise its exception.
 
         Functions that the coroutine passes to ``call_in_waiting_thread`` run in the waiting thread. Ctrl-C in the
         waiting thread cancels the coroutine.
@@ -150,7 +150,7 @@ class LoopThread:
             inbox.is_open = False
 
     def start_call(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
-        """Start a coroutine on the loop. Return a future of its result.
+        """Start a coroutine on the loop, and return a future of the coroutine's result.
 
         Raises:
             NetworkError: the client was closed. If the client is closed later, the future fails with this error.
@@ -205,7 +205,7 @@ class LoopThread:
         """Close the client and end the loop. Later calls, and calls in a child process, do nothing.
 
         Args:
-            closing: closes the client.
+            closing: function that closes the client.
             timeout_s: seconds after which the loop ends even if the client is not closed; None to wait.
         """
         if self._is_forked:
@@ -469,7 +469,7 @@ def warn_unclosed(client: object, bootstrap_servers: object) -> None:
 async def run_in_thread(work: Callable[[], Result]) -> Result:
     """Do work that may block for a long time in a thread of its own.
 
-    Unlike ``asyncio.to_thread``, such work delays neither look-ups of host names nor the end of the program.
+    Unlike with ``asyncio.to_thread``, the work delays neither look-ups of host names nor the end of the program.
 
     Raises:
         RuntimeError: the work calls ``sys.exit``, which would end its thread only. Other exceptions are passed on.
@@ -520,7 +520,7 @@ if hasattr(os, "register_at_fork"):
 async def create_objects_in_thread(work: Callable[[], Result]) -> Result:
     """Call a function that creates many objects in a thread of its own, so that it does not block the event loop.
 
-    Raises as ``run_in_thread`` does.
+    Raises the same errors as ``run_in_thread``.
     """
 
     def work_without_gc() -> Result:
@@ -533,8 +533,8 @@ async def create_objects_in_thread(work: Callable[[], Result]) -> Result:
 async def call_in_waiting_thread(work: Callable[[], Result]) -> Result:
     """Call a function in the thread that waits for the current ``LoopThread.call``, and return its result.
 
-    The function can therefore call the client. If no thread waits, the function gets a thread of its own. Raises as
-    ``run_in_thread`` does.
+    The function can therefore call the client. If no thread waits, the function gets a thread of its own. Raises the
+    same errors as ``run_in_thread``.
     """
     inbox = _CALL_INBOX.get()
     if inbox is None or not inbox.is_open:
@@ -552,7 +552,7 @@ def _complete_future(
     Args:
         future: future to complete.
         work: function to call.
-        may_interrupt: raise Ctrl-C in this thread as well, since the user's code waits in it.
+        may_interrupt: whether Ctrl-C is raised in this thread as well, because the user's code waits in it.
     """
 
     def complete_if_pending(set_outcome: Callable[[], None]) -> None:

@@ -153,7 +153,7 @@ class Cluster:
         updated_at: time of the last response, in seconds of a monotonic clock; None before the first response.
         expired_topics: names of topics with outdated metadata. The partitions of these topics have no leaders until the
             metadata is refreshed.
-        refreshed_at: time of the last response with each topic, in seconds of the same clock.
+        refreshed_at: time of the last response with each topic, in seconds of a monotonic clock.
     """
 
     cluster_id: str | None = None
@@ -205,9 +205,9 @@ class Cluster:
         Args:
             response: body of the response.
             now: current time, in seconds of the caller's clock.
-            has_all_topics: whether all topics were requested. If so, topics that are not in the response are removed.
+            has_all_topics: whether all topics were requested; topics that are not in the response are then removed.
             requested_topics: names of the requested topics. Other topics are ignored, because a faulty or hostile
-                server could send any number of them. None accepts all.
+                server could send any number of them. None accepts all topics.
             topics: result of ``read_topics``; None to read the topics now.
         """
         self.brokers = {

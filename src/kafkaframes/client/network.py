@@ -446,8 +446,9 @@ class Connection:
     def can_reauthenticate(self) -> bool:
         """Whether the client may authenticate again on this connection.
 
-        Brokers reject a second authentication within a second. They answer it after all requests in flight, so it does
-        not wait for requests that brokers may hold back for longer than ``request_timeout_ms``, such as JoinGroup.
+        Brokers reject a second authentication within a second, and answer an authentication only after all requests in
+        flight. The client therefore does not authenticate while a request is in flight that brokers may hold back for
+        longer than ``request_timeout_ms``, such as JoinGroup.
         """
         if self.has_ended or self._authenticated_until is None:
             return False
@@ -459,7 +460,7 @@ class Connection:
         """Authenticate again on this connection before the broker ends the session (KIP-368).
 
         Unlike with a new connection, brokers keep the share sessions of the connection. If the client cannot get a
-        token, the connection is not changed. After other errors it is closed.
+        token, the connection is not changed. After other errors, the connection is closed.
 
         Args:
             host: broker's host name, used by GSSAPI only.
@@ -521,7 +522,7 @@ class Connection:
         return result
 
     async def request(self, body: Message, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
-        """Send a request. Return the body of its response.
+        """Send a request, and return the body of the response.
 
         Raises:
             NetworkError: the connection ended, or no response arrived within ``timeout_ms`` (``request_timeout_ms`` if
@@ -533,7 +534,7 @@ class Connection:
         return frame.body
 
     async def _request_sasl(self, body: Message, version: int) -> Any:
-        """Send a request of an authentication at once, while other requests wait. Return the body of its response."""
+        """Send an authentication request at once, while other requests wait, and return the body of the response."""
         answer = self._send_request(body, version, self._settings.request_timeout_ms)
         assert answer is not None
         return (await answer).body
@@ -565,7 +566,7 @@ class Connection:
         return self._send_request(body, version, self._settings.request_timeout_ms if expects_response else None)
 
     async def exchange(self, body: Message, version: int, timeout_ms: int | None = None) -> Frame:
-        """Send a request. Return its response with the header. Raises as ``request`` does."""
+        """Send a request, and return the response with its header. Raises the same errors as ``request``."""
         wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         await self._wire.wait_until_writable()
         answer = self._send_request(body, version, wait_ms)
@@ -588,7 +589,7 @@ class Connection:
         return answer
 
     async def _negotiate_versions(self) -> None:
-        """Request the broker's versions of each API (KIP-35, KIP-511)."""
+        """Request the range of versions of each API that the broker supports (KIP-35, KIP-511)."""
         if isinstance(self._settings.api_version, str):
             self.ranges = find_release_versions(self._settings.api_version)
             return

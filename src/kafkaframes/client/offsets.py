@@ -217,8 +217,8 @@ async def is_range_empty(
 ) -> bool:
     """Return whether a log certainly has no batch with offsets from ``first`` (inclusive) to ``end`` (exclusive).
 
-    The request has only this partition, so the leader must return a batch if the log has one. Records in a tiered store
-    may arrive later. The result is False in this case.
+    The request has only this partition, so the leader must return a batch if the log has one. If the offsets may be in
+    a tiered store, whose records may arrive later, the result is False.
 
     Args:
         cluster: client of the cluster.

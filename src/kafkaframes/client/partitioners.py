@@ -1,9 +1,9 @@
 """Partitioners of a producer: Java's and librdkafka's by name, or a function from the caller.
 
-A partitioner chooses the partition of each record that does not specify one. The default is Java's built-in one. The
-built-in partitioner hashes keys, and keeps records without a key on one partition (the *sticky* partition) for one
-batch size in bytes (KIP-480, KIP-794). The accumulator implements this partitioner. All other partitioners are
-functions, which are called once for each record.
+A partitioner chooses the partition of each record that does not specify one. The default is Java's built-in
+partitioner. The built-in partitioner hashes keys, and keeps records without a key on one partition (the *sticky*
+partition) for one batch size in bytes (KIP-480, KIP-794). The accumulator implements this partitioner. All other
+partitioners are functions, which are called once for each record.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _choose_random(
 def _create_hash_partitioner(
     hash_key: Callable[[bytes, int], int], *, is_sticky: Callable[[bytes | None], bool]
 ) -> Partitioner:
-    """Return a partitioner that hashes keys. ``is_sticky`` selects the keys for the sticky partition instead."""
+    """Return a partitioner that hashes keys, except keys that ``is_sticky`` selects for the sticky partition."""
 
     def choose_by_hash(
         topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
@@ -184,7 +184,7 @@ def configure_partitioner(partitioner: str | Partitioner | None, *, ignores_keys
 
 
 def _check_signature(function: Any) -> str:
-    """Return a function's name for error messages. Reject a function with other parameters."""
+    """Return a partitioner function's name, and reject a function that cannot take a partitioner's arguments."""
     name = get_object_name(function)
     if not callable(function):
         raise OptionError(f"partitioner {name} is not a function")

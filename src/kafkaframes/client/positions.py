@@ -12,7 +12,7 @@ Each partition has these steps. A failed step is retried after a backoff, and er
 4. ``FETCH``: fetch and buffer batches, and return them in order of arrival.
 
 If a topic is deleted and created again, its partitions start over with ``RESET``. A position gets a new version when it
-changes for another reason than reading. Responses to requests of older versions are ignored.
+changes for a reason other than reading. Responses to requests of older versions are ignored.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class PartitionState:
     Attributes:
         offset: offset of the next record after the buffered ones.
         epoch: leader epoch of the record before ``offset``.
-        version: version of the position. The version changes when the position changes for another reason than reading.
+        version: version of the position. The version changes when the position changes for a reason other than reading.
         requested_version: version of the position in the in-flight request; -1 if no request is in flight.
         end: exclusive end offset of reading; None if reading does not end.
         topic_id: id of the topic to which the position belongs; the nil UUID if brokers have no topic ids (before 2.8).
@@ -167,7 +167,7 @@ class PartitionState:
 
     @property
     def has_offset(self) -> bool:
-        """Whether the position is an offset."""
+        """Whether the position has been resolved to an offset."""
         return self.step in (PartitionStep.FETCH, PartitionStep.VALIDATE)
 
     @property
@@ -265,13 +265,14 @@ class Positions:
 
         Args:
             auto_offset_reset: reset policy.
-            reset_time_ms: returns the timestamp of the policy ``by_duration`` (KIP-1106); None for other policies.
+            reset_time_ms: function that returns the timestamp of the policy ``by_duration`` (KIP-1106); None for other
+                policies.
             has_group: whether the consumer has committed offsets.
             max_bytes: first fetch size of a partition.
             max_fetch_bytes: largest fetch size of a partition.
             unknown_topic_s: time until an unknown topic is an error, in seconds.
             replica_s: time to read from a preferred replica, in seconds.
-            backoff_s: returns the backoff after a number of failures, in seconds.
+            backoff_s: function that returns the backoff after a number of failures, in seconds.
         """
         self._reset_policy = auto_offset_reset
         self._reset_time_ms = reset_time_ms

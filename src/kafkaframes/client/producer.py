@@ -83,7 +83,7 @@ _MIN_PRODUCE_VERSION_BY_FORMAT: Final = {1: 2, 2: 3}  # first Produce versions w
 
 
 class PartitionRefusedError(Exception):
-    """A partition cannot be added to the transaction. The record's future raises this error, ``send`` does not."""
+    """A partition cannot be added to the transaction. The record's future raises this error, but ``send`` does not."""
 
     def __init__(self, reason: KafkaframesError) -> None:
         self.reason = reason
@@ -369,7 +369,7 @@ class AsyncProducer(TelemetryMethods):
         Raises:
             BrokerError: the topic or the partition does not exist, or a broker rejected the record.
             EncodeError: an argument has a wrong type, or the record is larger than ``max_request_size``.
-            NetworkError: no response in time. ``MaybeWrittenError`` means that the record may be in the log.
+            NetworkError: no response arrived in time. ``MaybeWrittenError`` means that the record may be in the log.
         """
         future = await self.send(topic, value, key, headers, partition, timestamp_ms)
         self._accumulator.end_linger_time()

@@ -187,7 +187,8 @@ class RowPartitioner(NamedTuple):
     Attributes:
         choice: the producer's partitioner.
         cluster: metadata of the table's topics.
-        choose_sticky_partitions: returns the partitions for a topic's runs of rows without partition and key.
+        choose_sticky_partitions: function that returns the partitions for a topic's runs of rows without partition and
+            key.
         batch_bytes: largest size of a batch. A run has at least the rows of one batch.
     """
 

@@ -340,7 +340,7 @@ _ACCEPTED_SERDE_CLASSES: Final = ("ByteArraySerializer", "StringSerializer", "By
 
 
 def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of several mappings.
+    """Merge several mappings of settings into one.
 
     Later mappings override earlier ones, even under another name of a setting.
 

@@ -26,7 +26,8 @@ class RangeReader:
     """Reads the records of one partition in a range of offsets.
 
     Attributes:
-        consumer: consumer without a group and with ``auto_offset_reset="none"``. The reader replaces its assignment.
+        consumer: consumer without a group and with ``auto_offset_reset="none"``. The reader replaces the consumer's
+            assignment.
         target: partition to read.
         next_offset: first offset of the range, then the offset to continue at. Reading stops at ``end``.
         end: exclusive end of the range. The last result may extend beyond the end.
@@ -88,7 +89,7 @@ class RangeReader:
         self.consumer.seek(self.target, self.next_offset)
 
     def _handle_missing_records(self) -> None:
-        """Raise an error for missing records. If the log ends before the range and that is accepted, end the range."""
+        """Raise an error for missing records; if the log is too short and ``on_loss`` accepts it, end the range."""
         last = self._look_up_log_bounds()[1]
         setting = f" ({self.silence_setting})" if self.silence_setting else ""
         silence = f"no records arrived from offset {self.next_offset} on for {self.silence_ms} ms{setting}"
@@ -111,7 +112,7 @@ class PartitionSample(NamedTuple):
         offsets: number of offsets from the requested one to the end of the batches; at least 1.
         records: number of records according to the batch headers. A message of format 0 or 1 counts as one.
         size_bytes: size of the batches at the broker, in bytes.
-        first_timestamp: timestamp of the first batch, in milliseconds since 1970; negative if it has none.
+        first_timestamp: timestamp of the first batch, in milliseconds since 1970; negative if the batch has none.
     """
 
     offsets: int
@@ -131,7 +132,7 @@ def fetch_sample(
     """Return the batches at an offset; None if none arrived in time.
 
     Args:
-        consumer: consumer without a group. The function replaces its assignment. The setting
+        consumer: consumer without a group. The function replaces the consumer's assignment. The setting
             ``max_partition_fetch_bytes`` is the approximate size of the sample.
         target: partition to read.
         offset: first offset.

@@ -79,7 +79,9 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the result, and return the error; None if the record is in the log. Raises as ``result`` does.
+        """Wait for the result, and return the error; None if the record is in the log.
+
+        Raises the same errors as ``result``.
 
         Args:
             timeout: longest wait, in seconds; None waits without limit.
@@ -183,7 +185,7 @@ class ThreadResults:
         return _to_metadata(self._target, part, row, self._timestamps[row])
 
     def get_error(self, row: int) -> Exception | None:
-        """Return the error for a record; None while its result is unknown, or if it is in the log."""
+        """Return the error for a record; None while the result is unknown, or if the record is in the log."""
         part = _find_part(self._parts, row)
         return None if part is None else part.error
 
@@ -231,7 +233,7 @@ def _find_part(parts: Sequence[PartResult], row: int) -> PartResult | None:
 
 
 def _to_metadata(target: TopicPartition, part: PartResult, row: int, timestamp: int) -> RecordMetadata:
-    """Return the metadata of a record. If the broker stamps records itself, the timestamp is that of the broker."""
+    """Return the metadata of a record. The timestamp is the broker's if the broker stamps records."""
     offset = -1 if part.base_offset < 0 else part.base_offset + row - part.first
     time_ms = timestamp if part.append_time < 0 else part.append_time
     return RecordMetadata(target.topic, target.partition, offset, time_ms)
@@ -245,7 +247,7 @@ def _bind_partition(on_delivery: OnDelivery, target: TopicPartition) -> OnDelive
 
 
 def _call_user_function(function: Callable[..., object], *arguments: object) -> None:
-    """Call a user's function. Log its exceptions, because other batches must continue."""
+    """Call a user's function, and only log the function's exceptions, because other batches must continue."""
     try:
         function(*arguments)
     except BaseException:  # ``sys.exit``, too
@@ -273,7 +275,7 @@ class LoopResults:
         return future
 
     def set_results(self, parts: Sequence[PartResult]) -> None:
-        """Set each future's metadata or error, after a call of each ``on_delivery``."""
+        """Call each ``on_delivery``, and set each future's metadata or error."""
         calls, self._calls = self._calls, []
         for row, on_delivery in calls:
             part = _find_part(parts, row)

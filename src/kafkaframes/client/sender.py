@@ -491,7 +491,7 @@ async def produce_raw(
         cluster: client of the cluster.
         partition: partition to write to.
         records: one batch of format 2, or with ``as_set`` any number of batches of any format.
-        as_set: use a version of Produce that carries sets (``accepts_record_sets``).
+        as_set: whether to use a version of Produce that carries sets (``accepts_record_sets``).
 
     Raises:
         BrokerError: the broker rejects the batches. If the leader has moved, the next call looks up the new leader.

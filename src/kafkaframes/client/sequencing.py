@@ -340,7 +340,10 @@ class Sequencer:
     def process_unreachable_leader(
         self, partition: TopicPartition, error: KafkaframesError, now: float, *, retriable: bool
     ) -> None:
-        """Handle a failed connection to a leader: delay the next batch, or fail all waiting ones if not retriable."""
+        """Handle a failed connection to a leader.
+
+        Delay the next batch if the error is retriable, and otherwise fail all waiting batches.
+        """
         queue = self._queues[partition]
         if not queue.waiting:
             return
@@ -385,7 +388,7 @@ class Sequencer:
                 self._end_waiting_batches(queue, error)
 
     def fail_all_batches(self, error: Exception) -> None:
-        """Fail all batches. No further response will be read."""
+        """Fail all batches, because no further response will be read."""
         for queue in self._queues.values():
             for batch in list(queue.in_flight):
                 self.fail_batch(batch, error, was_written=True)

@@ -453,7 +453,7 @@ def merge_options(bootstrap_servers: Servers | None, options: Mapping[str, Any])
 
 
 def list_setting_names(cls: type[ClientSettings]) -> list[str]:
-    """List the settings of a client."""
+    """Return the names of a client's settings."""
     return [field.name for field in fields(cls)]
 
 

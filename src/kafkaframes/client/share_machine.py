@@ -205,7 +205,7 @@ class ShareConsumerMachine:
         Args:
             settings: settings of the share consumer, such as the acknowledgement mode.
             cluster: cluster metadata.
-            backoff_s: returns the backoff after a number of failures, in seconds.
+            backoff_s: function that returns the backoff after a number of failures, in seconds.
         """
         self._settings = settings
         self._cluster = cluster

@@ -41,7 +41,7 @@ class ShareMember:
         """Create a member without a subscription.
 
         Args:
-            backoff_s: returns the backoff after a number of failures, in seconds.
+            backoff_s: function that returns the backoff after a number of failures, in seconds.
             max_poll_s: longest time between two polls, in seconds.
         """
         self._backoff_s = backoff_s
@@ -151,7 +151,7 @@ class ShareMember:
         self.epoch, self.partition_ids, self._sent_topics = JOIN_EPOCH, [], None
 
     def leave(self) -> None:
-        """End the membership. ``next_requests`` returns the request to send if the coordinator may have the member."""
+        """End the membership. ``next_requests`` returns the last request if the coordinator may know the member."""
         self._must_leave, self._is_registered = self._is_registered, False
         self._in_flight, self._leave_failures = None, 0
         self._reset_membership()

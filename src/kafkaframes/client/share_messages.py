@@ -51,7 +51,8 @@ class ShareMessages:
         Args:
             settings: settings of the share consumer, such as the group id and fetch sizes.
             member_id: id of the member.
-            get_partition: returns the topic and number of a partition, or None if its topic id is unknown.
+            get_partition: function that returns the topic and number of a partition, or None if its topic id is
+                unknown.
         """
         self._settings = settings
         self._member_id = member_id

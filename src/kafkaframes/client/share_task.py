@@ -44,7 +44,7 @@ class ShareTask:
         *,
         on_change: Callable[[], None],
     ) -> None:
-        """Create a task that is not started.
+        """Create the task without starting it.
 
         Args:
             machine: state machine to run.
@@ -92,7 +92,10 @@ class ShareTask:
             start_background_task(self._execute_request(request), self._requests)
 
     async def _run_loop(self) -> None:
-        """Send requests until the task is cancelled. Calls of the consumer raise unexpected errors."""
+        """Send requests until the task is cancelled.
+
+        If an unexpected error ends this task, calls of the consumer raise the error.
+        """
         try:
             while True:
                 self._wake.clear()

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 def _make_exclusive_method(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Consumer, Arguments], Result]:
-    """Return a method like ``sync_method`` does, but only one thread at a time may call it."""
+    """Return a method as ``sync_method`` does, but reject calls while another thread is in such a method."""
     name = method.__name__
 
     @wraps(method)
@@ -96,7 +96,7 @@ class Producer(SyncClient):
         __getattr__ = reject_attributes(_PRODUCER_HINTS)
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
-        """Create a producer. It connects when the first record is sent, or at the start of a ``with`` block.
+        """Create a producer. The producer connects when the first record is sent, or on entering a ``with`` block.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties such as
@@ -294,7 +294,7 @@ class Producer(SyncClient):
 async def _close_producer(
     twin: AsyncProducer, callbacks: CallbackThread, *, flush: bool = True, timeout_ms: int | None = None
 ) -> None:
-    """Close a producer after ``on_delivery`` was called for all records, including those that it has sent itself."""
+    """Close a producer after all calls of ``on_delivery``, also for records that an ``on_delivery`` has sent."""
     async with _limit_time(timeout_ms):
         for _ in range(2 if flush else 0):
             await twin.flush()
@@ -305,7 +305,7 @@ async def _close_producer(
 
 @contextlib.asynccontextmanager
 async def _limit_time(timeout_ms: int | None) -> AsyncIterator[None]:
-    """End the block after ``timeout_ms`` without an error."""
+    """Cancel the block after ``timeout_ms``, and continue after the block without an error."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             yield

@@ -73,7 +73,10 @@ class TransactionManager:
         self._sender.set_producer(await self._request_producer_id(ProducerIdentity()))
 
     async def renew_id(self) -> None:
-        """Get a new producer id after the last epoch. During a transaction, ``end_transaction`` does this instead."""
+        """Get a new producer id after the epoch has reached its maximum.
+
+        During a transaction, ``end_transaction`` does this instead.
+        """
         if not self._settings.transactional_id:
             self._sender.set_producer(await self._request_producer_id(self._sender.sequencer.producer))
 
@@ -149,7 +152,10 @@ class TransactionManager:
             self._sender.sequencer.fail_transaction(cause)
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Return whether a partition can be written to without ``prepare_partition``. Any thread may ask."""
+        """Return whether a partition can be written to without ``prepare_partition``.
+
+        Any thread may call this method.
+        """
         return self._settings.transactional_id is None or (self._is_open and partition in self._added_partitions)
 
     async def prepare_partition(self, partition: TopicPartition) -> None:
@@ -215,7 +221,7 @@ class TransactionManager:
         Raises:
             OptionError: no transaction is open.
             BrokerError: the transaction must be aborted (a batch was lost), or this producer was fenced.
-            MaybeWrittenError: the result is unknown because no response arrived. The same end can be repeated.
+            MaybeWrittenError: the result is unknown because no response arrived. The same call can be repeated.
         """
         if not self._is_open:
             raise OptionError("no transaction is open")
@@ -338,9 +344,9 @@ class TransactionManager:
         return message(transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, **fields)
 
     def _get_coordinator_key(self, group_id: str | None) -> tuple[str, int]:
-        """Return the key and kind of a coordinator.
+        """Return the key and kind with which to find a coordinator.
 
-        The coordinator is that of the group, or that of the transaction if ``group_id`` is None.
+        The coordinator is the group's, or the transaction's if ``group_id`` is None.
         """
         return (self._settings.transactional_id or "", TRANSACTION) if group_id is None else (group_id, GROUP)
 

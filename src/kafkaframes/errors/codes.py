@@ -1,6 +1,6 @@
 """Kafka's error codes: number, name, meaning, and whether the error is retriable.
 
-Numbers, names and retriability are those of Kafka's ``Errors``; the messages are written for this package. An unknown
+Numbers, names and retriability match Kafka's ``Errors``; the messages are written for this package. An unknown
 code is valid and is named after its number.
 """
 

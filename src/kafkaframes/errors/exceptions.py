@@ -115,7 +115,7 @@ _ADDRESS: Final = re.compile(r"[\w.-]+:\d{1,5}(,[\w.-]+:\d{1,5})*", re.ASCII)  #
 
 
 def describe_missing_path(path: str) -> str:
-    """Return the reason for a missing path of a log. It has a hint for a broker's address and for ``~``.
+    """Return the reason for a missing log path, with a hint if it begins with ``~`` or is a broker's address.
 
     >>> describe_missing_path("kafka-logs"), describe_missing_path("~/kafka-logs")
     ('no such file or directory', 'no such file or directory; `~` is not expanded, use os.path.expanduser')
@@ -179,7 +179,7 @@ class StorageError(LogDirError):
 class UnsupportedFormatError(KafkaframesError):
     """A consumer fetched records in a format that it is not configured to read (KIP-31).
 
-    The records are intact. The consumer's position stays at the first of them.
+    The records are intact. The consumer's position stays at the first record in this format.
 
     Attributes:
         partition: topic and partition, such as ``orders-0``.
@@ -205,7 +205,7 @@ class OffsetOutOfRangeError(KafkaframesError):
 
 
 class OptionError(KafkaframesError):
-    """An option, a path or a topic of the caller is invalid."""
+    """An option, a path or a topic that the caller specified is invalid."""
 
 
 class MissingExtraError(KafkaframesError, ImportError):
@@ -314,7 +314,7 @@ class AuthorizationError(BrokerError):
 class AuthenticationError(BrokerError):
     """A broker rejected the client's credentials or SASL mechanism, or the TLS handshake failed.
 
-    As in Java's clients, neither is retried, because only other settings or certificates can help.
+    As in Java's clients, the connection is not retried, because only other settings or certificates can help.
     """
 
 
@@ -466,7 +466,7 @@ _SETTING_NAME_PATTERN: Final = re.compile(r"`([a-z_]+)`(=false)?")
 
 
 def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
-    """Replace the Python names of settings in a message with those of Spark's options or of flags.
+    """Replace the Python names of settings in a message with the names of Spark options or command-line flags.
 
     >>> replace_setting_names("`start`: no such offset; see `kafkaframes info`", {"start": "startingOffsets"})
     'startingOffsets: no such offset; see `kafkaframes info`'
@@ -475,7 +475,8 @@ def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
 
     Args:
         text: message.
-        names: names in options or flags, by Python name. ``NAME=false`` is the name of a flag that disables a setting.
+        names: names of Spark options or command-line flags, by Python name. ``NAME=false`` is the name of a flag that
+            disables a setting.
     """
 
     def replace_match(match: re.Match[str]) -> str:
@@ -488,7 +489,7 @@ def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def rename_settings(error: KafkaframesError, names: Mapping[str, str]) -> None:
-    """Replace the names of settings in an error's message with those of Spark's options or of flags."""
+    """Replace the names of settings in an error's message with the names of Spark options or command-line flags."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
         error.reason = replace_setting_names(reason, names)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Errors for attributes that a class does not have, with the name that other libraries' users look for."""
+"""Errors for missing attributes, with advice for users who expect the names of other libraries."""
 
 from __future__ import annotations
 

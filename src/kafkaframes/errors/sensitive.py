@@ -188,7 +188,7 @@ def _config_name(config: Mapping[str, Any]) -> str:
 def _is_forwarded_secret(direction: str, data: str) -> bool:
     """Return whether a forwarded message may contain secrets.
 
-    A request starts with its API key. A response does not specify its API, and may therefore always contain secrets.
+    A request starts with its API key. A response does not specify its API, so any response may contain secrets.
     """
     if direction == RESPONSE:
         return True

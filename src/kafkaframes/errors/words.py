@@ -1,4 +1,4 @@
-"""Texts of counts with their nouns, for messages of all packages."""
+"""Counts with their nouns, such as ``2 topics``, for the messages of all packages."""
 
 from __future__ import annotations
 

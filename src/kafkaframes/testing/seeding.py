@@ -51,7 +51,8 @@ def seed(
 
     Raises:
         OptionError: the suffix or a named column is unknown, or the broker is not running.
-        EncodeError: a column is unknown, or a value is neither text nor bytes; ``path`` names row and column.
+        EncodeError: a column is unknown, or a value is neither text nor bytes; the error's ``path`` names the row and
+            the column.
         AppendRefusedError: the topic does not accept a record. No record is then appended.
     """
     rows = _read_rows(Path(source)) if isinstance(source, str | PathLike) else list(source)

@@ -1,9 +1,9 @@
 """Encoding of Kafka's primitive types (KIP-482; big endian).
 
 Every reader is ``read_x(buf, position) -> (value, next_position)``, and every writer ``write_x(out, value)`` appends to
-a bytearray. Readers are as lenient as Kafka's readers. ``strict`` mode rejects more, in the decoder of messages.
+a bytearray. Readers are as lenient as Kafka's readers. The message decoder's ``strict`` mode rejects more.
 
-* Any negative length is null. The caller decides whether null is allowed.
+* Any negative length means null. The caller decides whether null is allowed.
 * A reader compares a length with the remaining bytes before it allocates memory.
 * Text is UTF-8. Malformed bytes become U+FFFD exactly as in Java's decoder, and lone surrogates are written as ``?``.
 * A UUID is 16 bytes, most significant byte first. A UUID is never null; all zeros mean that it is not set.
@@ -25,7 +25,7 @@ from kafkaframes.wire.varint import read_unsigned_varint, write_unsigned_varint
 
 
 class DeferredBytes:
-    """Bytes of a message that are not in memory, for example in a file, and are read only when they are sent.
+    """Bytes of a message that are stored outside memory, such as in a file, and are read only when they are sent.
 
     ``len(part)`` returns the number of bytes, and ``bytes(part)`` reads the bytes.
 
@@ -167,13 +167,16 @@ def _minus_one(value: int) -> int:
 
 
 def read_compact_length(buf: bytes, position: int) -> tuple[int, int]:
-    """Read a compact length: an unsigned varint of length + 1. A negative result is null, as for varints from 2^31."""
+    """Read a compact length: an unsigned varint of length + 1.
+
+    A negative result means null, as for varints of 2^31 and above.
+    """
     value, position = read_unsigned_varint(buf, position)
     return _minus_one(value), position
 
 
 def write_compact_length(out: bytearray, length: int) -> None:
-    """Append length + 1 as an unsigned varint. -1 is null."""
+    """Append length + 1 as an unsigned varint. A length of -1 means null."""
     write_unsigned_varint(out, length + 1)
 
 

@@ -14,9 +14,9 @@ As in Kafka:
 A tagged field starts with the field's tag and length in bytes:
 
 * ``adopted``: two unsigned varints. This is Kafka's format.
-* ``interleaved``: one unsigned varlong (a Morton code). The even bits are the length and the odd bits the tag, so that
-  two small numbers share a byte. An early draft of KIP-482 specified this format, which was never released and is only
-  used for comparisons.
+* ``interleaved``: one unsigned varlong (a Morton code). The even bits contain the length and the odd bits the tag, so
+  that two small numbers share a byte. An early draft of KIP-482 specified this format, which was never released and is
+  only used for comparisons.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def _unzigzag(value: int) -> int:
 
 
 def read_unsigned_varint(buf: Buffer, position: int) -> tuple[int, int]:
-    """Read a 32-bit varint as Java's int. Values from 2^31 on are negative (``ByteUtils.readUnsignedVarint``).
+    """Read a 32-bit varint as Java's int.
+
+    Values of 2^31 and above are returned as negative numbers (``ByteUtils.readUnsignedVarint``).
 
     Raises:
         TruncatedError: ``buf`` ends inside the varint, which starts at the error's ``position``.
@@ -123,7 +125,9 @@ def size_of_unsigned_varint(value: int) -> int:
 
 
 def read_unsigned_varlong(buf: Buffer, position: int) -> tuple[int, int]:
-    """Read a 64-bit varint as Java's long. Values from 2^63 on are negative (``ByteUtils.readUnsignedVarlong``).
+    """Read a 64-bit varint as Java's long.
+
+    Values of 2^63 and above are returned as negative numbers (``ByteUtils.readUnsignedVarlong``).
 
     Raises:
         TruncatedError: ``buf`` ends inside the varint.
@@ -221,7 +225,7 @@ def interleave(tag: int, length: int) -> int:
 
 
 def deinterleave(header: int) -> tuple[int, int]:
-    """Return (tag, length) of an interleaved header.
+    """Return the (tag, length) pair of an interleaved header.
 
     >>> deinterleave(0b110010)
     (5, 4)

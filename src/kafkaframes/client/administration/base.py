@@ -101,8 +101,8 @@ class AdminRequests:
         Args:
             body: the request.
             subject: subject of the request, for error messages.
-            retriable: error codes after which the request is sent again. For a change, only codes are allowed after
-                which the change has certainly not taken effect, or may take effect twice.
+            retriable: error codes after which the request is sent again. For a change, specify only codes after which
+                the change has certainly not taken effect, or can be applied twice without harm.
             get_rows: function that returns rows of the response, whose error codes are handled in the same way.
 
         Raises:
@@ -270,11 +270,11 @@ class AdminRequests:
 
 
 def to_list(setting: str, values: Iterable[Item]) -> list[Item]:
-    """Return the items that a caller specifies.
+    """Return the items that a caller specifies as a list.
 
     Raises:
-        OptionError: the items are one text. Its characters are not meant, and would be other names: ``delete_topics``
-            would delete the topics ``a`` and ``b`` for ``"ab"``.
+        OptionError: the items are a single text. Without this check, each character would become an item:
+            ``delete_topics("ab")`` would delete the topics ``a`` and ``b``.
     """
     if isinstance(values, (str, bytes)):
         raise OptionError(f"{setting} is the text {values!r}; expected a list, such as [{values!r}]")

@@ -74,7 +74,7 @@ class TaskId(NamedTuple):
 
     Attributes:
         subtopology_id: id of the subtopology.
-        partition: partition that the task reads of each source topic.
+        partition: number of the partition that the task reads from each source topic.
     """
 
     subtopology_id: str
@@ -214,7 +214,7 @@ class GroupMethods(AdminRequests):
         )
 
     async def _request_consumer_group(self, group_id: str) -> Any:
-        """Return a group's row of ConsumerGroupDescribe; None if the group or the broker does not use this protocol."""
+        """Return a group's ConsumerGroupDescribe row; None if the group or the broker does not use this protocol."""
         connection = await self._retry_step(self._cluster.get_any_connection)
         if CONSUMER_GROUP_DESCRIBE not in connection.ranges:
             return None
@@ -226,7 +226,7 @@ class GroupMethods(AdminRequests):
         return row
 
     async def _request_classic_group(self, group_id: str) -> Any:
-        """Return a group's row of DescribeGroups."""
+        """Return a group's row in the DescribeGroups response."""
         cls = self.settings.message_class("DescribeGroupsRequest")
         row = await self._request_group_row(group_id, cls(groups=[group_id]))
         raise_response_error(row, f"group {group_id}")

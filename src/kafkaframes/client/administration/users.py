@@ -176,9 +176,9 @@ class UserMethods(AdminRequests):
 
         Args:
             user: user name, ``DEFAULT_ENTITY`` or ``ANY_ENTITY``; None does not filter by user.
-            client_id: client id; otherwise as ``user``.
-            ip: client address; otherwise as ``user``.
-            strict: exclude entities that have components which the filter does not name.
+            client_id: client id, ``DEFAULT_ENTITY`` or ``ANY_ENTITY``; None does not filter by client id.
+            ip: client address, ``DEFAULT_ENTITY`` or ``ANY_ENTITY``; None does not filter by address.
+            strict: whether entities are excluded if they have components that the filter does not name.
 
         Raises:
             BrokerError: the principal may not describe the cluster's configuration.

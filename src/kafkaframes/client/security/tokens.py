@@ -48,9 +48,9 @@ class ClientCredentialsProvider:
 
     Attributes:
         url: URL of the token endpoint, https or http.
-        scope: requested scope; None by default.
+        scope: requested scope; None requests no scope.
         encodes: whether id and secret are URL-encoded first (``sasl.oauthbearer.header.urlencode``).
-        authorities: trusted PEM certificates for the endpoint; None for those of the system.
+        authorities: trusted PEM certificates for the endpoint; None for the system's trusted certificates.
     """
 
     url: str
@@ -233,7 +233,7 @@ class IamTokenProvider:
 def create_iam_provider(
     hosts: list[str], options: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> IamTokenProvider:
-    """Return a provider of tokens.
+    """Return a provider of IAM tokens for the region of a cluster of Amazon MSK.
 
     Args:
         hosts: host names of the bootstrap servers. The host names of MSK contain the region.

@@ -52,7 +52,7 @@ class PayloadBuilder:
 
         Args:
             metrics: metrics that the payloads contain.
-            labels: returns the labels of the client, such as ``group_id``.
+            labels: function that returns the labels of the client, such as ``group_id``.
             started_ns: time at which all totals were 0, in nanoseconds since 1970.
         """
         self._metrics = metrics

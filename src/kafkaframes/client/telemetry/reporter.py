@@ -44,7 +44,7 @@ class TelemetryReporter:
 
         Args:
             cluster: connections and metrics of the client.
-            labels: returns labels of the client, such as ``group_id``; empty values are omitted.
+            labels: function that returns labels of the client, such as ``group_id``; empty values are omitted.
         """
         self._cluster = cluster
         self._schedule = TelemetrySchedule(_RANDOM.uniform)

@@ -1,7 +1,7 @@
 """Decides when a client requests its telemetry subscription, pushes metrics, and stops (KIP-714).
 
 ``TelemetrySchedule`` does no I/O and reads no clock. The schedule follows Java's ``ClientTelemetryReporter`` with two
-exceptions. An error of GetTelemetrySubscriptions never leads to an immediate repetition. The first push of a new
+exceptions. After an error, GetTelemetrySubscriptions is never repeated at once. The first push of a new
 subscription is never earlier than one interval after the last push, because brokers would throttle an earlier push.
 """
 
@@ -73,7 +73,7 @@ class TelemetrySchedule:
         """Create a schedule with a first request that is due at once.
 
         Args:
-            uniform: returns a random number between two bounds.
+            uniform: function that returns a random number between two bounds.
         """
         self._uniform = uniform
         self.subscription: TelemetrySubscription | None = None
@@ -105,7 +105,7 @@ class TelemetrySchedule:
     def max_payload_bytes(self) -> int:
         """The largest uncompressed payload.
 
-        Some releases of Kafka limit this size, other releases limit the compressed size.
+        Some releases of Kafka limit the uncompressed size, and others limit the compressed size.
         """
         max_reported_bytes = 0 if self.subscription is None else self.subscription.max_bytes
         return min(self._max_bytes, max_reported_bytes or self._max_bytes)

@@ -1,4 +1,7 @@
-"""Vectors of records: batches of each format and codec, undamaged and damaged, with the expected records; and keys."""
+"""Vectors of records: batches of each format and codec, undamaged and damaged, with the expected records.
+
+Vectors of keys, with their partitions.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,7 @@ def _generate_damaged_batches() -> Iterator[tuple[str, bytes]]:
 
 
 def describe_record_set(data: bytes) -> Row:
-    """Return what a reader must find in a record set: the batches with their records, and the reason for the end."""
+    """Return what a reader must find in a record set: the batches with records, and why reading ends."""
     walk = read_batches(data)
     batches = [_describe_batch(batch) for batch in walk]
     return {"batches": batches, **_describe_end(walk, len(data))}

@@ -72,7 +72,7 @@ def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None)
 
     Args:
         directory: directory to write, which must be new or empty. The finished directory is renamed into place.
-        specs: message specs of a proposal, a path or ``MessageSpec`` objects. Default: the messages in the catalog.
+        specs: message specs of a proposal, a path or ``MessageSpec`` objects. By default, the messages in the catalog.
 
     Returns:
         The number of rows of each file.
