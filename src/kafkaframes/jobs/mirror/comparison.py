@@ -1,7 +1,7 @@
-"""Compare the records of a source and its copy at equal offsets, so that a mirror continues only its own copy.
+"""Compare the records of a source and its copy at equal offsets, so that a mirror only continues its own copy.
 
 The end offset of a copy does not prove that its records are those of the source. Before a mirror resumes, it compares
-records of both sides: all common records, or the first half megabyte of them, some samples, and the last common record.
+records of both sides: all records that both have; or the first half megabyte of them, some samples, and the last one.
 Key, value and headers must be equal. The timestamp must be equal too, unless the copy's broker sets its own. Offsets
 that compaction or retention has removed on one side are skipped. Batches with equal bytes are not decoded, so that
 a complete comparison costs little more than reading both sides.
@@ -72,7 +72,8 @@ class FetchedWindow(NamedTuple):
 
     Attributes:
         records: records by source offset.
-        next_offset: source offset after the window. The window has all records from the requested offset to this one.
+        next_offset: source offset after the window. The window contains all records from the requested offset up to
+            ``next_offset``.
         size_bytes: size of the fetched batches, in bytes.
     """
 
@@ -82,7 +83,7 @@ class FetchedWindow(NamedTuple):
 
 
 class EqualBatches(NamedTuple):
-    """Leading batches of two fetches that have the same bytes.
+    """The first batches of two fetches, as far as they have the same bytes.
 
     Attributes:
         next_offset: offset after the last of these batches.
@@ -98,9 +99,11 @@ class EqualBatches(NamedTuple):
 def find_equal_batches(
     source: FetchedBatches | None, copy: FetchedBatches | None, offset: int, end: int
 ) -> EqualBatches | None:
-    """Return the leading batches of format 2 that both sides have with the same bytes; None if the first ones differ.
+    """Return the first batches of format 2, as far as their bytes are equal on both sides.
 
-    The leader epoch may differ, because a broker sets it. Only batches inside ``offset`` to ``end`` are compared. A
+    Return None if the first batches already differ.
+
+    The leader epoch may differ, because a broker sets it. Only batches between ``offset`` and ``end`` are compared. A
     batch with a wrong CRC ends the result, because the same damage on both sides must be reported when it is decoded.
     """
     if source is None or copy is None:
@@ -130,16 +133,19 @@ class ComparedSide(Protocol):
     """The source or the copy of a partition, as one side of a comparison."""
 
     async def read_window(self, offset: int, end: int) -> FetchedWindow:
-        """Return records from source offset ``offset`` to ``end`` (exclusive) at most."""
+        """Return records from source offset ``offset`` on, at most up to ``end`` (exclusive)."""
 
     async def fetch_batches(self, offset: int, end: int) -> FetchedBatches | None:
         """Return batches from source offset ``offset`` on.
 
-        None if the batches do not have source offsets, or if only a gap follows, up to ``end``.
+        Return None if the batches do not have source offsets, or if there are no records up to ``end``.
         """
 
     def decode_window(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> FetchedWindow | None:
-        """Return the records of a fetch from ``offset`` to ``end``; None if ``fetch_batches`` does not apply."""
+        """Return the records of a fetch from ``offset`` to ``end``.
+
+        Return None if this side does not support ``fetch_batches``.
+        """
 
 
 @dataclass(slots=True)
@@ -147,7 +153,7 @@ class PartitionSide:
     """A partition with source offsets: the source itself, or a copy with the same offsets.
 
     Attributes:
-        skips_damage: whether damaged batches are skipped; otherwise they are errors.
+        skips_damage: whether damaged batches are skipped instead of raising an error.
         timeout_s: longest time without new data, in seconds.
     """
 
@@ -157,7 +163,7 @@ class PartitionSide:
     timeout_s: float = 60.0
 
     async def read_window(self, offset: int, end: int) -> FetchedWindow:
-        """Return records from ``offset`` to ``end`` (exclusive) at most.
+        """Return records from ``offset`` on, at most up to ``end`` (exclusive).
 
         Raises:
             CorruptRecordError: a batch is damaged.
@@ -166,7 +172,7 @@ class PartitionSide:
         return self.decode_window(await self.fetch_batches(offset, end), offset, end)
 
     async def fetch_batches(self, offset: int, end: int) -> FetchedBatches | None:
-        """Return batches from ``offset`` on; None if only a gap follows, up to ``end``.
+        """Return batches from ``offset`` on; None if there are no records up to ``end``.
 
         Raises:
             NetworkError: no data arrive for ``timeout_s``.
@@ -200,7 +206,7 @@ class PartitionSide:
 
 @dataclass(slots=True)
 class MappedSide:
-    """A copy with other offsets, which are translated to source offsets."""
+    """A copy with its own offsets, which are translated to source offsets."""
 
     inner: PartitionSide
     mapping: OffsetMapping
@@ -210,7 +216,7 @@ class MappedSide:
         return None
 
     def decode_window(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> FetchedWindow | None:
-        """Return None, because ``fetch_batches`` does not apply."""
+        """Return None, because this side does not support ``fetch_batches``."""
         return None
 
     async def read_window(self, offset: int, end: int) -> FetchedWindow:
@@ -243,7 +249,8 @@ class PartitionComparison:
     """The comparison of the two sides of a partition between two source offsets.
 
     Attributes:
-        is_complete: whether all common records are compared; otherwise the first ones, samples and the last one.
+        is_complete: whether all common records are compared; otherwise only the first ones, some samples and the last
+            one.
         compared_offsets: number of offsets at which both sides have the same record.
     """
 
@@ -280,9 +287,9 @@ class PartitionComparison:
             distance *= 16
 
     async def _find_common_offset(self, start: int) -> bool:
-        """Compare fetched windows from ``start`` until one has a common offset.
+        """Compare fetched windows from ``start`` on, until both sides of a window have a record at the same offset.
 
-        Return False if no window has a common offset.
+        Return False if no such offset is found.
         """
         while start < self.end:
             start, count, _ = await self._compare_window(start)
@@ -293,7 +300,7 @@ class PartitionComparison:
     async def _compare_window(self, offset: int) -> tuple[int, int, int]:
         """Compare one window.
 
-        Return the start of the next window, the number of common offsets and the fetched bytes.
+        Compare one window, and return the start of the next one, the number of common offsets and the fetched bytes.
         """
         batches = await self.source.fetch_batches(offset, self.end), await self.copy.fetch_batches(offset, self.end)
         equal_batches = find_equal_batches(*batches, offset, self.end)
@@ -326,7 +333,10 @@ class PartitionComparison:
 
 
 async def has_records(side: ComparedSide, first: int, end: int) -> bool:
-    """Return whether a side has a record between two offsets. Markers and empty batches are not records."""
+    """Return whether a side has a record at an offset from ``first`` to ``end`` (exclusive).
+
+    Markers and empty batches are not records.
+    """
     while first < end:
         window = await side.read_window(first, end)
         if window.records:

@@ -1,4 +1,6 @@
-"""Source and target of a mirror as clusters. An embedded broker serves a log directory.
+"""Open the source and the target of a mirror as clusters.
+
+If one of them is a log directory, an embedded broker serves it.
 
 A source directory is served without modification. A target directory is a broker's data directory. A missing target
 directory is created, and nothing in it expires while the mirror runs. Apart from records, a mirror copies topics, with
@@ -51,10 +53,10 @@ async def open_cluster(
     Args:
         endpoint: bootstrap servers, or a log directory.
         properties: client settings from the user.
-        wait_for_cluster: waits until a cluster responds.
-        print_message: receives messages about a directory, line by line.
-        writes: whether a directory is written to.
-        report_loss: receives the messages about records that are not served.
+        wait_for_cluster: coroutine function that waits until a cluster responds.
+        print_message: function that receives messages about a directory, line by line.
+        writes: whether the mirror writes to a directory.
+        report_loss: function that receives messages about records that are not served.
 
     Raises:
         LogDirError: the directory cannot be served or written to.
@@ -81,7 +83,10 @@ async def open_cluster(
 
 
 def _explain_failed_write(directory: str, broker: Broker) -> LogDirError:
-    """Return the error of a failed write to a directory. The old version of Produce returns no reason."""
+    """Return the error that explains why a write to a directory failed.
+
+    The old version of Produce that is used does not return a reason.
+    """
     free_bytes = shutil.disk_usage(directory).free
     failures = [line for line in broker.losses if "offline" in line]
     reason = f"a write failed, and the disk has {count_text(free_bytes, 'free byte')}"
@@ -92,7 +97,7 @@ def _explain_failed_write(directory: str, broker: Broker) -> LogDirError:
 def _report_findings(
     broker: Broker, reported_remarks: set[str], print_message: Callable[[str], None], report_loss: Callable[[str], None]
 ) -> None:
-    """Report the findings of a broker that were not reported before."""
+    """Report a broker's findings about a log directory that were not reported before."""
     losses = set(broker.losses)
     for remark in broker.remarks:
         if remark not in reported_remarks:
@@ -103,7 +108,7 @@ def _report_findings(
 
 
 def read_directory_configs(directory: str) -> dict[str, dict[str, str]]:
-    """Return the topic settings in a log directory's own metadata; empty if it has no KRaft metadata."""
+    """Return the topic settings in the KRaft metadata of a log directory; empty if it has none."""
     try:
         return {name: metadata.configs for name, metadata in read_metadata(discover(directory)).topics.items()}
     except LogDirError:  # a store that only a broker can read, without controller metadata
@@ -131,7 +136,7 @@ def replay_transactions(path: str, topics: Collection[str]) -> tuple[dict[TopicP
 
 
 def has_topic_id(path: str, topic: str) -> bool:
-    """Return whether a log directory has the topic's id (KIP-516). Brokers before 2.8 do not store topic ids."""
+    """Return whether a log directory stores the id of a topic (KIP-516). Brokers before 2.8 do not store topic ids."""
     partitions = (
         partition for directory in discover(path) for partition in directory.partitions if partition.topic == topic
     )
@@ -161,8 +166,8 @@ class MirroredTopic:
     """A topic to copy.
 
     Attributes:
-        configs: settings of the topic itself.
-        configs_problem: why the settings cannot be read; empty if they were read.
+        configs: settings that are set on the topic itself.
+        configs_problem: reason why the settings cannot be read; empty if they were read.
     """
 
     name: str
@@ -184,7 +189,7 @@ async def select_topics(
     Args:
         admin: admin client of the source.
         patterns: topic names or patterns; empty selects all.
-        source_configs: topic settings from the source directory's metadata, which its broker does not have.
+        source_configs: topic settings from the metadata of a source directory. The embedded broker does not have them.
         requires_match: whether each pattern must match a topic.
 
     Raises:
@@ -208,10 +213,10 @@ async def select_topics(
 
 
 async def read_own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
-    """Return the settings of a topic itself; empty for brokers before 0.11, which do not report them.
+    """Return the settings that are set on the topic itself; empty for brokers before 0.11, which do not report them.
 
     Raises:
-        AuthorizationError: the principal may not read them (DESCRIBE_CONFIGS).
+        AuthorizationError: the principal may not read the topic's settings (DESCRIBE_CONFIGS).
     """
     try:
         entries = await admin.describe_configs("topic", topic)
@@ -251,8 +256,8 @@ def select_copy_configs(
 
     Args:
         topic: the source's topic and its settings.
-        keeps_offsets: whether the target keeps offsets. A target that keeps offsets does not validate timestamps
-            either.
+        keeps_offsets: whether the target keeps offsets. A target that keeps offsets also keeps timestamps, so
+            ``message.timestamp.type`` can be copied.
         holds_gaps: whether to set unlimited retention.
 
     >>> topic = MirroredTopic("t", "", (0,), {"message.timestamp.type": "LogAppendTime"})
@@ -274,7 +279,7 @@ def select_copy_configs(
 async def prepare_target_topic(
     admin: AsyncAdmin, topic: MirroredTopic, report: MirrorReport, *, keeps_offsets: bool, holds_gaps: bool
 ) -> None:
-    """Create the topic in the target, or add missing partitions. The settings of an existing topic are not changed.
+    """Create a topic in the target, or add its missing partitions. The settings of an existing topic are not changed.
 
     Raises:
         BrokerError: the target rejects a request.
@@ -309,7 +314,7 @@ async def _create_topic(admin: AsyncAdmin, name: str, count: int, configs: dict[
 
 
 async def _try_to_create(admin: AsyncAdmin, topic: NewTopic, *, validate_only: bool = False) -> bool:
-    """Create a topic, or only validate the request. Return whether the broker accepts its settings."""
+    """Create a topic, or only validate the request. Return whether the broker accepts the topic's settings."""
     try:
         await admin.create_topics([topic], validate_only=validate_only)
     except BrokerError as error:
@@ -342,10 +347,10 @@ async def read_source_commits(
     Args:
         admin: admin client of the source.
         partitions: copied partitions.
-        report_problem: receives a message about groups that the user may not describe.
+        report_problem: function that receives a message about groups that the user may not describe.
 
     Raises:
-        BrokerError: the source rejects a request for another reason.
+        BrokerError: the source rejects a request for a reason other than missing permissions.
     """
     commits = {}
     groups = await admin.list_groups()
@@ -388,13 +393,15 @@ async def copy_groups(
     translate: Translate,
     report: MirrorReport,
 ) -> None:
-    """Commit offsets in the target. A group that has members or a larger offset there is not changed.
+    """Commit the groups' translated offsets in the target.
+
+    A target group with members or a larger offset is not changed.
 
     Args:
         target: admin client of the target.
         commits: committed offsets of the source, by group.
-        translate: translates a source offset of a partition to the copy's offset.
-        report: receives the counts, which are reset on each call.
+        translate: function that translates a source offset of a partition to the copy's offset.
+        report: report in which the counts are stored. Each call resets them.
 
     Raises:
         BrokerError: the target rejects a commit for another reason.

@@ -1,4 +1,4 @@
-"""Run a mirror: find the topics and the end of the copy, and copy batches until the copy is complete.
+"""Run a mirror: find the topics and the offsets at which to resume, and copy batches until the copy is complete.
 
 A mirror runs on one asyncio event loop, which it shares with the embedded brokers of log directories.
 """
@@ -81,16 +81,18 @@ async def mirror_clusters(
         source, target: bootstrap servers (``host:port``, separated by commas), or a log directory.
         settings: settings that select the topics and offsets to copy, and the mode of the copy.
         stop: event that ends the mirror after the current writes.
-        print_message: receives progress messages.
+        print_message: function that receives progress messages.
 
     Returns:
         The report, after the counts of read and written records were checked.
 
     Raises:
         BrokerError, NetworkError: source or target rejects a request or is unreachable.
-        LogDirError: a log directory or the mapping cannot be used, or the counts do not match.
+        LogDirError: a log directory or the offset mapping cannot be used, or the counts of read and written records do
+            not match.
         CorruptRecordError: a batch of the source is damaged.
-        OptionError: a topic does not exist, a setting is missing, or the target directory is inside the source.
+        OptionError: a topic does not exist, a required setting is missing, or the target directory is inside the
+            source.
     """
     check_endpoints(source, target)
     if is_directory(source):
@@ -248,7 +250,7 @@ class _MirrorRun:
         await wait_until_reachable(client_settings, waiting=self.say, timeout_s=self.settings.timeout_s)
 
     async def _target_keeps_offsets(self, target_admin: AsyncAdmin | None) -> bool:
-        """Return whether copies keep the source's offsets, by the settings and the target's broker."""
+        """Return whether copies keep the source's offsets, which depends on the settings and on the target's broker."""
         if self.settings.offsets == REASSIGN:
             return False
         try:
@@ -267,7 +269,7 @@ class _MirrorRun:
         return has_support
 
     def _make_writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps_offsets: bool) -> Writer:
-        """Return the writer to the target, which keeps offsets or stores them in a mapping."""
+        """Return a writer to the target that keeps the source's offsets or stores new ones in a mapping."""
         cluster = ClusterClient(ClientSettings.from_options(select_client_options(target)))
         stack.push_async_callback(cluster.close)
         if keeps_offsets:
@@ -292,7 +294,7 @@ class _MirrorRun:
         *,
         is_later: bool = False,
     ) -> None:
-        """Create missing topics, find the offsets at which to continue, and assign them to the consumer.
+        """Create missing topics, find the offsets at which to continue, and assign the partitions to the consumer.
 
         Args:
             is_later: whether the partitions were created after the mirror started.
@@ -339,7 +341,7 @@ class _MirrorRun:
         await consumer.assign(positions)
 
     def _find_topic_identity(self, topic: MirroredTopic) -> str:
-        """Return the topic's identity for a mapping: its id, unless it is from a directory without topic ids."""
+        """Return the text that identifies a topic in a mapping: its id, unless its directory does not store ids."""
         if is_directory(self.source) and not has_topic_id(self.source, topic.name):
             return str(NIL_UUID)
         return topic.topic_id
@@ -357,7 +359,7 @@ class _MirrorRun:
         return {name: topic.topic_id for name, topic in target_topics.items()}
 
     def _set_size_limits(self, topic: MirroredTopic, writer: Writer | None) -> None:
-        """Set the size limits of a topic: a request must fit into a segment, a new batch into ``max.message.bytes``."""
+        """Limit a topic's sizes: a request must fit into a segment, and a new batch into ``max.message.bytes``."""
         if isinstance(writer, OffsetKeepingWriter) and topic.configs.get("segment.bytes", "").isdecimal():
             writer.request_bytes[topic.name] = min(int(topic.configs["segment.bytes"]), 1 << 20)
         if isinstance(writer, OffsetMappingWriter) and topic.configs.get("max.message.bytes", "").isdecimal():
@@ -398,10 +400,10 @@ class _MirrorRun:
         """Return the range of a partition to copy.
 
         Args:
-            copy_end: source offset at which the copy ends; negative if there is none.
+            copy_end: source offset at which the copy ends; negative if the copy is empty.
 
         Raises:
-            OptionError: the start is after the end of the copy, which would leave a gap.
+            OptionError: the range starts after the end of the copy, which would leave a gap.
         """
         offsets = self.ranges.get(partition, ALL_OFFSETS)
         if 0 <= copy_end < offsets.first_offset and not isinstance(self.settings.selection.live_range[0], GroupBound):
@@ -414,10 +416,10 @@ class _MirrorRun:
     # -------------------------------------------------------------------------------------------------- comparing
 
     async def _wait_for_end(self, partition: TopicPartition, offset: int) -> int:
-        """Return the source's end offset, after waiting for a new leader that is still behind the copy's end.
+        """Return the source's end offset. If it is below the copy's end, wait, because a new leader may catch up.
 
         Raises:
-            LogDirError: the source still ends before the copy.
+            LogDirError: after the wait, the source still ends before the copy.
         """
         assert self.readers is not None
         deadline = time.monotonic() + self.settings.timeout_s
@@ -432,11 +434,11 @@ class _MirrorRun:
         """Compare source and copy below ``end``, and return the number of offsets at which both have the same record.
 
         Args:
-            start: first offset of the source.
+            start: first offset in the source.
 
         Raises:
-            LogDirError: the sides differ, or no offset can be compared and nothing else shows that the copy is of this
-                source.
+            LogDirError: the sides differ, or no offset can be compared and nothing else proves that this is a copy of
+                the source.
         """
         assert self.readers is not None
         source_range, copy_range = self.readers
@@ -476,7 +478,7 @@ class _MirrorRun:
 
     @property
     def _compares_all_records(self) -> bool:
-        """Whether to compare all common records. By default this is the case if both sides are local directories."""
+        """Whether to compare all common records. By default, all are compared if both sides are local directories."""
         if self.settings.compare is not None:
             return self.settings.compare == "all"
         return is_directory(self.source) and is_directory(self.target)
@@ -538,7 +540,7 @@ class _MirrorRun:
         await asyncio.gather(*self.writing.values())
 
     async def _skip_gaps(self, consumer: AsyncConsumer) -> bool:
-        """Finish partitions with a gap as their last offsets, and return whether there were any."""
+        """Finish partitions whose last offsets are a gap, and return whether there were any."""
         skipped_partitions = [
             partition
             for partition in self._list_incomplete_partitions()
@@ -601,7 +603,7 @@ class _MirrorRun:
                     await self._begin_copying([new_topics], consumer, target_admin, writer, is_later=True)
 
     def _report_deleted_topics(self, existing_topics: Collection[str]) -> None:
-        """Report each copied topic that the source no longer has, once."""
+        """Report, but only once, each copied topic that the source no longer has."""
         deleted_topics = self.source_ids.keys() - existing_topics
         for topic in sorted(deleted_topics - self.deleted_topics):
             self.say(
@@ -610,7 +612,7 @@ class _MirrorRun:
         self.deleted_topics = deleted_topics
 
     async def _compare_recreated_topic(self, topic: MirroredTopic, consumer: AsyncConsumer, writer: Writer) -> None:
-        """Compare the copies of a topic if it was recreated. Raises the errors of ``_compare_again``."""
+        """Compare the copies of a topic if it was recreated. It raises the same errors as ``_compare_again``."""
         topic_id = UUID(topic.topic_id)
         if self.source_ids.get(topic.name, topic_id) == topic_id:
             return
@@ -635,7 +637,7 @@ class _MirrorRun:
         await copy_groups(target_admin, commits, writer.translate_offset, self.report)
 
     def _report_group_problem(self, problem: str) -> None:
-        """Report a problem of the source's groups, once."""
+        """Report a problem with the source's groups, but only once."""
         if problem not in self.reported_group_problems:
             self.reported_group_problems.add(problem)
             self.say(problem)
@@ -643,7 +645,7 @@ class _MirrorRun:
     # --------------------------------------------------------------------------------------------------- finishing
 
     async def _finish_copy(self, admin: AsyncAdmin, target_admin: AsyncAdmin, writer: Writer) -> None:
-        """Copy committed offsets, and check the counts."""
+        """Copy committed offsets, and check that the counts of read and written records match."""
         self.report.was_stopped = not self.settings.follow and bool(self._list_incomplete_partitions())
         if isinstance(writer, OffsetKeepingWriter):
             await self._align_offsets(admin, target_admin, writer)

@@ -40,7 +40,7 @@ _NO_RUNS: Final[Runs] = np.empty((0, 3), np.int64)
 
 @dataclass(slots=True)
 class OffsetMapping:
-    """The mapping of one partition. ``begin_writing`` opens its file.
+    """The mapping of one partition's source offsets to the copy's offsets. ``begin_writing`` opens its file.
 
     Attributes:
         runs: rows of source offset, target offset and count, in ascending order.
@@ -52,7 +52,7 @@ class OffsetMapping:
 
     @property
     def next_source_offset(self) -> int:
-        """The first source offset after the mapping; -1 if it is empty."""
+        """The first source offset after the mapping; -1 if the mapping is empty."""
         last = self._find_last_run()
         return -1 if last is None else int(last[0] + last[2])
 
@@ -77,7 +77,7 @@ class OffsetMapping:
             os.fsync(self._file.fileno())
 
     def advance_source(self, source_next: int) -> None:
-        """Write that the source has nothing left to copy below ``source_next``."""
+        """Record in the file that the source has nothing left to copy below ``source_next``."""
         if source_next > self.next_source_offset:
             self.add_runs(np.array([[source_next, self.next_target_offset, 0]], np.int64))
 
@@ -98,7 +98,7 @@ class OffsetMapping:
         return int(target + min(offset - source, count))
 
     def find_source_offset(self, offset: int) -> int:
-        """Return the source offset of the copy's offset. For the copy's end offset, return the next source offset.
+        """Translate an offset of the copy to a source offset. The copy's end offset becomes the next source offset.
 
         >>> mapping = OffsetMapping(np.array([[10, 0, 5], [20, 5, 2], [30, 7, 0]]))
         >>> [mapping.find_source_offset(offset) for offset in (0, 4, 5, 6, 7)]
@@ -152,7 +152,7 @@ def read_mapping(path: str, identity: str, *, target_end: int) -> OffsetMapping:
 
     Args:
         path: path of the mapping file.
-        identity: identity of the mapped topics. A mapping of other topics is rejected.
+        identity: identity of the mapped topics. The mapping file must have the same identity.
         target_end: current end offset of the copy.
 
     Raises:
@@ -274,9 +274,9 @@ class RenumberedBatches:
 
     Attributes:
         batches: batches of format 2 with base offset 0.
-        counts: number of records in each batch.
-        sources: (first offset, count) of each run of source offsets in the batches.
-        records_read, left_out, opened, batches_left_out, rebuilt: see ``PartitionReport``.
+        counts: number of records in each of ``batches``.
+        sources: (first offset, count) of each run of consecutive source offsets in the batches.
+        records_read, left_out, opened, batches_left_out, rebuilt: as in ``MirroredPartition``.
     """
 
     batches: list[bytes] = field(default_factory=list)
@@ -300,7 +300,9 @@ class RenumberedBatches:
 
 
 def find_damaged_batches(fetched_batches: FetchedBatches, *, skip: bool) -> Flags:
-    """Return which batches have a wrong CRC. For a wrapper of format 0 or 1 only its own CRC is checked.
+    """Return a flag for each batch: whether its CRC is wrong.
+
+    For a compressed message set of format 0 or 1, only the CRC of the wrapper message is checked.
 
     Raises:
         CorruptRecordError: a batch has a wrong CRC, and ``skip`` is false.
@@ -324,14 +326,15 @@ def renumber_fetched_batches(
     batch_bytes: int = REBUILT_BATCH_BYTES,
     transactions: TransactionState | None = None,
 ) -> RenumberedBatches:
-    """Return the batches of a fetch that have to be written.
+    """Return the batches of a fetch that have to be written, with new offsets.
 
     Args:
         fetched_batches: batches of a Fetch response.
         start: first source offset to write.
-        is_damaged: batches to omit.
-        batch_bytes: size of rebuilt batches.
-        transactions: state for finding aborted batches; by default the Fetch response has them.
+        is_damaged: flags of damaged batches, which are omitted.
+        batch_bytes: approximate size of rebuilt batches, in bytes.
+        transactions: replayed transactions, from which aborted batches are found; by default the Fetch response lists
+            them.
 
     Raises:
         CorruptRecordError: a batch that must be decoded is damaged.
@@ -380,7 +383,7 @@ def _add_batches(
     start: int,
     batch_bytes: int,
 ) -> None:
-    """Omit, copy or rebuild batches, depending on the reason that they share, and add them to the result."""
+    """Omit, copy or rebuild batches that share a reason, and add them to the result."""
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
     if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED_BATCH_REASON, BEFORE):
         if reason != BEFORE:  # batches before the start were already read and counted

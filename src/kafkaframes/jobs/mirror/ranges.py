@@ -1,4 +1,4 @@
-"""The offset range of each partition that a mirror copies, and the batches at both ends of a range."""
+"""Determine the offset range that a mirror copies from each partition, and clip the batches at its ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ SHORTENED_REASON: Final = "at an end of the selected range"  # reason for rebuil
 async def resolve_ranges(
     admin: AsyncAdmin, selection: Selection, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the range of each partition. A start at the earliest and an end at the latest offset are no limits.
+    """Return the range of each partition.
+
+    A start at the earliest offset, or an end at the latest one, does not limit the range.
 
     Args:
         admin: admin client of the source.
@@ -39,8 +41,9 @@ async def resolve_ranges(
         partitions: selected partitions.
 
     Raises:
-        OptionError: a partition does not have an offset of the range, or the range does not name every partition.
-        BrokerError: the source has no such group.
+        OptionError: a partition does not have an offset of the range, or a range by partition does not name all
+            partitions.
+        BrokerError: the source does not have the group of a bound.
     """
     start, end = selection.live_range
     if (start, end) == (ranges.EARLIEST, ranges.LATEST):
@@ -85,7 +88,7 @@ async def _resolve_offsets(
     partitions: Sequence[TopicPartition],
     latest: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Return the offset of a bound in each partition. The source looks up the offset of a time."""
+    """Return the offset of a range's start or end in each partition. The source looks up the offset of a time."""
     names = [_name_of(partition) for partition in partitions]
     times = ranges.expand_bound(setting, bound, names) if isinstance(bound, TimeBound) else {}
     found_offsets = (
@@ -118,14 +121,14 @@ def _name_of(partition: TopicPartition) -> Name:
 
 
 def clip_batches(fetched_batches: FetchedBatches, offsets: OffsetRange, report: MirroredPartition) -> FetchedBatches:
-    """Return the batches with only the records of a range. Batches at its ends are rebuilt without other records.
+    """Return the batches, without records outside a range. Batches at the ends of the range are rebuilt.
 
     A damaged batch at an end is returned whole; the writer rejects or omits it.
 
     Args:
         fetched_batches: batches of one partition.
         offsets: range of offsets to copy.
-        report: the partition's report, which counts the rebuilt batches.
+        report: report of the partition, in which rebuilt batches are counted.
     """
     batches, data = fetched_batches.batches, as_array(fetched_batches.data)
     bases, last = batches.column("base_offset"), batches.column("last_offset")

@@ -1,4 +1,4 @@
-"""The settings and the report of a mirror. The report converts to text and JSON. No I/O."""
+"""Define the settings and the report of a mirror. The report can be converted to text and JSON. No I/O."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class MirrorSettings(ValidatedSettings):
 
     @property
     def selection(self) -> Selection:
-        """The selection of the settings.
+        """The topics, partitions and offsets that the settings select.
 
         Raises:
             OptionError: a value is invalid.
@@ -118,11 +118,11 @@ class MirroredPartition(JsonDataclass):
         until_offset: first source offset that was not copied.
         target_end: log end offset of the copy.
         batches_read, batches_written: batches read from the source, and batches acknowledged by the target.
-        bytes_read, bytes_written: size of the read and of the written batches, in bytes.
+        bytes_read, bytes_written: sizes of the batches read and of the batches written, in bytes.
         records_read, records_written: records of data batches, counted from their headers or their contents.
-        unopened: messages and message sets of formats 0 and 1 that were copied unparsed. The records in them are not
-            counted.
-        left_out: number of records that were read and not written, by reason.
+        unopened: number of messages and message sets of formats 0 and 1 that were copied without parsing them. The
+            records in them are not counted.
+        left_out: number of records that were read but not written, by reason.
         batches_left_out: number of batches that were omitted as a whole, by reason.
         opened: number of batches with records that were decoded and written in new batches, by reason.
         rebuilt: number of new batches that replaced the ``opened`` ones.

@@ -1,4 +1,4 @@
-"""Write fetched batches to the copy, with their own offsets, or with new offsets and a mapping.
+"""Write fetched batches to the copy, either with the source's offsets, or with new offsets and a mapping.
 
 Batches of a partition are written in order and exactly once. After a failure, the copy's end offset shows which batches
 arrived. Each partition has one request in flight, so that requests cannot overtake each other. Only the mirror may
@@ -73,7 +73,7 @@ class BatchParcel:
         return self.target_ends[index - 1] if index else self.expected_offset
 
     def split_batch(self, index: int) -> BatchParcel | None:
-        """Return a parcel in which a batch is replaced with smaller batches; None if the batch has a single record."""
+        """Return a parcel with a batch split into smaller ones; None if it cannot be split, as with a single record."""
         start, end = self.get_position(index), self.ends[index]
         batch = bytes(self.data[start:end])
         header = scan_all(batch)
@@ -102,14 +102,14 @@ class BatchParcel:
         )
 
     def find_request_end(self, index: int, request_bytes: int) -> int:
-        """Return the number of the batch after those that fit into one request."""
+        """Return the index of the first batch, after batch ``index``, that does not fit into the same request."""
         if not self.as_set:
             return index + 1
         return max(bisect_right(self.ends, self.get_position(index) + request_bytes), index + 1)
 
 
 class SplitCounts(NamedTuple):
-    """The number of batches that were split because the target rejected them as too large, and of their parts."""
+    """The number of batches that the target rejected as too large, so that they were split, and of their parts."""
 
     batches: int
     parts: int
@@ -169,7 +169,7 @@ async def deliver_parcel(
 
 
 def _explain_large_batch(partition: TopicPartition, parcel: BatchParcel, index: int, error: BrokerError) -> BrokerError:
-    """Return the error of a batch that cannot be split, with its offset, its size and the remedy."""
+    """Return the error about a large batch that cannot be split, with its offset, its size and the remedy."""
     size = parcel.ends[index] - parcel.get_position(index)
     offset = parcel.get_expected_base_offset(index)
     if offset is None:
@@ -184,7 +184,7 @@ def _explain_large_batch(partition: TopicPartition, parcel: BatchParcel, index: 
 async def _send_request(
     cluster: ClusterClient, partition: TopicPartition, parcel: BatchParcel, index: int, request_bytes: int
 ) -> int:
-    """Send one request, and return the number of the batch after those in the request."""
+    """Send the batches that fit into one request, and return the index of the next batch."""
     if index == len(parcel.ends):
         return index
     stop = parcel.find_request_end(index, request_bytes)
@@ -197,7 +197,7 @@ async def _send_request(
 async def _find_first_missing_batch(
     cluster: ClusterClient, partition: TopicPartition, parcel: BatchParcel, index: int
 ) -> int:
-    """Return the number of the first batch, from ``index`` on, that the copy does not have."""
+    """Return the index of the first batch, from ``index`` on, that the copy does not have."""
     end = await read_end_offset(cluster, partition)
     next_index = max(bisect_right(parcel.target_ends, end), index)
     if next_index < len(parcel.ends):
@@ -252,7 +252,7 @@ class OffsetKeepingWriter:
     async def _send_parcel(
         self, fetched_batches: FetchedBatches, batches_to_copy: BatchHeaders, report: MirroredPartition
     ) -> None:
-        """Write the batches of a fetch as one parcel, without copying them if they are contiguous."""
+        """Write the batches of a fetch as one parcel. Contiguous batches are not copied in memory."""
         partition = fetched_batches.partition
         positions, sizes = batches_to_copy.column("position"), batches_to_copy.column("size")
         ends, last = np.cumsum(sizes), int(batches_to_copy.column("last_offset")[-1])
@@ -315,7 +315,7 @@ def _check_order(partition: TopicPartition, batches: BatchHeaders) -> None:
 
 @dataclass(slots=True)
 class OffsetMappingWriter:
-    """Writes batches to a broker that assigns offsets itself, and stores them in a mapping (``mapping.py``)."""
+    """Writes batches to a broker that assigns new offsets, and stores these in a mapping (``mapping.py``)."""
 
     cluster: ClusterClient
     state_dir: str
@@ -329,7 +329,7 @@ class OffsetMappingWriter:
     _locks: dict[str, int] = field(default_factory=dict)  # descriptors of locks, by topic
 
     async def open_copy(self, report: MirroredPartition, identity: str) -> int:
-        """Return the source offset at which the mirror resumes, from the copy's mapping; -1 if it is empty."""
+        """Return the source offset at which the mirror resumes, from the copy's mapping; -1 if the mapping is empty."""
         partition = TopicPartition(report.topic, report.partition)
         report.target_end = await read_end_offset(self.cluster, partition)
         if not self.is_dry_run and partition.topic not in self._locks:
@@ -397,7 +397,7 @@ class OffsetMappingWriter:
         return self._mappings[partition]
 
     def proves_identity(self, partition: TopicPartition) -> bool:
-        """Return whether the mapping has the ids of both topics, which proves that it belongs to them."""
+        """Return whether the mapping stores the topic ids of source and copy, which prove that it belongs to them."""
         return str(NIL_UUID) not in self._identities[partition].split()
 
     def translate_offset(self, partition: TopicPartition, offset: int) -> int:

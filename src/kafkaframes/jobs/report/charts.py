@@ -1,7 +1,7 @@
 """Draw charts as HTML and SVG without a script: horizontal bars, columns, shares of a whole, sparklines.
 
-A drawing has the width of the page. All text next to a drawing is HTML, which is readable on a phone and on paper.
-Colours are classes of the style sheet. Each shape has its meaning in its ``title``, which the page's script shows
+A drawing is as wide as the page. All text next to a drawing is HTML, which is readable on a phone and on paper.
+Colours are classes of the style sheet. Each shape's ``title`` explains it, and the page's script shows this text
 without delay.
 """
 
@@ -36,7 +36,7 @@ class Bar(NamedTuple):
 
 
 class ChartColumn(NamedTuple):
-    """A column. ``tip`` is the full description of the column."""
+    """A column of a chart. ``tip`` is its full description."""
 
     parts: Sequence[ChartPart]
     tip: str
@@ -45,7 +45,7 @@ class ChartColumn(NamedTuple):
 class ColumnTick(NamedTuple):
     """A label below the columns.
 
-    ``at`` is the horizontal position of the label, in numbers of columns. A minor label is hidden on a phone.
+    ``position`` is the horizontal position of the label, in columns from the left. A minor label is hidden on a phone.
     """
 
     position: float
@@ -66,7 +66,7 @@ def draw_legend(entries: Sequence[tuple[str, str]]) -> Markup:
 def draw_bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) -> Markup:
     """Return horizontal bars over an axis from zero with the title ``name``.
 
-    ``binary`` rounds the steps of the axis in KiB.
+    If ``binary`` is set, the axis has round steps in KiB, MiB and so on.
     """
     largest = max((sum(part.value for part in row.parts) for row in rows), default=0)
     ticks = choose_axis_ticks(largest, binary=binary)
@@ -200,7 +200,7 @@ def _draw_stack(index: int, column: ChartColumn, end: float) -> list[Markup]:
 
 
 def draw_share_bar(parts: Sequence[ChartPart], *, text: Text) -> Markup:
-    """Return one bar with all parts, and a legend with the share of each."""
+    """Return a bar that consists of all parts, and a legend with the share of each part."""
     whole = sum(part.value for part in parts)
     chunks = [_draw_part(part, whole) for part in parts if part.value]
     label = [

@@ -1,6 +1,6 @@
-"""Merge the copies of a partition to one log for measuring, and report the decision about each copy.
+"""Merge the copies of a partition into one log, which is measured, and report the decision about each copy.
 
-Copies with another cluster id or topic id are not copies of the same log. Such copies are measured separately.
+Copies with another cluster id or topic id are not copies of the same log. They are measured separately.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class CopyReport:
     """The report on one of several copies of a partition.
 
     Attributes:
-        verdict: ``same`` as the merged log; ``behind`` or ``starts later`` (the same within its offsets); ``cleaned``
-            (compacted to another point); ``incomplete`` (records of other copies are missing); ``damaged`` (has
-            errors); ``differs`` (another history overrules it, or it is unknown which is right); ``other topic``
-            (another topic id), ``other cluster`` or ``unreadable`` (not merged).
-        leads: whether the merged log follows this copy's history.
+        verdict: ``same`` (as the merged log); ``behind`` or ``starts later`` (the same within the copy's offsets);
+            ``cleaned`` (compacted to another point); ``incomplete`` (records of other copies are missing); ``damaged``
+            (has errors); ``differs`` (another history was preferred, or it is unknown which one is right); ``other
+            topic`` (another topic id), ``other cluster`` or ``unreadable`` (not merged).
+        leads: whether the merged log has this copy's history where copies differ.
         start_offset, end_offset: offset range of the copy, with an exclusive end; -1 if the headers were not read.
     """
 
@@ -65,11 +65,11 @@ class CopyReport:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLog:
-    """One log: its copies, and the partition that is measured, which is the merged view or the only copy.
+    """One log with its copies. The measured ``partition`` is the merged view of the copies, or the only copy.
 
     Attributes:
-        apart: verdict that explains why other copies with the same name do not belong to this log; "" without such
-            copies.
+        apart: verdict on copies of the same topic partition that do not belong to the same log as the first copies; ""
+            if this log belongs to the first copies.
     """
 
     copies: tuple[CopySource, ...]
@@ -86,7 +86,7 @@ class MeasuredLog:
 
     @property
     def findings(self) -> list[Finding]:
-        """The decisions as findings, or the reason why the copies were not merged."""
+        """The merge decisions as findings, or a finding with the reason why the copies were not merged."""
         if self.problem is not None:
             message = f"copies were not merged: {self.problem.reason}"
             return [Finding(Severity.WARNING, "copies", message, self.problem.file or self.partition.directory)]
@@ -126,7 +126,10 @@ def _topic_id_of(entry: CopySource) -> str | None:
 def _split_by_id(
     copies: Sequence[CopySource], key: Callable[[CopySource], str | None], verdict: str
 ) -> Iterator[tuple[list[CopySource], str]]:
-    """Split copies by an id. Copies without an id join the first group. All groups but the first get the verdict."""
+    """Split copies into groups by an id.
+
+    Copies without an id join the first group. The other groups get the verdict.
+    """
     ids = list(dict.fromkeys(name for copy in copies if (name := key(copy)) is not None))
     for index, name in enumerate(ids or [None]):
         group_copies = [copy for copy in copies if key(copy) == name or (index == 0 and key(copy) is None)]
@@ -153,7 +156,7 @@ def _make_measured_log(
 def list_copy_reports(joined_copies: Iterable[MeasuredLog], errors: Mapping[str, int]) -> list[CopyReport]:
     """Return a report on each copy of the partitions that have several copies.
 
-    ``errors`` are the numbers of findings with severity ``ERROR``, by directory.
+    ``errors`` has the number of findings with severity ``ERROR``, by directory.
     """
     joined_list = list(joined_copies)
     copied_partitions = {
@@ -191,7 +194,7 @@ def _report_copy(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
 
 
 def _choose_verdict(entry: MeasuredLog, checks: set[str], errors: int) -> str:
-    """Return the verdict on a copy from the merge's checks and the number of its errors."""
+    """Derive the verdict on a copy from the checks of the merge and the copy's number of errors."""
     if entry.problem is not None or entry.apart:
         return UNREADABLE if entry.problem is not None else entry.apart
     result = next((verdict for check, verdict in _VERDICT_BY_CHECK.items() if check in checks), SAME)

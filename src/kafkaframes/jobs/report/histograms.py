@@ -1,6 +1,6 @@
 """Compute histograms of sizes and times and count distinct keys, in one pass and in bounded memory.
 
-Histograms of sizes have fixed bounds. Histograms of times have buckets that become wider with the time range.
+Histograms of sizes have fixed bounds. The longer the time range of a histogram of times, the wider its buckets.
 Histograms and counters are small, and can be pickled and merged. The result does not depend on the distribution of
 records over processes.
 
@@ -9,9 +9,9 @@ The number of distinct keys is exact up to ``MAX_STORED_HASHES``. Larger numbers
 (KMV: "k minimum values", as in theta sketches). The standard error is 1 / sqrt(MAX_STORED_HASHES - 2): 0.8 %. Unlike a
 HyperLogLog, small counts are exact, and two counters are merged as sets.
 
-A chart of times (``choose_timeline``) has some dozens of round calendar buckets in UTC, which cover most records. A few
-records with an implausible time (a wrong clock, or 1970 in a test) would move all other records into one bucket. Such
-records are counted as before or after the timeline, and are not drawn.
+A chart of times (``choose_timeline``) has a few dozen buckets with round calendar bounds in UTC, which cover most
+records. A few records with an implausible time (a wrong clock, or 1970 in a test) would move all other records into one
+bucket. Such records are counted as before or after the timeline, and are not drawn.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 def hash_keys(buf: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Hashes:
-    """Return the hash of each key that is not null. A negative size is null."""
+    """Return the hash of each key that is not null. A negative size means that the key is null."""
     result = np.empty(positions.size, np.int64)
     count = _kernels.hash_keys(buf, positions, sizes, result)
     return result[:count].view(np.uint64)
@@ -63,7 +63,7 @@ class DistinctCounter:
         self.add_hashes(other.hashes)
 
     def count(self) -> int:
-        """Return the number of distinct keys, which is exact or an estimate."""
+        """Return the number of distinct keys; it is an estimate for more than ``MAX_STORED_HASHES`` keys."""
         if self.is_exact:
             return int(self.hashes.size)
         return round((MAX_STORED_HASHES - 1) * _HASH_COUNT / (float(self.hashes[-1]) + 1.0))
@@ -126,7 +126,9 @@ class SizeHistogram:
         return min(max(midpoint, self.smallest), self.largest)
 
     def list_octaves(self) -> list[HistogramBin]:
-        """Return bins between powers of two, from the first to the last bin with a value. Zero has its own bin.
+        """Return bins whose bounds are powers of two, from the first bin to the last one that has values.
+
+        Zero has its own bin.
 
         >>> sizes = SizeHistogram()
         >>> sizes.add_values(np.array([0, 5, 5, 16]))
@@ -196,12 +198,12 @@ MAX_BUCKETS = 2048  # with more buckets, their width increases
 class TimeHistogram:
     """A histogram of record timestamps. Only buckets with records are stored, at most ``MAX_BUCKETS``.
 
-    A record with an implausible time takes one bucket, and the other buckets keep their width.
+    A record with an implausible time therefore only adds one bucket, and does not widen the others.
 
     Attributes:
         starts: start of each bucket in milliseconds, ascending.
         without: number of records without a timestamp.
-        first, last: smallest and largest timestamp, exact; -1 for none.
+        first, last: exact smallest and largest timestamp, in milliseconds; -1 without timestamps.
     """
 
     def __init__(self) -> None:
@@ -276,7 +278,7 @@ class Timeline(NamedTuple):
 
     Attributes:
         edges: bounds of the buckets in milliseconds, ascending, one more than there are buckets.
-        before, after: number of records outside of the edges.
+        before, after: number of records before the first and after the last edge.
         unit: width of a bucket in words, such as ``10 minutes``.
     """
 
@@ -292,7 +294,7 @@ class Timeline(NamedTuple):
 
 
 def choose_timeline(times: TimeHistogram) -> Timeline:
-    """Choose buckets for the times of all records. Without timestamps there are no buckets."""
+    """Choose the buckets of a timeline for the timestamps of all records. Without timestamps there are no buckets."""
     low, high = _choose_range(times)
     if high < 0:
         return Timeline([], [], 0, int(times.counts.sum()), "")
@@ -302,7 +304,7 @@ def choose_timeline(times: TimeHistogram) -> Timeline:
 
 
 def _choose_range(times: TimeHistogram) -> tuple[int, int]:
-    """Return the first and last time of the timeline, without rare times far from all others; -1 if empty."""
+    """Return the first and last time of the timeline, ignoring rare times far from all others; -1 without times."""
     is_in_calendar = times.starts <= MAX_CALENDAR_MS
     starts, counts = times.starts[is_in_calendar], times.counts[is_in_calendar]
     if starts.size == 0:
@@ -387,7 +389,7 @@ def _format_plural(count: int, name: str) -> str:
 
 
 class AxisTick(NamedTuple):
-    """A label on the axis. ``is_new`` is set if a larger unit changes (a new day between hours)."""
+    """A label on a time axis. ``is_new`` is set if a larger unit changes (a new day between hours)."""
 
     position: int
     label: str
@@ -424,7 +426,10 @@ _YEARS, _OF_MONTHS = (_YEAR, ""), ("{0:%b}", _YEAR)
 
 
 def _label_ticks(result: list[int], label: tuple[str, str]) -> list[AxisTick]:
-    """Return labelled ticks. The outer label (such as the day) is only set if it changes."""
+    """Return labelled ticks.
+
+    A tick gets an outer label (such as the day) only if the label differs from the previous one.
+    """
     ticks, previous_time = [], None
     for time in result:
         inner_label, outer_label = (text.format(_to_datetime(time), time % SECOND) for text in label)

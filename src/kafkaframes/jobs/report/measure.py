@@ -1,7 +1,7 @@
 """Measure one segment: verify it and count its contents while the file is read once.
 
 Every batch is decompressed and its records are indexed. Keys and values are not copied. The records of a batch with a
-CRC mismatch, and of a batch that cannot be read to its end, count as a loss and not as records.
+CRC mismatch, and of a batch that cannot be read to its end, are counted as lost, not as records.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DamagedBatch:
 
     Attributes:
         declared: number of records that the batch header declares; -1 if it does not declare a number.
-        readable: number of records before the damage. If the CRC is wrong, Kafka's consumer returns none of these
+        readable: number of records before the damage. If the CRC is wrong, Kafka's consumer does not return these
             records.
     """
 
@@ -67,7 +67,7 @@ class DamagedBatch:
 
 @dataclass(slots=True)
 class FormatCounts:
-    """The batches of one format and codec.
+    """The counts of batches in one format and codec.
 
     ``raw_bytes`` is the uncompressed size of the batches; control records do not count.
     """
@@ -89,7 +89,7 @@ class FormatCounts:
 
 @dataclass(slots=True)
 class ProducerCounts:
-    """The batches of one producer id. The id -1 collects all batches without a producer id."""
+    """The counts of the batches of one producer id. The id -1 collects all batches without a producer id."""
 
     batches: int = 0
     records: int = 0
@@ -113,14 +113,14 @@ class LogCounts:
     """Counts of a segment, a partition or a topic.
 
     Attributes:
-        cells: batches by format number and codec name.
+        cells: counts of batches by format number and codec name.
         record_sizes: sizes of key and value of each data record, without headers, in bytes.
         batch_sizes: size of each batch in the log, in bytes.
         with_headers: number of records with headers.
-        keyed: number of records with a key.
+        keyed: number of records that have a key.
         tombstones: number of records with a key and without a value.
-        append_time: number of records with a timestamp of the broker (LogAppendTime).
-        thinned: number of format 2 batches with gaps in their offsets, which compaction causes.
+        append_time: number of records with a timestamp that the broker set (LogAppendTime).
+        thinned: number of format 2 batches with gaps in their offsets, which result from compaction.
         offsets_seen: number of data and control records, including those of damaged batches if known.
     """
 
@@ -166,7 +166,8 @@ class SegmentMeasurement:
     """The counts of one segment's records, which complement ``VerifiedSegment``.
 
     Attributes:
-        transactional: a row for each of ``TRANSACTION_COLUMNS``, and a column for each transactional batch or marker.
+        transactional: array with a row for each of ``TRANSACTION_COLUMNS`` and a column for each transactional batch or
+            marker.
     """
 
     measure: LogCounts = field(default_factory=LogCounts)
@@ -302,7 +303,7 @@ def _add_producers(measure: LogCounts, batches: BatchHeaders, rows: Ints, is_dat
 
 
 def _mask_delete_horizons(table: Ints) -> npt.NDArray[np.bool_]:
-    """Return which batches have a delete horizon instead of their first timestamp (KIP-534)."""
+    """Return a flag for each batch: whether it has a delete horizon instead of a first timestamp (KIP-534)."""
     result: npt.NDArray[np.bool_] = (table[COLUMN_INDEX["magic"]] >= 2) & (
         table[COLUMN_INDEX["attributes"]] & DELETE_HORIZON != 0
     )

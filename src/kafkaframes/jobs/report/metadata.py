@@ -1,7 +1,7 @@
-"""Read other topics' properties from a cluster's internal topics, and derive transactions from batch headers.
+"""Read properties of topics and producers from a cluster's internal topics, and find transactions in batch headers.
 
 Internal topics contain the cleanup policies of topics and the transactional ids of producers. Both internal topics are
-    optional: if a topic's settings are missing or unreadable, other evidence is used, such as the cleaner checkpoint.
+optional: if a topic's settings are missing or unreadable, other evidence is used, such as the cleaner checkpoint.
 
 The transactions of a partition are counted by outcome, with their durations and the open ones. A transaction counts
 once in each of its partitions, because a partition does not name the others.
@@ -37,7 +37,7 @@ _CONFIG_RECORD_TYPE = 4  # API key of KRaft's ConfigRecord
 
 
 def find_compacted_topics(directories: Iterable[LogDirectory]) -> dict[str, str]:
-    """Return the compacted topics, each with the evidence."""
+    """Return the compacted topics, each with the evidence that it is compacted."""
     directory_list = list(directories)
     policies = _read_policies(directory_list)
     result = {topic: "cleanup.policy" for topic, policy in policies.items() if "compact" in policy}
@@ -113,7 +113,7 @@ _PRODUCER, _EPOCH, _OFFSET, _FIRST, _LAST, _ATTRIBUTES = range(len(TRANSACTION_C
 class OpenTransaction:
     """A transaction without a marker.
 
-    ``since`` is the timestamp of the first batch, in milliseconds; -1 if it has none.
+    ``since`` is the timestamp of the transaction's first batch, in milliseconds; -1 if unknown.
     """
 
     topic: str
@@ -126,11 +126,11 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class TransactionCounts:
-    """Transactions by outcome, and their durations from the first batch to the marker, in milliseconds.
+    """Counts of transactions by outcome, and their durations from the first batch to the marker, in milliseconds.
 
     Attributes:
-        empty_markers: number of markers without a batch in this log. The transaction wrote elsewhere, or its records
-            were compacted away.
+        empty_markers: number of markers without a batch in this log. The transaction had records only in other
+            partitions, or its records here were removed by compaction.
     """
 
     committed: int = 0

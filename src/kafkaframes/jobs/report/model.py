@@ -1,4 +1,4 @@
-"""The contents of a report as plain values. The page is drawn from these values, and ``--json`` prints them.
+"""Define the contents of a report as plain values. The page is drawn from these values, and ``--json`` prints them.
 
 Sizes are in bytes, and times in milliseconds since 1970 (-1 for none). End offsets are exclusive. If a partition has
 several copies, its numbers are those of the merged log, and only ``disk_bytes`` includes all copies.
@@ -22,7 +22,8 @@ REPORT_FORMAT_VERSION = 2  # version of the JSON form
 class SizeReport:
     """A histogram of sizes or durations.
 
-    ``bins`` are (low, high exclusive, count). The relative error of quantiles is at most 1/16.
+    ``bins`` are tuples (low, high, count), where ``high`` is exclusive. The relative error of quantiles is at most
+    1/16.
     """
 
     count: int = 0
@@ -36,7 +37,7 @@ class SizeReport:
 
     @classmethod
     def from_histogram(cls, sizes: SizeHistogram) -> SizeReport:
-        """Return the report of a histogram."""
+        """Create the report of a histogram."""
         median, p90, p99 = (sizes.estimate_quantile(share) for share in (0.5, 0.9, 0.99))
         bins = [(histogram_bin.low, histogram_bin.high, histogram_bin.count) for histogram_bin in sizes.list_octaves()]
         return cls(len(sizes), sizes.total, sizes.smallest, sizes.largest, median, p90, p99, bins)
@@ -103,7 +104,7 @@ class TopicReport:
     """One topic.
 
     Attributes:
-        size_bytes: size of the batches of each log, without further copies.
+        size_bytes: size of the topic's batches, with each log counted once even if it has several copies.
         disk_bytes: size of the ``.log`` files of all copies.
         raw_bytes: uncompressed size of the undamaged batches.
         log_bytes: size of the undamaged batches in the log.
@@ -195,7 +196,7 @@ class UnreadFile:
 
 @dataclass(slots=True)
 class LogReport:
-    """The whole report. Topics are sorted by size, the largest first. ``losses`` are also among the findings."""
+    """The whole report. Topics are sorted by size, the largest first. ``findings`` also include the ``losses``."""
 
     version: str
     paths: list[str]
@@ -228,7 +229,7 @@ class LogReport:
         return sum(finding.severity == severity for finding in self.findings)
 
     def total(self, name: str) -> int:
-        """Return the sum of a number over all topics."""
+        """Return the sum of an attribute, such as ``records``, over all topics."""
         return sum(getattr(topic, name) for topic in self.topics)
 
     def as_json(self) -> dict[str, Any]:
@@ -267,7 +268,7 @@ def _add_units(value: Any) -> Any:
 
 @dataclass(slots=True)
 class TopicTotals:
-    """The sums of a topic, to which each measured segment is added."""
+    """The running totals of a topic, to which each measured segment is added."""
 
     measure: LogCounts = field(default_factory=LogCounts)
     segments: int = 0

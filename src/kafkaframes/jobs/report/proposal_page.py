@@ -74,7 +74,7 @@ def build_proposal_page(
 def build_json_rows(
     settings: ProposalSettings, outcome: SizeComparison, mix_rows: Sequence[ByteRate]
 ) -> list[dict[str, Any]]:
-    """Return the totals as JSON: a row for each group, then the rows of a mix."""
+    """Return the totals as JSON: a row for each group of messages, then the rows of the mix of calls."""
     groups = sorted(outcome.totals_by_group.items(), key=lambda item: str(item[0]))
     return [
         *(

@@ -1,4 +1,4 @@
-"""Make a report of log directories: one pass over all segments, and then the numbers that result from several segments.
+"""Make a report of log directories: measure all segments in one pass, and then add up the results.
 
 Each copy of a partition is verified, and the merged log is measured once. The pass (``measure_segment``) may run in
 many processes. Each result is added to its topic at once, so memory use does not grow with the number of segments.
@@ -149,7 +149,7 @@ def list_partitions(topics: Topics) -> list[PartitionReport]:
 
 
 def report_times(topics: Topics, reports: list[TopicReport]) -> TimeReport:
-    """Choose a timeline for all records, and count each topic's records in its buckets."""
+    """Choose a timeline for all records, and count the records of each topic in the timeline's buckets."""
     all_times = TimeHistogram()
     for state in topics.values():
         all_times.merge(state.measure.times)
@@ -171,7 +171,7 @@ def report_times(topics: Topics, reports: list[TopicReport]) -> TimeReport:
 
 
 def merge_histograms(topics: Topics, name: str) -> SizeReport:
-    """Return one histogram over all topics."""
+    """Merge the histograms of all topics, and return the result as a report."""
     merged_histogram = SizeHistogram()
     for state in topics.values():
         merged_histogram.merge(getattr(state.measure, name))
@@ -210,7 +210,7 @@ def _report_producer(producer: int, entry: ProducerCounts, name: str, topics: li
 
 
 def _report_transactions(ended_of_partitions: Iterable[TransactionCounts]) -> TransactionReport:
-    """Add up the transactions of partitions."""
+    """Add up the transaction counts of all partitions."""
     durations, report, open_transactions = SizeHistogram(), TransactionReport(), list[OpenTransaction]()
     for transactions in ended_of_partitions:
         report.committed += transactions.committed
@@ -250,7 +250,7 @@ def make_report(
         paths: paths that the caller passed. The directory of a deleted partition (``-delete``) is measured only if it
             was passed itself.
         version: the kafkaframes version that creates the report.
-        generated_at: time of the report, in milliseconds. Two reports of the same files differ only in this time.
+        generated_at: time of the report, in milliseconds. Two reports on the same files differ only in this time.
         options: options of the object stores.
 
     Raises:
@@ -289,8 +289,8 @@ def make_report(
 def _survey_segments(directories: list[LogDirectory], measured_logs: list[MeasuredLog], run: Runner) -> SurveyResult:
     """Verify all segments, in the order of ``verify``, and measure each log once.
 
-    A log with one copy is measured in the same pass. Merged logs are measured after this pass, because their data is in
-    several copies.
+    A log with only one copy is measured while it is verified. Merged logs are measured afterwards, because their data
+    is in several copies.
     """
     survey = SurveyResult()
     single_logs = {item.partition.directory: item for item in measured_logs if item.merged_log is None}

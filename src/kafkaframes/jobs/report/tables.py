@@ -21,7 +21,7 @@ _VOID_ELEMENTS = frozenset({"meta", "input", "rect", "path", "line"})  # element
 
 
 class Markup(str):
-    """Text that is HTML already, and must not be escaped."""
+    """Text that is already HTML and must not be escaped."""
 
     __slots__ = ()
 
@@ -102,8 +102,8 @@ class TableColumn(NamedTuple):
     """A column of a table.
 
     Attributes:
-        show: returns a row's cell, as text or ``Markup``.
-        value: returns a row's sort key; if set, the column is numeric.
+        show: function that returns the contents of a row's cell, as text or ``Markup``.
+        value: function that returns a row's sort key; if it is set, the column is numeric.
         says_all: whether the cell's text has the exact value, so that the page can sort by it (counts and times, but
             not sizes).
         is_minor: whether the column is hidden on a phone.
@@ -121,7 +121,11 @@ class TableColumn(NamedTuple):
 def make_number_column(
     name: str, attribute: str, show: Callable[[Any], str] = format_count, *, is_minor: bool = False, none: float = -1
 ) -> TableColumn:
-    """Return a numeric column. ``show`` formats the row's attribute (``keys.distinct``); ``none`` is a dash."""
+    """Return a numeric column.
+
+    ``show`` formats the value of the row's attribute, which may be nested (``keys.distinct``). A missing value is a
+    dash.
+    """
     get = attrgetter(attribute)
 
     def value(row: Any) -> float:
@@ -202,7 +206,7 @@ def build_html_page(
         title: text for the browser's window or tab.
         heading: main heading, at the top of the page.
         location: description of the input.
-        footer: when and by which program the page was written.
+        footer: text on when and by which program the page was written.
         tiles: figures at the top, each with a name, an explanation, and ``good``, ``warn``, ``bad`` or "".
         version: the kafkaframes version that creates the page.
         sections: links to cards, by their ids.
@@ -244,7 +248,7 @@ def build_html_page(
 
 
 def _make_tile(name: str, value: str, remark: str, state: str) -> Markup:
-    """Return a tile: a number of the page's head with its name and a remark."""
+    """Return a tile at the top of the page: a number with its name and a remark."""
     return make_tag(
         "div", make_tag("span", name), make_tag("b", value), make_tag("small", remark), class_=f"tile {state}".strip()
     )

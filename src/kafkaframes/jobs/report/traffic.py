@@ -41,7 +41,7 @@ _MIN_LATENCY_MS: Final = 0.001  # lower bound of the first latency bin
 
 @dataclass
 class ApiTraffic:
-    """The calls of one version of one API."""
+    """Counts of the calls of one version of one API."""
 
     api: str
     version: int
@@ -66,7 +66,7 @@ class ApiTraffic:
 
 @dataclass
 class TrafficReport:
-    """The numbers of the traffic page."""
+    """The numbers on the traffic page."""
 
     paths: tuple[str, ...]
     apis: dict[tuple[str, int], ApiTraffic] = field(default_factory=dict)
@@ -143,7 +143,7 @@ def make_traffic_report(
     Args:
         ports: ports on which the captured brokers listen; empty to recognize brokers by their traffic.
         target: release for the audit of the clients.
-        specs: user-defined message specs. All other messages have the specs of the catalog.
+        specs: user-defined message specs. All other messages use the specs in the catalog.
 
     Raises:
         DecodeError: the only file is neither a capture nor a request log.
@@ -167,7 +167,7 @@ def make_traffic_report(
 
 
 def _count_calls(report: TrafficReport, batch: pa.RecordBatch) -> None:
-    """Count the calls of a batch."""
+    """Add the calls in a batch to the report."""
     table = pa.Table.from_batches([batch])
     report.incomplete += len(table) - table.column("_error").null_count
     names = table.column("apiName").fill_null("unknown").to_pylist()

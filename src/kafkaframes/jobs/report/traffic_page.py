@@ -98,7 +98,7 @@ def _build_unread_cards(text: str, entries: Sequence[UnreadData]) -> list[Markup
 
 
 def _build_verdict_tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
-    """Return the texts of the tile with the number of clients with a verdict."""
+    """Return the texts of the tile that shows how many clients have a verdict."""
     count = sum(client.verdict == verdict for client in audit.clients)
     return (
         verdict.capitalize(),
@@ -149,7 +149,7 @@ def _last_use_time(findings: Sequence[AuditVerdict]) -> int | None:
 
 
 def make_verdict_badge(client: ClientAudit) -> Markup:
-    """Return a client's verdict as a badge, red if the upgrade breaks it."""
+    """Return a client's verdict as a badge, red if the upgrade breaks the client."""
     return _make_badge(client.verdict)
 
 
@@ -250,7 +250,7 @@ def _build_tiles(report: TrafficReport) -> tuple[tuple[str, str, str, str], ...]
 
 
 def _choose_upgrade_state(report: TrafficReport) -> str:
-    """Return the tile's state if the upgrade breaks no known client: ``good`` only if all of the input was read."""
+    """Return the state of the upgrade tile if no known client breaks: ``good`` only if all input was read."""
     return "good" if report.judged == ALL else ""
 
 

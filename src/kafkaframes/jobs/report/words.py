@@ -13,7 +13,7 @@ _UNIX_EPOCH = datetime(1970, 1, 1)  # timestamp 0
 
 
 def format_size(size_bytes: float) -> str:
-    """Format a size with three digits and its unit.
+    """Format a size with three significant digits and a unit.
 
     >>> format_size(0), format_size(1536), format_size(10 * 2**20), format_size(123 * 2**30 + 5)
     ('0 B', '1.50 KiB', '10.0 MiB', '123 GiB')
@@ -64,7 +64,7 @@ def format_count_tick(count: float) -> str:
 
 
 def format_count(count: int) -> str:
-    """Format a count without a noun.
+    """Format a count as a number without a noun.
 
     >>> format_count(1200)
     '1,200'
@@ -98,7 +98,7 @@ def format_ratio(raw: int, stored_bytes: int) -> str:
 
 
 def format_time(timestamp_ms: int | None) -> str:
-    """Return a time in UTC; a dash for None or -1; milliseconds for a time outside of the years 1 to 9999.
+    """Format a time in UTC. None and -1 become a dash; times outside the years 1 to 9999 stay in milliseconds.
 
     >>> format_time(1_700_000_000_123), format_time(-1), format_time(-2), format_time(2**62)
     ('2023-11-14 22:13:20', '–', '1969-12-31 23:59:59', '4611686018427387904 ms')

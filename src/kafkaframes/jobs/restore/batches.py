@@ -36,7 +36,7 @@ from kafkaframes.records.scan import BatchHeaders, Bytes
 
 
 class OffsetTranslator:
-    """A translator of a partition's committed offsets, which receives the restored records in order.
+    """Translates a partition's committed offsets to the restored log, from its records in offset order.
 
     >>> moved = OffsetTranslator([3, 10, 12, 99])
     >>> moved.add_runs(np.array([0, 11]), np.array([4, 13]), np.array([0, 5]))  # 0 to 4 stay, 11 to 13 become 5 to 7
@@ -44,7 +44,7 @@ class OffsetTranslator:
     {3: 3, 10: 5, 12: 6, 99: 8}
 
     Args:
-        committed: committed offsets of the source's groups.
+        committed_offsets: committed offsets of the groups in the source.
     """
 
     def __init__(self, committed_offsets: Iterable[int]) -> None:
@@ -57,7 +57,7 @@ class OffsetTranslator:
         return len(self._waiting) > 0
 
     def add_runs(self, old_firsts: Ints, old_lasts: Ints, new_firsts: Ints) -> None:
-        """Add runs of records without gaps: old offset ranges, and the new first offset of each."""
+        """Add runs of consecutive records: their offset ranges in the source, and first offsets in the new log."""
         if not len(old_lasts) or not self.is_pending:
             return
         count = int(np.searchsorted(self._waiting, old_lasts[-1], side="right"))
@@ -67,7 +67,10 @@ class OffsetTranslator:
         self._new_offsets.update(zip(passed_offsets.tolist(), new_offsets.tolist(), strict=True))
 
     def finish(self, end_offset: int) -> dict[int, int]:
-        """Return new committed offsets by old ones. Offsets after the last record become the log end offset."""
+        """Return a dict from each old committed offset to the new one.
+
+        Offsets after the last record become the log end offset.
+        """
         return self._new_offsets | dict.fromkeys(self._waiting.tolist(), end_offset)
 
 
@@ -95,15 +98,15 @@ class DecodedRows(NamedTuple):
 
 
 class BatchRewriter:
-    """A converter from a partition's source batches, in order, to the bytes of the new log.
+    """Converts a partition's source batches, in offset order, to the bytes of the new log.
 
     Attributes:
-        next_offset: offset of the next record, if offsets are reassigned.
+        next_offset: new offset of the next record, if offsets are reassigned.
         first_offset: first selected source offset; unknown until a record has reached the first selected time.
         end_offset: end of the selected source offsets (exclusive).
-        is_done: whether the end has been reached.
+        is_done: whether the end of the selected range has been reached.
         seen_end: source offset after the last batch that was passed to ``rewrite_batches``.
-        dropped: omitted data, by kind.
+        dropped: amounts of omitted data, by kind.
         left_out: number of omitted records, by reason.
     """
 
@@ -187,7 +190,7 @@ class BatchRewriter:
                 yield self._renumber_batch(data, batches, start, opened_batch)
 
     def _find_batches_to_decode(self, batches: BatchHeaders) -> Flags:
-        """Return the batches whose records must be decoded."""
+        """Return a flag for each batch: whether its records must be decoded."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
         is_v2 = batches.is_v2
         has_holes = is_v2 & (batches.column("count") != last - first + 1)
@@ -303,7 +306,7 @@ class BatchRewriter:
         return set(damage_reasons)
 
     def _count_omitted_records(self, data: Bytes, batches: BatchHeaders, damage_reasons: set[int]) -> None:
-        """Count all records of the decoded batches as omitted. Later, the selected records are subtracted."""
+        """Count all records of the decoded batches as omitted. The selected records are subtracted later."""
         flags = np.zeros(len(batches), np.bool_)
         flags[list(damage_reasons)] = True
         for reason, is_omitted in ((UNDECODABLE_BATCH_REASON, flags), (OUTSIDE_RANGE_REASON, ~flags)):
@@ -350,7 +353,7 @@ def _split_into_runs(batches: BatchHeaders, decoded_rows: Collection[int]) -> It
 
 
 def _find_first_offset_at_time(data: Bytes, batches: BatchHeaders, timestamp_ms: int, min_offset: int) -> int | None:
-    """Return the first offset from ``min_offset`` on at which a record's timestamp is ``timestamp_ms`` or later."""
+    """Return the first offset, from ``min_offset`` on, whose record is as late as ``timestamp_ms`` or later."""
     for row in np.flatnonzero(batches.column("max_timestamp") >= timestamp_ms).tolist():
         if int(batches.column("last_offset")[row]) < min_offset:
             continue

@@ -1,4 +1,4 @@
-"""Write the files of a log directory outside its partitions, as after a clean shutdown of a broker.
+"""Write the files of a log directory outside its partition directories, as a broker leaves them after a clean shutdown.
 
 The files are ``meta.properties``, the offset checkpoints and the clean shutdown file. If the clean shutdown file
 exists, a broker trusts the indexes and snapshots of segments. A new single node also gets ``bootstrap.checkpoint``,
@@ -6,7 +6,7 @@ from which a KRaft controller with an empty metadata log reads its first records
 
 ``kafka-storage format`` writes only feature levels to this file. A controller appends all its records, so it can also
 register topics with their ids, leader epochs and settings. The broker then recognizes the partition directories as
-those of registered topics and keeps them. Tested with 3.9.1 and 4.3.1.
+those of registered topics and keeps them. Tested with Kafka 3.9.1 and 4.3.1.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TopicLayout:
     Attributes:
         topic_id: 22 characters of URL-safe base64.
         leader_epochs: leader epoch by partition number, at least the latest epoch in the partition's log.
-        configs: settings of the topic itself.
+        configs: settings that are set on the topic itself.
     """
 
     name: str
@@ -60,7 +60,10 @@ class TopicLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryNode:
-    """The node of the new directory. Ids are 22 characters of URL-safe base64, or the ids of an existing cluster."""
+    """The Kafka node to which the new directory belongs.
+
+    Ids are 22 characters of URL-safe base64, or the ids of an existing cluster.
+    """
 
     node_id: int
     cluster_id: str
@@ -92,7 +95,7 @@ def make_layouts(
     configs: Mapping[str, Mapping[str, str]],
     counts: Mapping[str, int],
 ) -> list[TopicLayout]:
-    """Return the topics to register. ``counts`` is the number of partitions in the source, by topic."""
+    """Return the topics to register. ``counts`` has the number of partitions in the source, by topic."""
     existing_numbers: dict[str, set[int]] = {}
     for partition in leader_epochs:
         existing_numbers.setdefault(partition.topic, set()).add(partition.partition)
@@ -115,7 +118,8 @@ def build_bootstrap_checkpoint(
         node: the node. The node's release, which determines the feature levels, is one of
             ``FEATURE_LEVELS_BY_RELEASE``.
         now_ms: timestamp of the records, in milliseconds.
-        next_producer_id: first producer id that the controller assigns, greater than all in the logs; 0 writes none.
+        next_producer_id: first producer id that the controller assigns, greater than all producer ids in the logs; 0
+            omits the record.
 
     Raises:
         OptionError: the release is unknown, or an id is invalid.
@@ -242,7 +246,7 @@ def read_topic_ids(text: str, *, file: str | None = None) -> dict[str, str]:
     {'orders': 'AAAAAAAAAAAAAAAAAAAAAQ'}
 
     Raises:
-        OptionError: a line has neither form, or an id is invalid.
+        OptionError: a line has neither of these two forms, or an id is invalid.
     """
     topic_ids: dict[str, str] = {}
     for line in text.splitlines():

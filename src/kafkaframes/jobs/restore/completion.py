@@ -38,14 +38,14 @@ _UNLIMITED_RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class DirectoryCompleter:
-    """A writer of a restored directory's remaining files, after its partitions are written.
+    """Writes the remaining files of a restored directory after its partitions are written.
 
     The report lists the partitions and topic ids.
 
     Args:
-        metadata: metadata of the source's controller.
+        metadata: topics and settings that the source's controller stored.
         now_ms: current time, in milliseconds.
-        new_id: returns a new id.
+        new_id: function that returns a new id.
         offsets_topic_ids: ids of ``__consumer_offsets`` in the sources.
     """
 
@@ -157,7 +157,7 @@ class DirectoryCompleter:
         return configs
 
     def _build_topic_configs(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
-        """Return the settings of a restored topic. ``source`` contains the settings that it had in the old cluster."""
+        """Return the settings of a restored topic. ``source`` contains the topic's settings in the old cluster."""
         configs = dict(source.configs) if source is not None else {}
         configs |= {
             name: str(minimum) for name, minimum in _MIN_CONFIG_VALUES.items() if _is_below(configs.get(name), minimum)
@@ -173,7 +173,7 @@ class DirectoryCompleter:
 
 
 def check_topic_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
-    """Check that each partition has the id of its topic, because a broker does not use other partitions.
+    """Check that each partition stores the id of its topic, because a broker ignores partitions with another id.
 
     Raises:
         LogDirError: a partition has another topic id, or no topic id.

@@ -1,8 +1,8 @@
 """Read committed offsets from the sources' ``__consumer_offsets``, and write a new, compacted ``__consumer_offsets``.
 
-Offsets are read as a group coordinator reads them: in log order, with tombstones. Commits of a transaction count from
-its commit marker on, and are discarded if the transaction was aborted or is open. Offsets of topics that are not
-restored are omitted and counted. Members and subscriptions are not restored. Each group is empty and keeps its
+Offsets are read as a group coordinator reads them: in log order, with tombstones. Offsets that were committed in a
+transaction take effect at its commit marker, and are discarded if it was aborted or is open. Offsets of topics that are
+not restored are omitted and counted. Members and subscriptions are not restored. Each group is empty and keeps its
 generation.
 
 A coordinator expires the offsets of a group that has been empty for ``offsets.retention.minutes``. In a group without a
@@ -51,9 +51,10 @@ class OffsetCommit:
     """A committed offset, which is the next offset to read.
 
     Attributes:
-        leader_epoch: leader epoch of the commit; -1 if it has none.
+        leader_epoch: leader epoch that was committed with the offset; -1 if unknown.
         commit_timestamp_ms: time of the commit, in milliseconds.
-        expire_timestamp_ms: time of expiry, in milliseconds; -1 if the broker's retention applies (since 2.1).
+        expire_timestamp_ms: time at which the commit expires, in milliseconds; -1 if the broker's retention applies
+            (since 2.1).
     """
 
     offset: int
@@ -71,7 +72,7 @@ class SourceGroups:
         commits: latest commit of each group, topic and partition.
         protocols: protocol type and generation by group, for groups that have a protocol.
         partitions: number of partitions of ``__consumer_offsets`` in the sources.
-        unread: number of records that could not be decoded.
+        unread: number of records in ``__consumer_offsets`` that could not be decoded.
     """
 
     commits: dict[CommitKey, OffsetCommit] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class SourceGroups:
 
 
 def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> SourceGroups:
-    """Read the committed offsets of the sources.
+    """Read the committed offsets in the sources.
 
     If two sources have the same partition of ``__consumer_offsets``, the later source in the list takes precedence.
 
@@ -149,7 +150,10 @@ def _read_records(directory: LogDirectory, partition: Partition) -> Iterator[_Re
 
 
 def _order_records(content: DecodedBatches, pending_records: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
-    """Yield (offset, key, value) of keyed records from ``start`` on. Records of a transaction follow at its commit."""
+    """Yield (offset, key, value) of keyed records from ``start`` on.
+
+    Records of a transaction are yielded at its commit marker.
+    """
     producers = content.batches.column("producer_id").tolist()
     control, transactional = content.batches.is_control.tolist(), content.batches.is_transactional.tolist()
     for batch, offset, key, value in _iterate_rows(content):
@@ -205,7 +209,8 @@ def translate_commits(
 
     Args:
         groups: consumer groups and their committed offsets in the sources.
-        translate: translates a source partition and offset; returns None if the partition is not restored.
+        translate: function that maps a source partition and offset to the new ones; returns None if the partition is
+            not restored.
         now_ms: time of the restore. Commits that expired before this time are omitted; the other commits get this time.
         keep_times: whether commits keep their own times instead of ``now_ms``.
         keep_epochs: whether the restored batches have the source's leader epochs.
@@ -284,7 +289,7 @@ def write_groups(
 
 
 def _build_group_record(group: str, protocol_type: str, generation: int, now_ms: int) -> tuple[bytes, bytes]:
-    """Return key and value of a group's metadata record, without members."""
+    """Return the key and value of a group's metadata record, without members."""
     key = message("GroupMetadataKey")(group=group)
     value = message("GroupMetadataValue")(
         protocol_type=protocol_type,

@@ -55,7 +55,7 @@ def restore(
     """Restore segments or Parquet files. ``kind`` is the kind of source; by default it is detected from the files.
 
     Raises:
-        LogDirError, OptionError, EncodeError: as ``restore_segments`` and ``parquet.restore_parquet``.
+        LogDirError, OptionError, EncodeError: as for ``restore_segments`` and ``parquet.restore_parquet``.
     """
     source_paths = to_path_list(sources)
     options: dict[str, Any] = {
@@ -107,16 +107,16 @@ def restore_segments(
         destination: output directory.
         settings: settings that select the records to restore, and the form of the new log.
         now_ms: current time, in milliseconds.
-        new_id: returns a new id (22 characters of URL-safe base64).
+        new_id: function that returns a new id (22 characters of URL-safe base64).
         run: function that runs the tasks and returns their results in order.
-        dry_run: only report the planned restore. A dry run reads committed offsets and directory listings, but no
-            segments.
+        dry_run: whether to report the planned restore without writing. A dry run reads committed offsets and directory
+            listings, but no segments.
         storage: options of the sources' stores, and ``key_files`` of encrypted tiered segments.
 
     Raises:
         LogDirError: a source is damaged, contradicts another one or cannot be read, or the destination exists or
             cannot be written. Incomplete output is removed.
-        OptionError: no record is to be restored, or a setting does not apply to the sources.
+        OptionError: the settings select nothing to restore, or a setting does not apply to the sources.
     """
     target = Path(destination)
     source_paths = [sources] if isinstance(sources, str) else list(sources)
@@ -137,7 +137,7 @@ def restore_segments(
 
 
 def _compute_fingerprint(directories: Sequence[LogDirectory]) -> str:
-    """Return a digest of the segments' names, sizes and modification times, which shows if a source has changed."""
+    """Return a digest of the segments' names, sizes and modification times, to detect changed sources."""
     file_facts = [
         (file.path, file.log.size_bytes, file.log.mtime_ms)
         for directory in directories
@@ -242,7 +242,10 @@ class _RestoreRun:
         return commits
 
     def _translate_commits(self, translate: Any) -> tuple[dict[CommitKey, OffsetCommit], GroupsReport | None]:
-        """Return the new committed offsets and the report on them. ``translate`` maps a source offset."""
+        """Return the new committed offsets, and the report on their translation.
+
+        ``translate`` maps a source offset to the new one.
+        """
         if not self._settings.groups:
             return {}, None
         settings = self._settings

@@ -50,7 +50,7 @@ class ParquetTask:
     """One partition to restore from Parquet. Tasks are picklable.
 
     Attributes:
-        target, source: topic partition in the new log, and in the files.
+        target, source: topic partition in the new log, and its topic partition in the files.
         files: files with rows of the partition, in order of their first offsets.
         is_hive: whether topic and partition are in the files' paths.
         rows: number of the partition's rows in the files, as counted during planning.
@@ -137,7 +137,7 @@ def restore_parquet(
 def complete_directory(
     directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId
 ) -> None:
-    """Write everything except the partitions, which the report lists."""
+    """Write all files outside the partition directories. The report lists the partitions."""
     report.partitions.sort(key=lambda partition: (partition.topic, partition.partition))
     DirectoryCompleter(settings, report, SourceMetadata(), now_ms=now_ms, new_id=new_id).write_files(
         directory, {}, SourceGroups()
@@ -194,7 +194,7 @@ class _ParquetSource:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the files' names and sizes, and of their offsets if the footers have them."""
+        """A digest of the files' names and sizes, and of offsets if the files' footers have them."""
         file_facts = sorted((path, self._sizes[path], self._firsts[path]) for path in self._sizes)
         return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
@@ -301,10 +301,11 @@ def _sum_row_group_bytes(fragment: Any) -> int:
 
 
 def _read_first_offset(fragment: Any) -> int:
-    """Return the offset of a file's first row; 0 if there is none.
+    """Return the offset of a file's first row; 0 if the file has no offsets.
 
     The row is read instead of the statistics. If a footer's column types differ from its schema, reading raises an
-    error, but asking for statistics ends the process, because Arrow's C++ throws an exception that Python cannot catch.
+    error, but asking for statistics kills the process, because Arrow's C++ throws an exception that Python cannot
+    catch.
     """
     if "offset" not in fragment.physical_schema.names or not fragment.num_row_groups:
         return 0

@@ -33,7 +33,7 @@ class RowGroupReadPlan(NamedTuple):
     """How to read the columns of a Parquet row group.
 
     Attributes:
-        dictionaries: paths of columns to read as dictionaries.
+        dictionaries: paths of columns to read with their dictionary encoding.
         rows: number of rows per read.
     """
 
@@ -48,7 +48,7 @@ def read_rows(
 
     Args:
         path: path or URL of the file.
-        columns: names of columns to read. Columns that the file does not have are skipped.
+        columns: names of columns to read. Missing columns are skipped.
         budget_bytes: approximate memory limit, in bytes.
         topic_partition: topic and partition of the rows to read, for files that have these columns; None reads all
             rows.
@@ -171,7 +171,7 @@ def _compute_value_sizes(column: pa.Array) -> Sizes:
 
 
 def _decode_dictionaries(column: pa.Array) -> pa.Array:
-    """Return a column with all dictionaries decoded, also nested ones. Only the rows of a slice are copied."""
+    """Return a column with all dictionaries decoded, including nested ones. Only the rows of a slice are copied."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return column.dictionary_decode()

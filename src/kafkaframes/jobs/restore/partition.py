@@ -74,12 +74,12 @@ class RestoredPartition(JsonDataclass):
         leader_epoch: latest leader epoch in the new log; -1 if no batch has one.
         last_producer_id: largest producer id in the new log; -1 if no batch has one.
         lost: byte ranges of the source that were lost through damage.
-        dropped: data that was omitted on purpose, by kind.
+        dropped: amounts of data that was omitted on purpose, by kind.
         open_transactions: producer ids of transactions without a marker at the log end.
         aborted: number of open transactions that the restore aborted with a marker.
         committed_offsets: pairs of a committed source offset and its new offset.
-        records_read, records_written: number of records of the source and of the new log. Added markers are counted in
-            ``aborted`` only.
+        records_read, records_written: number of records read from the source, and number written to the new log. Added
+            markers are counted in ``aborted`` only.
         records_left_out: number of records that were read and not written, by reason.
     """
 
@@ -131,7 +131,7 @@ class RestoredPartition(JsonDataclass):
 
 
 def find_latest_epoch(written_partition: WrittenPartition) -> int:
-    """Return the latest leader epoch of a log; -1 if none."""
+    """Return the latest leader epoch of a log; -1 if no batch has one."""
     return max((epoch_start.leader_epoch for epoch_start in written_partition.epochs), default=-1)
 
 
@@ -241,7 +241,11 @@ class _PartitionRestore:
         )
 
     def _find_min_source_end(self) -> int:
-        """Return a lower bound of the source's end offset: the base offset of its last segment, if all is selected."""
+        """Return a lower bound of the source's end offset.
+
+        The bound is the base offset of the last segment if offsets are kept and the source is read to its end;
+        otherwise it is 0.
+        """
         is_all = not self._task.settings.moves_offsets and not self._renumbering.is_done and self._task.parts
         return self._task.parts[-1].base_offset if is_all else 0
 
@@ -267,7 +271,10 @@ class _PartitionRestore:
         self._report.aborted = len(open_transactions)
 
     def _translate_offsets(self) -> dict[int, int]:
-        """Return the new value of each committed offset. Kept offsets are only limited to the log's range."""
+        """Return the new value of each committed offset.
+
+        If offsets are kept, they are only limited to the range of the new log.
+        """
         report = self._report
         if self._task.settings.moves_offsets:
             return self._translation.finish(report.log_end_offset)

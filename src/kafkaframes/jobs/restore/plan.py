@@ -92,12 +92,12 @@ def plan_restore(
     Args:
         directories: log directories of the sources.
         settings: settings that select the records to restore, and the form of the new log.
-        new_id: returns a new topic id.
+        new_id: function that returns a new topic id.
         storage: options of the sources' stores.
 
     Raises:
         LogDirError: copies have different topic ids, or (unless damage is skipped) different records.
-        OptionError: no partition is to be restored, or a topic of the topic map does not exist.
+        OptionError: the settings select no partition, or a topic of the topic map does not exist.
     """
     plan = RestorePlan()
     _check_selection(directories, settings)
@@ -160,7 +160,10 @@ def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan:
 
 
 def _report_missing_segments(partition: Partition, settings: RestoreSettings, plan: RestorePlan) -> None:
-    """Reject a tiered partition that lacks segments. If damage is dropped, add the reasons to ``plan.left_out``."""
+    """Reject a tiered partition that lacks segments.
+
+    If the settings drop damage, add the reasons to ``plan.left_out`` instead.
+    """
     for problem in partition.problems:
         if isinstance(problem, MissingSegmentError):
             if settings.on_damage != DROP:
@@ -172,7 +175,7 @@ def _report_missing_segments(partition: Partition, settings: RestoreSettings, pl
 
 
 def _reject_undecided_copies(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
-    """Reject copies whose merge found an error, unless damage is dropped."""
+    """Reject copies whose merge found an error, unless the settings drop damage."""
     for decision in decisions:
         if decision.severity is Severity.ERROR and settings.on_damage != DROP:
             location = decision.locations[0] if decision.locations else None
@@ -205,7 +208,7 @@ def _find_omission_reason(partition: Partition, settings: RestoreSettings) -> st
 
 
 def keeps_everything(settings: RestoreSettings) -> bool:
-    """Return whether all offsets, names and topics are restored unchanged, for a new node."""
+    """Return whether a restore for a new node keeps all offsets, names and topics unchanged."""
     changes = (
         settings.topics,
         settings.partitions,
@@ -234,7 +237,7 @@ def _check_new_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSe
 
 
 def _check_range(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
-    """Reject a range with offsets that a partition does not have, or that does not name every partition."""
+    """Reject a range with missing offsets, or a range by partition that does not name all partitions."""
     if not settings.has_offset_range or settings.on_damage == DROP:  # the end offset of a damaged log is unknown
         names_to_restore = {(topic_partition.topic, topic_partition.partition) for topic_partition in copies}
         for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
@@ -295,7 +298,9 @@ def _list_segment_parts(directory: LogDirectory, partition: Partition) -> Iterat
 def _choose_topic_ids(
     copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings, new_id: NewId
 ) -> dict[str, str]:
-    """Return each topic's id: from the settings, else from the sources, else a new one. Renamed topics get new ids.
+    """Return each topic's id: the one in the settings, otherwise the one in the sources, otherwise a new one.
+
+    Renamed topics get new ids.
 
     Raises:
         LogDirError: the sources have different ids for a topic.

@@ -25,7 +25,7 @@ class RowsWriter:
     """Writes the rows of one partition to its directory, which must be empty.
 
     Args:
-        topic_id: topic id for ``partition.metadata``; None leaves this file to the caller.
+        topic_id: topic id for ``partition.metadata``; if None, the caller writes this file.
         source: topic partition in the rows. Default: ``target``.
     """
 
@@ -58,7 +58,7 @@ class RowsWriter:
         """Write rows, which must follow the previous ones.
 
         Raises:
-            EncodeError: a value is out of range, or offsets do not increase. The message has column and row.
+            EncodeError: a value is out of range, or offsets do not increase. The message names the column and the row.
             LogDirError: a file cannot be written.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
@@ -80,7 +80,7 @@ class RowsWriter:
         """Complete the directory, and return the report.
 
         Raises:
-            LogDirError: not every selected row was written, or a file cannot be written.
+            LogDirError: some selected rows were not written, or a file cannot be written.
         """
         self._write_batches(self._builder.finish())
         writer = self._writer = self._writer or self._open_writer()
@@ -143,7 +143,7 @@ class RowRange:
 
 
 def _find_first_row_at_time(table: pa.Table, timestamp_ms: int) -> int | None:
-    """Return the first row at or after a time; None if there is none."""
+    """Return the first row at or after a time; None if all rows are earlier."""
     column = table.column("timestamp")
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())

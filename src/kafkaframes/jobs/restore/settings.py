@@ -1,4 +1,4 @@
-"""The settings of a restore: which records, with which offsets and topic names, and for which kind of node."""
+"""Define the settings of a restore: its records, their offsets and topic names, and the kind of node."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ Pairs = Sequence[tuple[str, str]]
 class Limits(NamedTuple):
     """The limits of the range to restore from one source partition.
 
-    Each end is an offset, a time or None. The end is exclusive.
+    Start and end are each specified by an offset, by a time, or not at all (None). The end is exclusive.
 
     Attributes:
-        first_offset, end_offset: offsets of the source.
+        first_offset, end_offset: offsets in the source partition.
         start_time, end_time: times in milliseconds since 1970. A time selects the first record at or after it.
     """
 
@@ -78,7 +78,7 @@ NO_LIMITS: Final = Limits()  # selects all records of a partition
 
 
 def _resolve_bound(setting: str, limit: Bound, name: Name) -> tuple[int | None, int | None]:
-    """Return the offset or the time of a bound in a partition."""
+    """Return the offset and the time of a partition's bound; at most one of them is not None."""
     value = expand_bound(setting, restrict_bound(limit, {name}), {name})[name]
     if isinstance(limit, TimeBound):
         return None, value
@@ -191,7 +191,10 @@ class RestoreSettings(RangeSettings):
         return self.selection.log_range
 
     def to_stored_values(self) -> dict[str, Any]:
-        """Return the range under the keys that reports of all releases use. A range by partition adds two keys."""
+        """Return the range as JSON values, under the keys that the reports of all releases use.
+
+        A range that differs by partition adds two keys.
+        """
         start, end = self._bounds
         values: dict[str, Any] = {
             "from_offset": get_common_offset(start),
@@ -211,7 +214,10 @@ class RestoreSettings(RangeSettings):
         return self.offsets == REASSIGN
 
     def selects_topic(self, topic: str, *, is_internal: bool) -> bool:
-        """Return whether to restore a topic. An internal topic needs a pattern that starts with two underscores."""
+        """Return whether to restore a topic.
+
+        An internal topic is only selected by a pattern that starts with two underscores.
+        """
         if not self.topics:
             return not is_internal
         return any(

@@ -49,7 +49,10 @@ class SegmentPart:
 
 
 class LostBytes(NamedTuple):
-    """Lost bytes of a source. ``is_tail``: whether a broker's recovery would also truncate these bytes."""
+    """A byte range of a source file that was lost.
+
+    ``is_tail``: whether a broker's recovery would also truncate these bytes.
+    """
 
     file: str
     start: int
@@ -76,7 +79,7 @@ def read_valid_batches(part: SegmentPart, losses: list[LostBytes], *, skip: bool
 
     Args:
         part: segment to read.
-        losses: receives the lost byte ranges.
+        losses: list to which the lost byte ranges are added.
         skip: whether to omit damaged batches instead of failing.
 
     Raises:
@@ -102,7 +105,7 @@ def read_valid_batches(part: SegmentPart, losses: list[LostBytes], *, skip: bool
 
 
 class _Stop(NamedTuple):
-    """The position and the reason at which reading a segment stopped."""
+    """The position at which reading a segment stopped, and the reason."""
 
     position: int
     reason: str
@@ -148,7 +151,7 @@ _TOPIC_RESOURCE_TYPE = 2  # ConfigRecord's resourceType for topics
 
 @dataclass(slots=True)
 class TopicSettings:
-    """The settings of one topic, from the source's controller."""
+    """The settings of one topic, as the source's controller stored them."""
 
     partitions: int = 0
     configs: dict[str, str] = field(default_factory=dict)
@@ -159,7 +162,7 @@ _OWN_SETTINGS_PREFIX: Final = "kafkaframes."  # settings that Kafka does not hav
 
 @dataclass(slots=True)
 class SourceMetadata:
-    """The metadata of the sources' controllers, or of kafkaframes brokers.
+    """Metadata that the sources' controllers or kafkaframes brokers have stored.
 
     Attributes:
         topics: settings by topic.
@@ -192,7 +195,10 @@ def read_metadata(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
 
 
 def _add_metadata_of_broker(directory: LogDirectory, metadata: SourceMetadata) -> None:
-    """Add the metadata file of a kafkaframes broker. It stores there what KRaft stores in its metadata log."""
+    """Add the metadata file of a kafkaframes broker.
+
+    The file contains what a KRaft controller stores in the metadata log.
+    """
     from kafkaframes.broker.state.metadata_file import METADATA_FILE_NAME, parse_metadata  # few sources have this file
 
     path = join(directory.path, METADATA_FILE_NAME)

@@ -1,4 +1,4 @@
-"""Write rows to the partitions of a log directory: workers write runs, and a commit assigns offsets."""
+"""Write rows to the partitions of a log directory: workers write files of batches, and a commit assigns offsets."""
 
 from kafkaframes.jobs.restore.writing.commit import RunCommitter, TargetState
 from kafkaframes.jobs.restore.writing.routing import WriteSettings

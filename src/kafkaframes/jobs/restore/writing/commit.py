@@ -1,10 +1,10 @@
-"""Commit a write: the runs of all tasks become visible together, or none does.
+"""Commit a write to a log directory: the batches of all tasks become visible together, or none do.
 
 A new log directory is written under another name and renamed (``storage/files/atomic.py``). If a directory is
 overwritten, the old one is kept under another name until the new one has been renamed. To append, new segments are
-prepared in a subdirectory, which is renamed when it is complete. After this rename the append is committed, and the
-next run moves files that a killed commit left in the subdirectory. A broker does not start on a directory with an
-incomplete append.
+prepared in a subdirectory, which is renamed when it is complete. The append is committed by this rename. If the commit
+is killed afterwards, the next one moves the files that remain in the subdirectory. A broker does not start on a
+directory with a half-finished append.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class RunCommitter:
 
     Attributes:
         overwrite: whether to remove the existing contents.
-        new_id: returns the id of a new topic.
-        run: runs one task for each partition.
+        new_id: function that returns the id of a new topic.
+        run: function that runs one task for each partition.
         batch: micro-batch of a stream; None for other writes. A micro-batch that is already committed is skipped.
     """
 
@@ -285,7 +285,7 @@ class RunCommitter:
         """Yield the metadata records that register new partitions, for a directory on which no node has started yet.
 
         Raises:
-            LogDirError: a node has started on the directory, and would treat the new partitions as stray.
+            LogDirError: a node has already started on the directory. It would treat the new partitions as stray.
         """
         new_tasks = [task for task in tasks if task.partition not in existing_partitions]
         if not new_tasks or (log.bootstrap is None and not _has_metadata(log)):
@@ -380,12 +380,12 @@ def _prepare_directory(committed_path: Path) -> Iterator[Path]:
 
 
 def finish_append(top: Path) -> None:
-    """Move prepared files to their final paths, also after a killed commit.
+    """Move prepared files to their final paths. This also completes a commit that was killed.
 
     The clean shutdown file is removed first and written last.
 
     Raises:
-        LogDirError: a file cannot be moved. The next call continues.
+        LogDirError: a file cannot be moved. The next call continues the move.
     """
     committed_path = top / APPEND_DIRECTORY
     if not committed_path.exists():

@@ -1,4 +1,4 @@
-"""Store which micro-batches of streaming queries a log directory has, in a small file that is part of each commit.
+"""Record in a small file which micro-batches of streaming queries have been written to a log directory.
 
 If a query is killed after a commit and before it updates its checkpoint, it writes the same micro-batch again. The file
 is part of the commit (``commit.py``), so it always matches the log. ``jobs/micro_batch.py`` compares micro-batches.

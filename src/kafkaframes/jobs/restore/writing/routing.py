@@ -1,9 +1,9 @@
-"""The settings of a write, common to all workers and the commit, and the assignment of rows to topic partitions.
+"""Define the settings of a write, which all workers and the commit share, and assign rows to topic partitions.
 
-A row's ``partition`` has precedence. If the column ``partition`` is null, the key determines the partition, as in
-Kafka's default partitioner (murmur2, sign bit cleared, modulo). Rows without partition and key go to one partition
-until it has about a batch of them, and then to the next one. The assignment is like that of KIP-480 and KIP-794, but in
-a fixed order, so that a repeated task writes the same rows to the same partitions.
+A partition number in the row's column ``partition`` has precedence. If the column ``partition`` is null, the key
+determines the partition, as in Kafka's default partitioner (murmur2, sign bit cleared, modulo). Rows without partition
+and key go to one partition until it has about a batch of them, and then to the next one. The assignment is like that of
+KIP-480 and KIP-794, but in a fixed order, so that a repeated task writes the same rows to the same partitions.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class WriteSettings:
     """Settings for building batches and segments from rows. They are picklable.
 
     Attributes:
-        now_ms: current time, in milliseconds, which is the timestamp of rows without one.
+        now_ms: current time, in milliseconds, which rows without a timestamp get as their timestamp.
         topic: topic of all rows, which overrides the column ``topic``.
-        partitions: number of partitions of existing topics and of topics with a specified number.
+        partitions: number of partitions of each topic that exists or for which the caller specified a number.
         num_partitions: number of partitions of other topics; ``None``: one, or as many as the rows' partition numbers
             require.
         record_format, codec, level: format of the batches.
         batch_bytes, batch_records: largest size of a batch.
         max_message_bytes: largest batch, and therefore largest record, in bytes.
         keep_offsets: whether rows have offsets to keep.
-        segment_bytes, index_interval_bytes: as in a broker.
-        topic_ids: ids of new topics; other new topics get a random id.
+        segment_bytes, index_interval_bytes: as in a broker's configuration.
+        topic_ids: ids of new topics by name; a new topic that is not listed gets a random id.
         node_id, cluster_id: node of a new directory; ``None`` creates a new cluster id.
     """
 
@@ -118,7 +118,7 @@ class Router:
         """Assign rows to topic partitions.
 
         Raises:
-            EncodeError: a row has no topic, or an invalid partition. ``path`` has the row number.
+            EncodeError: a row has no topic, or an invalid partition. The error's ``path`` contains the row number.
         """
         topics, topic_of = self._find_topics(rows)
         known_counts, default_count = self._settings.partitions, self._settings.num_partitions or 1
@@ -137,7 +137,7 @@ class Router:
         return routed_rows
 
     def _find_topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
-        """Return the topic names, and each row's index in them."""
+        """Return the distinct topic names, and for each row the index of its topic in them."""
         if self._settings.topic is not None:
             return [self._settings.topic], np.zeros(rows.num_rows, np.int64)
         column = rows.column("topic")
@@ -159,7 +159,7 @@ class Router:
         return names, indices
 
     def _choose_partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
-        """Return the partition of each row: its own, by its key, or in turn."""
+        """Return the partition of each row: from its column ``partition``, from its key, or in turn."""
         partitions: Ints = np.full(rows.num_rows, NO_PARTITION, np.int64)
         if "partition" in rows.schema.names:
             column = rows.column("partition")

@@ -1,10 +1,13 @@
-"""Write the rows of a task to runs. A run is a file of one topic partition's batches, with offsets from 0.
+"""Write the rows of a task to files of batches, called runs.
 
-A run has the order of the task's rows. Batches are complete, with compression and CRC. The commit only changes header
-fields that neither compression nor CRC cover. Memory is limited to ``MAX_PENDING_BYTES`` of rows and the batches built
-from them, for any number of partitions. With very many partitions, batches are therefore smaller than requested.
+A run is a file of one topic partition's batches, with offsets from 0.
 
-The commit joins the runs of a topic partition to segments. The commit assigns offsets in place, without recompression
+Batches in a run have the order of the task's rows. Batches are complete, with compression and CRC. The commit only
+changes header fields that neither compression nor CRC cover. Memory is limited to ``MAX_PENDING_BYTES`` of rows and the
+batches built from them, for any number of partitions. With very many partitions, batches are therefore smaller than
+requested.
+
+The commit joins the runs of a topic partition into segments. The commit assigns offsets in place, without recompression
 (KIP-31): in a batch of format 2, and in a message or wrapper of format 1, only the first eight bytes and the leader
 epoch change, which the CRC does not cover. A compressed set of format 0 contains its offsets, so tasks do not compress
 it. The commit does.
@@ -48,7 +51,7 @@ class WrittenRun:
     """The batches of one topic partition that a task has written so far. Runs are picklable.
 
     Attributes:
-        first_offset, next_offset: offset range, from 0 or with the rows' own offsets.
+        first_offset, next_offset: offset range of the batches; it starts at 0 unless the rows' own offsets are kept.
     """
 
     partition: TopicPartition
@@ -77,7 +80,7 @@ class RunWriter:
         """Add rows, and write the pending rows if they exceed ``MAX_PENDING_BYTES``.
 
         Raises:
-            EncodeError: a row cannot be written. The message has the numbers of the row and the task.
+            EncodeError: a row cannot be written. The message contains the numbers of the row and the task.
             LogDirError: a file cannot be written.
         """
         self._pending.append(rows)
@@ -204,7 +207,7 @@ def _row_of(error: EncodeError) -> int | None:
 
 
 def _join_batches(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Join small record batches, if their values fit into one Arrow array."""
+    """Join small Arrow record batches, if their values fit into one Arrow array."""
     if not batches:
         return []
     joined_batches: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
@@ -236,7 +239,7 @@ class PartitionTask:
         runs: runs in log order.
         start_offset: base offset of the first new segment: the log end offset, or 0.
         leader_epoch: leader epoch of the new batches.
-        epochs, producers: leader epochs and producer state of the existing log.
+        epochs, producers: leader epochs and producer states of the existing log.
     """
 
     partition: TopicPartition
