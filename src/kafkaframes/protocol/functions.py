@@ -25,7 +25,7 @@ if not TYPE_CHECKING:  # a type checker sees an overload for each name (protocol
 
         Args:
             name: Kafka's name of the message, such as ``MetadataResponse``, ``OffsetCommitValue`` or ``RequestHeader``.
-            specs: specs that replace those of the catalog: ``MessageSpec`` objects, or a path to JSON files.
+            specs: specs that replace the catalog's specs: ``MessageSpec`` objects, or a path to JSON files.
 
         Raises:
             SpecError: the message does not exist, or a spec is invalid.

@@ -1,4 +1,4 @@
-"""The public functions that explain, compare and encode messages. Each function imports its code when it is called."""
+"""The public functions that explain, compare and encode messages. A function imports its code when called."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def explain_message(
         request: with ``api``: whether the bytes are a request's body, without header.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
         names_of: a Kafka release whose field names are added to the paths.
-        mode: ``strict`` also rejects encodings that Kafka accepts and never writes.
+        mode: decoding mode: ``strict`` also rejects encodings that Kafka accepts and never writes.
 
     Returns:
         The fields with their positions and values, the decoded messages, and the error if the bytes are invalid. The
@@ -100,22 +100,23 @@ def compare_messages(
     False
 
     Args:
-        first: encoding with which the second one is compared.
-        second: encoding that is compared with the first one.
-        api: as for ``explain_message``.
-        message: as for ``explain_message``.
-        version: as for ``explain_message``.
-        body: as for ``explain_message``.
-        request: as for ``explain_message``.
-        specs: as for ``explain_message``.
-        names_of: as for ``explain_message``.
-        mode: as for ``explain_message``.
+        first: first encoding of the message.
+        second: second encoding, which is compared with the first.
+        api: name or key of an API. The encodings are responses of this API with their headers.
+        message: name of a message. The encodings are bodies of this message, without headers.
+        version: version of the API or message. Only requests with their headers contain their version.
+        body: with ``api``: whether the encodings are bodies of responses, without headers.
+        request: with ``api``: whether the encodings are bodies of requests, without headers.
+        specs: message specs that override the catalog's specs: a path, or ``MessageSpec`` objects.
+        names_of: Kafka release whose field names are added to the paths.
+        mode: decoding mode; ``strict`` also rejects encodings that Kafka accepts and never writes.
 
     Returns:
         The fields of both encodings in pairs. The text of the result has the fields that differ.
 
     Raises:
-        OptionError, SpecError: the same as for ``explain_message``.
+        OptionError: the version is missing, or the API or release does not exist.
+        SpecError: the message does not exist.
     """
     from kafkaframes.protocol.messages.explanation import MessageComparison, MessageExplanation
 

@@ -1,7 +1,7 @@
 """The public functions for message specs: layouts, changes between versions, checks, tags, stubs, guide, proposals.
 
-Each function imports its code when it is called. A source of specs is a file, a directory, a jar, a zip file (of specs,
-or of a folder with jars), or ``REF:path`` of the git repository in the current directory.
+Each function imports its implementation when it is called. A source of specs is a file, a directory, a jar, a zip file
+(of specs, or of a folder with jars), or ``REF:path`` of the git repository in the current directory.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def begin_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, Sha
 
 
 def continue_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
-    """Check the epoch of a request that continues a session. Return an error code, and the session if it is valid."""
+    """Check the epoch of a request that continues a session; return an error code and, if it is 0, the session."""
     session, epoch = broker.share_groups.sessions.get(_build_session_key(request)), request.body.share_session_epoch
     if session is None:
         return ErrorCode.SHARE_SESSION_NOT_FOUND, None

@@ -115,7 +115,7 @@ class PendingFetch:
         return (yield from self._build_response(rows))
 
     def _build_failure_response(self) -> Message:
-        """Return the response to an internal error, as in Kafka. A new session is removed."""
+        """Return the response to an internal error, as in Kafka. Remove a session that this request has created."""
         if self._session is not None and not self._is_incremental:
             self._broker.fetch_sessions.end(self._session.session_id)
         return _build_internal_error_response(self._request)

@@ -314,7 +314,7 @@ _ERRORS_WITHOUT_LOG_START = frozenset(
 
 
 class AppendOutcome(NamedTuple):
-    """The result of an append to a partition; the fields are those of ProduceResponse."""
+    """The result of an append to a partition, with the partition fields of ProduceResponse."""
 
     error_code: int = ErrorCode.NONE
     base_offset: int = -1

@@ -231,7 +231,7 @@ def _find_partition_error(request: _AddPartitionsToTxn, broker: BrokerState, top
 def _build_topic_rows(
     request: _AddPartitionsToTxn, topics: list[kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], codes: _Codes
 ) -> list[kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
-    """Return the topics of the response. As in Kafka, partitions with errors precede those that were not attempted."""
+    """Return the response's topic rows; as in Kafka, partitions with errors precede those that were not attempted."""
     types, unattempted_partitions = request.response, ErrorCode.OPERATION_NOT_ATTEMPTED
     rows_of_topics = []
     for topic in topics:

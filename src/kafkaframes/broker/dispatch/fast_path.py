@@ -1,13 +1,13 @@
-"""The fast path: answers an ordinary Produce or Fetch directly from its frame, with few objects.
+"""The fast path, which answers an ordinary Produce or Fetch directly from its frame, with few objects.
 
 For all other requests, the fast path returns ``None``, and ``dispatch.py`` answers. The responses of both paths are
 identical, byte for byte. ``tests/broker/test_short.py`` compares the two paths at every version, with valid, invalid
 and random requests. The fast path is only used without hooks (journal, request log), and with the catalog's messages.
 
-``fast_produce.py`` contains the fast path of Produce, and this module that of Fetch. A Fetch is ordinary if it has no
-fetch session (KIP-227), this node leads all of its partitions, all offsets exist, and there are enough bytes for an
-immediate response. The general path of a Fetch is ``apis/fetch.py``. A Fetch has no side effects, so that the general
-path can restart it at any point.
+``fast_produce.py`` contains the fast path of Produce, and this module contains the fast path of Fetch. A Fetch is
+ordinary if it has no fetch session (KIP-227), this node leads all of its partitions, all offsets exist, and there are
+enough bytes for an immediate response. The general path of a Fetch is ``apis/fetch.py``. A Fetch has no side effects,
+so that the general path can restart it at any point.
 """
 
 from __future__ import annotations

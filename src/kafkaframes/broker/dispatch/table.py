@@ -1,4 +1,4 @@
-"""The APIs that a broker serves: all that have a handler, those of a Kafka release, or those of user-supplied specs.
+"""The APIs that a broker serves: all APIs with a handler, or the APIs of a Kafka release or of user-supplied specs.
 
 Clients with the same user-supplied specs can use the versions in these specs; other clients use the versions that they
 support. Messages without a user-supplied spec use the catalog's spec.

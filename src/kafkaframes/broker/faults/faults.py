@@ -155,7 +155,7 @@ class Rule(RuleBase):
         return self._chain(format_call("on", self.api, **conditions, optional=self.is_optional))
 
     def remove(self) -> None:
-        """Stop matching requests, and release the held ones."""
+        """Stop matching requests, and release the held requests."""
         self.is_removed = True
         self.release()
 

@@ -185,7 +185,7 @@ def find_caller_line() -> str:
 
 
 def _shorten_path(path: str) -> str:
-    """Return a path relative to the working directory if it is below it."""
+    """Return a path relative to the working directory if the path is below that directory."""
     try:
         relative = os.path.relpath(path)
     except ValueError:  # another drive

@@ -108,7 +108,7 @@ class Broker:
         broker_release: Kafka release to emulate (``0.8.2`` ... ``4.3``). The broker advertises and serves exactly the
             APIs and versions of this release.
         specs: a folder with message specs, or the specs themselves, which replace the catalog's specs of the same
-            messages. The specs can be those of a proposal, such as KIP-636.
+            messages. The specs can be from a proposal, such as KIP-636.
         metrics: local port for Prometheus metrics (0 selects a free port), or ``MetricsEndpoint`` with another address.
         request_log: called with one line for each request, in the format of Kafka's request log.
     """
@@ -254,8 +254,8 @@ class Broker:
         again or stopped.
 
         Args:
-            node: stop only this virtual node, as :meth:`stop_node`. All nodes share one log, so that the other nodes
-                continue with all data.
+            node: virtual node to stop, as :meth:`stop_node` does; None stops the whole broker. All nodes share one log,
+                so that the other nodes continue with all data.
             power_cut: discard data that was not flushed to disk. With ``durability="fsync"``, every acknowledged record
                 survives; with ``log``, data that was flushed in the background. Without a ``data_dir``, all data is
                 lost.
@@ -676,7 +676,7 @@ class Broker:
             effect: ``write``, ``fsync``, ``open``, ``truncate``, ``rename``, ``delete``, ``make_directory`` or
                 ``sync_directory``; None matches every operation.
             path: shell pattern for the whole path; None matches every path.
-            optional: whether the fault need not happen, as for ``on``.
+            optional: whether a test may pass although the fault never happens.
 
         Raises:
             OptionError: the operation does not exist, or the broker was created with ``journal=False``.

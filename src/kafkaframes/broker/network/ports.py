@@ -58,7 +58,7 @@ def _close_all(sockets: dict[int, socket.socket]) -> None:
 def check_listeners(
     listeners: Sequence[ListenerOptions], security: Security, host: str, nodes: int
 ) -> tuple[ListenerOptions, ...]:
-    """Return the validated listeners; by default one with the protocol of ``security``.
+    """Return the validated listeners; by default, a single listener with the protocol of ``security``.
 
     Raises:
         OptionError: two listeners have the same name, a TLS listener has no certificate, or the ports of further nodes

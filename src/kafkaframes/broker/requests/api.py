@@ -120,7 +120,7 @@ class RequiredPermission:
         denied: error of a part without the permission, or ``OMIT_FROM_RESPONSE`` if the response omits the part. The
             default is the resource's error.
         or_cluster: operation on the cluster that is sufficient instead of the permission.
-        first_version, last_version: first and last version that requires the permission.
+        first_version, last_version: first and last request version that requires the permission.
         first_release: first Kafka release that requires the permission; empty for all releases with the API.
         is_needed: whether the emulated release requires the permission.
     """

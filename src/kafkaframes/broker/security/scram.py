@@ -182,7 +182,7 @@ class DelegationToken:
 
     Attributes:
         owner: principal (``User:alice``) that the token authenticates.
-        requester: principal that requested the token: the owner, or one that may create tokens for other users.
+        requester: principal that requested the token: the owner, or a principal that may create tokens for other users.
         renewers: further principals that may renew the token.
         issued_ms: time of creation.
         expires_ms: expiry, unless the token is renewed.
@@ -207,7 +207,7 @@ class DelegationTokens:
     """The delegation tokens of a broker.
 
     Attributes:
-        secret_key: ``delegation.token.secret.key``; if it is empty, delegation tokens are disabled.
+        secret_key: value of ``delegation.token.secret.key``; if the value is empty, delegation tokens are disabled.
         by_id: tokens by id. Expired tokens are kept for a while, so that clients get the correct error.
         longest_ms: longest lifetime of a token, in milliseconds.
         default_ms: time after which a token expires unless it is renewed, in milliseconds.

@@ -1,6 +1,6 @@
 """The listeners of a broker: bind address, advertised address and security protocol.
 
-A client gets the advertised addresses of the listener to which it is connected. The syntax is that of
+A client gets the advertised addresses of the listener to which it is connected. The settings have the syntax of
 ``server.properties``: ``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map`` (KIP-103).
 """
 

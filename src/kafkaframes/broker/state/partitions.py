@@ -354,7 +354,7 @@ class FetchWait:
             self._broker.changes.run_concurrently(self._retry_in_steps())
 
     def _retry_in_steps(self) -> Steps[None]:
-        """Attempt until there is a response, or nothing has changed since the last attempt started."""
+        """Repeat the attempt until there is a response, or nothing has changed since the last attempt started."""
         self._is_attempting = True
         answer: Answer = None
         try:

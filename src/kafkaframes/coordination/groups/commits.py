@@ -224,7 +224,7 @@ class OffsetHandlers:
         )
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Delete committed offsets, except those of subscribed topics. Return an error code for each partition."""
+        """Delete committed offsets, except offsets of subscribed topics. Return an error code for each partition."""
         group = self.groups.get(group_id)
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)

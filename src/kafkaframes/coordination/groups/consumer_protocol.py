@@ -58,7 +58,8 @@ class HeartbeatRequest(NamedTuple):
         epoch: member epoch; 0 to join, -1 to leave, -2 for a static member that leaves temporarily.
         owned_partitions: partitions that the member owns.
         has_owned_rows: whether the request has rows of owned topics, even without partitions.
-        classic: protocols of the JoinGroup request that was converted to this heartbeat; None for a real heartbeat.
+        classic: protocols of the JoinGroup request that was converted to this heartbeat; None if the client sent a
+            heartbeat.
         viewer: principal and host of the sender; None if the sender may see every topic.
     """
 
@@ -132,7 +133,7 @@ class _ConsumerChanges:
 class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
     """Heartbeats of consumer groups.
 
-    ``on_leave`` is called before members are removed. The function returns True if it has removed the members itself.
+    ``on_leave`` is called before members are removed. ``on_leave`` returns True if it has removed the members itself.
     """
 
     records = rows

@@ -349,7 +349,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- administration
 
     def find_group(self, group_id: str, kind: type[_Kind]) -> _Kind:
-        """Return a group of this type. Raise GROUP_ID_NOT_FOUND if the group has another type."""
+        """Return a group; raise GROUP_ID_NOT_FOUND if it does not exist or is not of type ``kind``."""
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
             raise _create_not_found_error(group_id, group, kind)

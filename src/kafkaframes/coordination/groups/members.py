@@ -65,7 +65,7 @@ class GroupMember(Generic[KeyT]):
 
     @property
     def session_timeout_ms(self) -> int | None:
-        """Session timeout in milliseconds; None for the group's setting."""
+        """Session timeout in milliseconds; None if the group's setting applies."""
         return None
 
     def has_same_subscription(self, other: Self) -> bool:

@@ -4,8 +4,8 @@ A commit has version 3, or version 1 if the client requests a retention (OffsetC
 version 3 (Kafka 2.3 and later). Records of consumer and share groups have the format of Kafka 4.1 and later. Values of
 all older versions can be read.
 
-The hash of subscribed topics differs from Kafka's, which is XXH3. If a broker reads a different hash, it computes a new
-assignment, without further effect.
+The hash of subscribed topics differs from Kafka's, which is XXH3. A broker that reads a different hash computes a new
+assignment, which has no further effect.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
     def _build_type_specific_tombstones(self, group: GroupT) -> list[Record]:
         """Return the tombstones of records that only this group type has.
 
-        These tombstones precede those of the group's common records.
+        Tombstones of these records precede the tombstones of records that all group types have.
         """
         return []
 

@@ -221,7 +221,7 @@ def build_subtopology_fields(
     """Return the fields of a subtopology that its record and a description share.
 
     Args:
-        counts: number of partitions of each internal topic; None for the numbers that the topology declares.
+        counts: number of partitions of each internal topic; None to use the numbers that the topology declares.
     """
 
     def build_topics(internal_topics: Iterable[InternalTopic]) -> list[Any]:

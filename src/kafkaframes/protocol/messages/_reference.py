@@ -369,7 +369,7 @@ def describe_tag_conflict(tag: int, plan: StructPlan) -> str:
 def check_tags(tags: list[tuple[int, bytes]] | tuple[()], plan: StructPlan) -> list[tuple[int, bytes]]:
     """Return the unknown tags of a struct in the form in which they are written.
 
-    Kafka's writers do not compare unknown tags with known ones. The output of Kafka's writers can therefore contain a
+    Kafka's writers do not compare unknown tags with known tags. The output of Kafka's writers can therefore contain a
     tag twice, and Kafka's readers use the last one without an error.
 
     Raises:

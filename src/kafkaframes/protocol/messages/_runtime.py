@@ -208,7 +208,7 @@ def write_tags(
     write: Callable[[bytes], None],
     reserved_tags: Container[int] = (),
 ) -> None:
-    """Write a tag section: declared tags, then the raw ones, which must ascend and must not be in ``reserved_tags``."""
+    """Write a tag section: declared tags, then raw tags, which must ascend and must not be in ``reserved_tags``."""
     write(encode_varint(len(declared_tags) + len(raw_tags)))
     last = -1
     for tag, payload in raw_tags:
@@ -229,7 +229,7 @@ def write_tags(
 def make_run_format(
     before: Sequence[str], elements: Sequence[str], after: str, counts: Sequence[int], *, compact: bool
 ) -> str:
-    """Return the ``struct`` format of a run with arrays of these counts."""
+    """Return the ``struct`` format of a run of fields whose arrays have these counts."""
     length = "B" if compact else "i"
     runs = zip(before, counts, elements, strict=True)
     return "".join(f"{numbers}{length}{count}{element}" for numbers, count, element in runs) + after

@@ -163,7 +163,7 @@ class MessageComparison(_ReprAsLines):
         """Yield a line for each field that differs, and for each error.
 
         Args:
-            all_fields: whether equal fields have a line, too.
+            all_fields: whether to yield lines for equal fields as well.
         """
         data = self.first.data, self.second.data
         for pair in self.pairs:
@@ -176,7 +176,7 @@ class MessageComparison(_ReprAsLines):
 
 
 def explain_record_bytes(data: bytes, *, depth: int | None = None) -> RecordsExplanation:
-    """Explain batches or message sets: with a depth of 1 their headers, with 2 or None their records as well."""
+    """Explain batches or message sets; a depth of 1 explains only their headers, 2 or None also their records."""
     parts = draw_records(data, depth=RECORDS if depth is None else max(depth, HEADERS))
     return RecordsExplanation(data, tuple(parts))
 

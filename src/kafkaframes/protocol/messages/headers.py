@@ -139,11 +139,12 @@ def decode_request(
 ) -> Frame:
     """Decode a request without its size prefix. The request contains its API and version.
 
-    An ApiVersions request with an unknown version has an undecoded body, because brokers answer it as well (KIP-511).
+    An ApiVersions request with an unknown version has an undecoded body, because brokers also answer requests with
+    unknown versions (KIP-511).
 
     Args:
         data: the request.
-        mode: as for ``Message.decode``.
+        mode: ``reference`` accepts the same bytes as Kafka, ``strict`` only canonical bytes.
         specs: specs that replace those of the catalog.
         allow_surplus: whether to ignore bytes after the body, as Kafka's brokers do. librdkafka 2.16 sends Metadata
             requests of version 13 with three surplus bytes.
@@ -177,15 +178,15 @@ def decode_response(
     """Decode the response to a request of an API and version, without its size prefix.
 
     An ApiVersions response that is invalid at that version is decoded at version 0, since brokers that do not support
-    the version respond so. The result for such a response has ``api_version`` 0.
+    the version respond so. The result for a response that is decoded at version 0 has ``api_version`` 0.
 
     Args:
         data: the response.
         api_key: API key of the request.
         version: API version of the request.
-        mode: as for ``Message.decode_prefix``.
+        mode: decoding mode: ``reference`` accepts the same bytes as Kafka, ``strict`` only canonical bytes.
         specs: specs that replace those of the catalog.
-        views: as for ``Message.decode_prefix``.
+        views: whether to return records as views of ``data``, without a copy, if ``data`` is a memoryview.
 
     Raises:
         DecodeError: the data is invalid; ``path`` starts with the message's name.

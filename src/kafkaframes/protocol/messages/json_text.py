@@ -43,7 +43,7 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, left_out: Any = None, r
     Args:
         array: result of ``decode_columns``, or a struct column of it; not sliced.
         left_out: for each message, whether to skip it (because it has an ``_error``).
-        records: ``empty`` or ``size``, as in :meth:`Message.to_json`.
+        records: form of fields of type records: ``empty`` or ``size`` (:meth:`Message.to_json`).
 
     Returns:
         A string array. The text is null for skipped messages and for messages that need :meth:`Message.to_json`.

@@ -87,13 +87,13 @@ class Message(Struct):
             data: bytes that contain a body.
             version: API version.
             position: start of the body.
-            mode: as for :meth:`decode`.
-            tag_header: as for :meth:`decode`.
+            mode: ``reference`` accepts the same bytes as Kafka, ``strict`` only canonical bytes.
+            tag_header: form of tag headers, an argument of :meth:`decode`.
             views: if ``data`` is a memoryview, return fields of type records as views of it, without a copy. The
                 returned views keep the memory of ``data`` in use.
 
         Raises:
-            DecodeError: the data is invalid, as for :meth:`decode`; unlike there, bytes may follow the value.
+            DecodeError: the data is invalid. Unlike in :meth:`decode`, bytes may follow the value.
         """
         strict = is_strict_mode(mode)
         try:
@@ -115,11 +115,12 @@ class Message(Struct):
         Args:
             messages: bytes objects, or a binary array of any type.
             version: API version.
-            mode: as for :meth:`decode`. A body that :meth:`decode` would reject becomes a row of nulls with the reason
-                in ``_error``. An invalid body does not affect other rows.
+            mode: ``reference`` accepts the same bytes as Kafka, ``strict`` only canonical bytes. A body that
+                :meth:`decode` would reject becomes a row of nulls with the reason in ``_error``. An invalid body does
+                not affect other rows.
 
         Raises:
-            DecodeError: the version does not exist.
+            DecodeError: the message has no such version.
             OptionError: the mode does not exist, or the bodies exceed 2 GiB.
         """
         from kafkaframes.protocol.messages import columns
@@ -151,7 +152,7 @@ class Message(Struct):
             raise error(str(reason)) from None
 
     def encode(self, version: int, *, tag_header: str = "adopted") -> bytes:
-        """Encode the body at a version; ``tag_header`` as in :meth:`decode`.
+        """Encode the body at a version; ``tag_header`` has the same meaning as in :meth:`decode`.
 
         Raises:
             EncodeError: a value has the wrong type, is null in a field that is not nullable, or is set although the
@@ -169,7 +170,7 @@ class Message(Struct):
         not read.
 
         Raises:
-            EncodeError: as for :meth:`encode`.
+            EncodeError: the body cannot be encoded at this version, for the same reasons as in :meth:`encode`.
         """
         return self._codec(version).encode_parts(self)
 
@@ -179,7 +180,7 @@ class Message(Struct):
 
     @classmethod
     def from_json(cls, value: Any, version: int) -> Self:
-        """Return the value of Kafka's JSON form, a parsed dict; see ``protocol/messages/json_form.py``.
+        """Return the message of Kafka's JSON form (a parsed dict, described in ``protocol/messages/json_form.py``).
 
         Raises:
             EncodeError: a field of the version is missing, or a value has the wrong type; the error has the field's
@@ -195,8 +196,8 @@ class Message(Struct):
             version: version with the fields to include.
             records: form of fields of type records: ``empty`` as in Kafka's own converter, ``base64`` (complete), or
                 ``size`` (in bytes) as in Kafka's request log.
-            unknown_tags: include unknown tagged fields as ``_unknownTags`` of their struct, so that :meth:`from_json`
-                can restore them. False selects Kafka's own form, which omits these fields.
+            unknown_tags: whether to include unknown tagged fields as ``_unknownTags`` of their struct, so that
+                :meth:`from_json` can restore them. False selects Kafka's own form, which omits these fields.
 
         Raises:
             EncodeError: a field that the version lacks is set, or a field that is not nullable is null.

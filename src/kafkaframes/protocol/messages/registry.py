@@ -103,7 +103,7 @@ def _load_specs(path: Path) -> Iterator[MessageSpec]:
 
 
 class ApiRegistry:
-    """All APIs: those of a user's specs, and the catalog for all other APIs, messages and versions.
+    """All APIs, from a user's specs and, for all other APIs, messages and versions, from the catalog.
 
     A pickle contains the specs, so that another process does not need their files.
     """

@@ -84,7 +84,7 @@ class FieldDecl(NamedTuple):
 
 
 class StructDecl(NamedTuple):
-    """The declaration of a struct: a message's own, a common or an inline struct.
+    """The declaration of a struct: a message's top level, a common struct or an inline struct.
 
     ``rules_fields.register_structs`` creates the declarations of inline structs.
     """

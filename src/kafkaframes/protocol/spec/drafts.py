@@ -189,7 +189,7 @@ class MessageDraft:
         return replace(struct, versions=self._extend_versions(struct.versions), fields=fields)
 
     def _extend_versions(self, versions: Versions) -> Versions:
-        """Return a range that ends at the new version if it ended at the previous one."""
+        """Return a range; if the range ended at the previous version, the result ends at the new version."""
         ends_here = not versions.is_empty and versions.highest == self.before
         return Versions(versions.lowest, self.version) if ends_here else versions
 
@@ -225,7 +225,7 @@ def _wire_shape(
     """Return the shape of a version without some fields (struct, name); ``compact=False`` ignores length encodings."""
 
     def shape_struct(owner: str, slots: tuple[FieldSlot, ...]) -> tuple[object, ...]:
-        """Return the shape of a struct: the properties of its fields, with those of inner structs."""
+        """Return the shape of a struct: the properties of its fields and of the fields of inner structs."""
         return tuple(
             (
                 *(slot.name, slot.type, slot.is_nullable, slot.is_compact and compact, slot.tag),

@@ -86,7 +86,7 @@ def _list_version_keys(field: FieldSpec) -> dict[str, Any]:
 def default_text(field: FieldSpec) -> str | None:
     """Return the text of a field's default; None if the field has its type's default.
 
-    The text is that of the file if the default is still the same, otherwise the shortest form.
+    The result is the text in the file if the default is still the same, otherwise the default's shortest form.
     """
     value = field.default
     if _is_written_default_valid(field):

@@ -1,6 +1,6 @@
 """Check the compatibility of a changed message spec, or of a changed set of specs, with its predecessor.
 
-The rules are those of KIP-482, "Tagged Fields and Version Compatibility".
+The rules are taken from KIP-482, "Tagged Fields and Version Compatibility".
 
 Every version that both specs have is laid out and compared slot by slot. A change is judged by its effect on the
 bytes and not by the text of the JSON. Tags are compared across all versions in a ledger. Kafka's own checker pairs

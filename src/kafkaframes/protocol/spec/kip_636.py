@@ -102,7 +102,7 @@ class ErrorField(NamedTuple):
     Attributes:
         struct: name of the struct that declares the field.
         path: names of the enclosing fields, followed by the field's own name.
-        versions: versions of the message that have the field, limited by those of its parents.
+        versions: versions of the message that have the field and all of its parents.
     """
 
     struct: str
@@ -122,7 +122,7 @@ def find_untagged_errors(response: MessageSpec, *, is_required: bool = False) ->
 
     Args:
         response: spec of a message; the result is empty unless it is a response.
-        is_required: return every mandatory error field of the newest version, in any response but those of
+        is_required: whether to return every mandatory error field of the newest version, in all responses except
             SaslHandshake and ApiVersions, which KIP-636 and KIP-511 exclude.
     """
     if response.type != "response" or response.is_removed:

@@ -238,7 +238,7 @@ def _is_used(struct: StructDecl, message: RuleContext) -> bool:
 
 
 def _check_expansion(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
-    """Limit the expansion of structs: forty structs that each contain the next one twice would have 2^40 fields."""
+    """Limit the expansion of structs, because forty structs that each contain the next twice have 2^40 fields."""
     slots = _count_fields(declaration.struct, message, {})
     versions = declaration.struct.versions
     count = max(versions.highest - versions.lowest + 1, 1)

@@ -144,7 +144,7 @@ class TagTable(NamedTuple):
 
 
 def tag_table(proposals: Mapping[str, Sequence[MessageSpec]]) -> TagTable:
-    """Return the tagged fields of proposals, or those of Kafka's released messages if no proposal has any."""
+    """Return the tagged fields of proposals, or of Kafka's released messages if no proposal has tagged fields."""
     own_tags = [tag for specs in proposals.values() for spec in specs for tag in declared_tags(spec)]
     tags = sorted(own_tags or make_tag_registry().values(), key=lambda tag: tag.key)
     return TagTable(tuple(tags), tuple(find_collisions(proposals)))
@@ -181,7 +181,7 @@ _SIZE_SUFFIX: Final = "SizeInBytes"  # suffix of the size fields that replace re
 
 
 def make_names_ledger(releases: Iterable[tuple[str, MessageSpec]], newest: Mapping[str, MessageSpec]) -> NamesLedger:
-    """Return the former names of renamed fields; for ``releases``, see ``make_tags_ledger``."""
+    """Return the former names of renamed fields; ``releases`` are (release, spec) pairs, oldest first."""
     histories: NamesLedger = {}
     for name_of_release, spec in releases:
         now = newest.get(spec.name)
