@@ -166,8 +166,10 @@ def _check_flags(flags: int) -> None:
 
 
 def compress(data: bytes, level: int | None, magic: int) -> bytes:
-    """Return one frame of independent 64 KiB blocks. The frame's header checksum is computed by the rule of format
-    ``magic``."""
+    """Return one frame of independent 64 KiB blocks.
+
+    The frame's header checksum is computed by the rule of format ``magic``.
+    """
     if level in (None, FAST_LEVEL):
         return _compress_fast(data, magic)
     return _compress_high(data, level, magic)

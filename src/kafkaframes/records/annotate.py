@@ -235,8 +235,7 @@ def _draw_record(drawing: AnnotatedBytes, path: str, fields: dict[str, int], end
 
 
 def _draw_varint(drawing: AnnotatedBytes, path: str, *, long: bool = False, add: int | None = None) -> int:
-    """Add a run for a varint, with its value, the unsigned number that encodes this value in zig-zag form, and the
-    bits."""
+    """Add a run for a varint, with its value, the unsigned number that encodes it (zig-zag), and the bits."""
     start = drawing.position
     try:
         raw, end = (read_unsigned_varlong if long else read_unsigned_varint)(drawing.data, start)

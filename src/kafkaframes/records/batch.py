@@ -400,8 +400,7 @@ def _make_batch(
 
 
 def _compute_last_sequence(base_sequence: int, delta: int) -> int:
-    """Return the sequence number of the last record as Kafka computes it, which ignores the sign of the base sequence
-    here."""
+    """Return the last record's sequence number as Kafka computes it, regardless of the sign of the base sequence."""
     if base_sequence >= 0:
         return compute_sequence(base_sequence, delta)
     return _int32(base_sequence + delta)

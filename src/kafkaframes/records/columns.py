@@ -146,8 +146,9 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 class RecordReader:
-    """An iterator over a source's records as ``pa.RecordBatch``es. Damage that the reader reaches is added to
-    ``errors``.
+    """An iterator over a source's records as ``pa.RecordBatch``es.
+
+    Damage that the reader reaches is added to ``errors``.
 
     Attributes:
         end: position at which the batches end, and the reason; None until the reader has reached the end.
@@ -371,8 +372,10 @@ class RecordReader:
 
 
 def _filter_rows(batch: pa.RecordBatch, keep: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the rows for which ``keep`` is true. Consecutive rows are not copied, and need no ``pyarrow.compute`` (6
-    MB, 27 ms)."""
+    """Return the rows for which ``keep`` is true.
+
+    Consecutive rows are not copied, and need no ``pyarrow.compute`` (6 MB, 27 ms).
+    """
     rows = np.flatnonzero(keep)
     first = int(rows[0]) if rows.size else 0
     if keep[first : first + rows.size].all():

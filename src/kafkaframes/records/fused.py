@@ -215,8 +215,10 @@ class FusedReader:
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
     def read_parts(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[ColumnPart | Chunk]:
-        """Yield columns of all batches except those in ``skip``. A batch that is too large for the fast path is
-        yielded as a chunk."""
+        """Yield columns of all batches except those in ``skip``.
+
+        A batch that is too large for the fast path is yielded as a chunk.
+        """
         table = np.ascontiguousarray(chunk.batches.table)
         count = table.shape[1]
         kinds: npt.NDArray[np.int8] = np.full(count, WHOLE_DATA, np.int8)
@@ -239,9 +241,7 @@ class FusedReader:
                 first = last + is_large
 
     def _read_part(self, state: ChunkState, first: int, calls: Ints) -> tuple[ColumnPart | None, int, bool]:
-        """Read batches from ``first`` on, and return the part, the number of the next batch, and whether that batch is
-        too large.
-        """
+        """Read batches from ``first`` on; return the part, the number of the next batch, and whether it is too large."""
         plan, content = self._layout.plan.copy(), _EMPTY_BYTES
         rest_bytes = (state.end - int(state.table[_POSITION, first])) * self._ratio
         parts = round(rest_bytes / self._target)  # of equal size

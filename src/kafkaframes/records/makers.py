@@ -79,8 +79,7 @@ def decode_java_texts(raw: pa.Array) -> pa.Array:
 
 
 def _make_sequences(result: DecodedBatches) -> npt.NDArray[np.int32]:
-    """Return sequence numbers, which are the base sequence plus the offset delta, with Kafka's wrap from 2^31 - 1 to
-    0."""
+    """Return sequence numbers: the base sequence plus the offset delta, with Kafka's wrap from 2^31 - 1 to 0."""
     bases = result.repeat_per_record(result.batches.column("base_sequence"))
     deltas = result.index.offsets - result.repeat_per_record(result.batches.column("base_offset"))
     deltas = deltas.astype(np.int32).astype(np.int64)

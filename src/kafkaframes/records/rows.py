@@ -381,8 +381,10 @@ def _is_header(kind: pa.DataType) -> bool:
 
 
 def _list_bounds(array: pa.Array) -> Int64s:
-    """Return the position of each row's first header, and the end of the last row's headers. A null row must not have
-    headers."""
+    """Return the position of each row's first header, and the end of the last row's headers.
+
+    A null row must not have headers.
+    """
     if array.null_count and not pa.types.is_map(array.type):
         array = array.fill_null([])
     bounds = np.asarray(array.offsets).astype(np.int64)

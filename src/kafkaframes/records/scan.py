@@ -1,5 +1,6 @@
-"""Find the batches in a sequence of bytes, by reading their headers only. Nothing is decompressed, and only the
-framing is checked.
+"""Find the batches in a sequence of bytes, by reading their headers only.
+
+Nothing is decompressed, and only the framing is checked.
 
 Kafka has two iterators over batches, with different rules:
 
@@ -186,8 +187,10 @@ def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMOR
 
 
 def check_crcs(data: Any, batches: BatchHeaders) -> npt.NDArray[np.int8]:
-    """Return 1 for each batch with a correct CRC, and 0 for the others. The result is 0 for a batch that is too short
-    for a CRC."""
+    """Return 1 for each batch with a correct CRC, and 0 for the others.
+
+    The result is 0 for a batch that is too short for a CRC.
+    """
     ok: npt.NDArray[np.int8] = np.empty(len(batches), np.int8)
     _kernels_scan.check_crcs(as_array(data), np.ascontiguousarray(batches.table), 0, len(batches), ok)
     return ok
@@ -205,8 +208,7 @@ def check_message_crcs(data: Any, positions: Ints) -> npt.NDArray[np.int8]:
 
 
 def get_timestamp_types(magics: Ints, attributes: Ints) -> npt.NDArray[np.int32]:
-    """Return the timestamp type of each batch: -1 (format 0, which has no timestamp), 0 (CreateTime) or 1
-    (LogAppendTime)."""
+    """Return each batch's timestamp type: -1 (format 0, without timestamps), 0 (CreateTime) or 1 (LogAppendTime)."""
     append = (attributes & LOG_APPEND_TIME) != 0
     return np.where(magics == 0, -1, append).astype(np.int32)
 
@@ -275,8 +277,9 @@ class ScannedChunk:
 
 
 class Chunks:
-    """An iterator over a source's chunks. After the iteration, ``end`` contains the position at which the batches end,
-    and the reason.
+    """An iterator over a source's chunks.
+
+    After the iteration, ``end`` contains the position at which the batches end, and the reason.
 
     A source that has fewer bytes than its size was truncated during the scan. For such a source, ``end.status`` is
     ``TRUNCATED_SOURCE``, unless the source reports damage of its own.
@@ -333,8 +336,7 @@ class Chunks:
             base += position
 
     def _next_read_bytes(self, data: Bytes, read_bytes: int) -> int:
-        """Return how many bytes to read for the batch that ``data`` starts with; the scan has checked the batch's
-        size."""
+        """Return how many bytes to read for the batch at the start of ``data``; the scan has checked its size."""
         size = int.from_bytes(data[8:OVERHEAD_BYTES].tobytes(), "big", signed=True) + OVERHEAD_BYTES
         return max(size, read_bytes) if self._includes_data else read_bytes
 
@@ -346,8 +348,9 @@ def split_chunk(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk
 
 
 def split_into_runs(sizes: Ints, max_size: int, *, max_count: int = 1 << 62) -> Iterator[tuple[int, int]]:
-    """Divide sizes into runs of consecutive sizes, and yield the (first, end) indexes of each run. Each run has a sum
-    of at most ``max_size`` and 1 to ``max_count`` sizes.
+    """Divide sizes into runs of consecutive sizes, and yield the (first, end) indexes of each run.
+
+    Each run has a sum of at most ``max_size`` and 1 to ``max_count`` sizes.
 
     >>> list(split_into_runs(np.array([3, 4, 9, 1, 1]), 8)), list(split_into_runs(np.array([1, 1, 1]), 8, max_count=2))
     ([(0, 2), (2, 3), (3, 5)], [(0, 2), (2, 3)])

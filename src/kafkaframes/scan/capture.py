@@ -66,8 +66,10 @@ class CaptureWork(NamedTuple):
 
 
 def plan_connection_shares(files: Sequence[str], options: CaptureReadOptions, *, cores: int) -> list[CaptureWork]:
-    """Divide the connections among tasks. Each task reads all packet headers, but only the payloads of its own
-    connections."""
+    """Divide the connections among tasks.
+
+    Each task reads all packet headers, but only the payloads of its own connections.
+    """
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = options.min_partitions or max(min(cores, -(-size_bytes // _MIN_TASK_BYTES)), 1)
     return [CaptureWork(tuple(files), replace(options.read, share=share, shares=shares)) for share in range(shares)]

@@ -328,8 +328,9 @@ def read_records(
 def read_batches(
     source: bytes | bytearray | memoryview | Path | Sequence[Path], *, key_files: Sequence[str] = ()
 ) -> pa.Table:
-    """Return a table with a row for each batch of ``source``. Only batch headers are read, and no batch is
-    decompressed.
+    """Return a table with a row for each batch of ``source``.
+
+    Only batch headers are read, and no batch is decompressed.
 
     If ``source`` is paths, the first column is ``file``.
 

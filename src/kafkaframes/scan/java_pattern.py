@@ -652,8 +652,10 @@ def _block(name: str) -> Set | None:
 
 
 def _set_flag(flags: _Flags, char: str, *, value: bool) -> _Flags:
-    """Return a copy of the flags in which one flag is changed. Flags for line ends are ignored, because topic names
-    have none."""
+    """Return a copy of the flags in which one flag is changed.
+
+    Flags for line ends are ignored, because topic names have none.
+    """
     if char == "i":
         return replace(flags, ignore_case=value)
     if char in ("u", "U"):

@@ -477,8 +477,10 @@ class Scan:
         )
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        """Raise an error with the methods that read the rows. Otherwise NumPy and pandas would return an array of
-        Arrow batches."""
+        """Raise an error with the methods that read the rows.
+
+        Otherwise NumPy and pandas would return an array of Arrow batches.
+        """
         raise TypeError("a scan is not an array; to_pandas(), to_polars() or to_arrow() read it")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

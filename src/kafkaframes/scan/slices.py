@@ -59,8 +59,10 @@ class SourcePlan:
 
 
 class ScanSource(Protocol):
-    """The source of a scan, such as a log. By default, the rows of a source are records, which are counted by reading
-    them."""
+    """The source of a scan, such as a log.
+
+    By default, the rows of a source are records, which are counted by reading them.
+    """
 
     @property
     def label(self) -> str:
@@ -378,8 +380,10 @@ def _limit_rows(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Rec
 def _read_in_threads(
     plan: ScanPlan, running: ScanProgress, workers: int, *, collects: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read slices in threads. Half of the memory budget is for decompressed batches, and half is for rows that wait
-    for the caller."""
+    """Read slices in threads.
+
+    Half of the memory budget is for decompressed batches, and half is for rows that wait for the caller.
+    """
     source = plan.slices[0].source
     shared_source = source.share_budget(2 * workers)
     slices = [replace(part, source=shared_source) for part in plan.slices]

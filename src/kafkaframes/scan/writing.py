@@ -49,7 +49,8 @@ class WriteResult(Protocol):
 class ScanWriter(Protocol):
     """The interface of the module that exports scans and writes them to tables.
 
-    Scans have the type Any, because the module of the class imports this one."""
+    Scans have the type Any, because the module of the class imports this one.
+    """
 
     def export(self, scan: Any, to: str, options: Mapping[str, Any]) -> WriteResult:
         """Export a scan to files, with the arguments of ``Scan.export``."""

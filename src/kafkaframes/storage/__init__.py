@@ -1,4 +1,4 @@
-"""A log on disk: files, log, recovery, partition, tiered storage, copies and the cleaner.
+"""Read and write logs on disk: their files and partitions, recovery, tiered storage, copies and log cleaning.
 
 The classes of findings, which the reports of jobs contain, are exported here.
 """

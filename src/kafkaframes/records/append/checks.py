@@ -110,8 +110,10 @@ def read_unreadable_inner_message(content: DecodedBatches, batch: int, number: i
 
 
 def _read_inner_message(content: DecodedBatches, batch: int, number: int, position: int) -> UnreadableMessage:
-    """Read a message in a compressed set. The CRC is at ``position``, and the message's size is directly before the
-    CRC."""
+    """Read a message in a compressed set.
+
+    The CRC is at ``position``, and the message's size is directly before the CRC.
+    """
     buf = content.sections.buf
     end = position + int.from_bytes(buf[position - 4 : position].tobytes(), "big")
     return UnreadableMessage(number, int(content.batches.column("magic")[batch]), True, buf[position:end].tobytes())
@@ -162,8 +164,10 @@ def _is_client(content: DecodedBatches, settings: AppendSettings) -> Flags:
 
 
 def _must_be_contiguous(content: DecodedBatches, settings: AppendSettings) -> Flags:
-    """Return whether holes between the offsets are invalid. A mirror may send records with holes between their
-    offsets."""
+    """Return whether holes between the offsets are invalid.
+
+    A mirror may send records with holes between their offsets.
+    """
     if settings.on_noncontiguous == AS_KAFKA:
         return _is_client(content, settings)
     return np.full(len(content.batches), settings.on_noncontiguous == REJECT)
@@ -246,8 +250,7 @@ def check_batches(content: DecodedBatches, settings: AppendSettings) -> None:
 def _check_records(
     content: DecodedBatches, settings: AppendSettings, batch: int, record_faults: tuple[Flags, ...]
 ) -> None:
-    """Raise an error for the first wrong inner CRC, otherwise for damage, otherwise for all invalid records, as Kafka
-    does."""
+    """Like Kafka, raise an error for the first wrong inner CRC, or else for damage, or else for all invalid records."""
     part = slice(int(content.starts[batch]), int(content.starts[batch + 1]))
     bad_crc, beyond_end, magic_fault, key_fault, time_fault = (faults[part] for faults in record_faults)
     wrong_crc = bad_crc & ~magic_fault

@@ -311,8 +311,10 @@ def _to_copy_source(entry: Log) -> CopySource:
 
 
 def _report_decisions(decisions: Sequence[Decision], options: ReadOptions) -> None:
-    """Log what was decided while replicas were merged. With ``on_damage=fail``, raise an error for an unresolved
-    conflict."""
+    """Log what was decided while replicas were merged.
+
+    With ``on_damage=fail``, raise an error for an unresolved conflict.
+    """
     for decision in decisions:
         if decision.check == "undecided" and options.on_damage == "fail":
             location = decision.locations[0]
@@ -321,8 +323,10 @@ def _report_decisions(decisions: Sequence[Decision], options: ReadOptions) -> No
 
 
 def _report_lost_chunks(merged_log: MergedLog, options: ReadOptions) -> None:
-    """Log damaged chunks that no replica can replace. With ``on_damage=fail``, raise an error for the first damaged
-    chunk."""
+    """Log damaged chunks that no replica can replace.
+
+    With ``on_damage=fail``, raise an error for the first damaged chunk.
+    """
     for path, damage in merged_log.find_lost_chunks():
         if options.on_damage == "fail":
             raise damage

@@ -1,5 +1,6 @@
-"""The planner of a stream that follows a growing log: the start, the end of each micro-batch, and its tasks. No
-pyspark.
+"""The planner of a stream that follows a growing log: the start, the end of each micro-batch, and its tasks.
+
+No pyspark.
 
 Offsets have the form of Spark's Kafka source, ``{"topic": {"0": 42}}``: the next offset of each topic partition. The
 directory is listed for each micro-batch, so that new batches, segments and partitions are found. A new partition is
@@ -238,8 +239,7 @@ class LogFollower:
         return {name: offset for name, offset in offsets.items() if name[0] not in recreated_topics}
 
     def _drop_replaced(self, offsets: Mapping[Name, int], start_offsets: StreamOffsets, logs: Logs) -> Ends:
-        """Return the offsets, except those of replaced partitions, which have another record at a fingerprint's
-        offset.
+        """Return the offsets, except those of partitions that have another record at a fingerprint's offset.
 
         Raises:
             OptionError: A partition has another record, and ``failOnDataLoss`` is set.
@@ -268,9 +268,10 @@ class LogFollower:
         return result
 
     def _store_comparison(self, name: Name, rows: Rows, entry: Log) -> None:
-        """Remember that a log's records match these fingerprints. The plan of the micro-batch needs the fingerprints
-        of its start
-        and end."""
+        """Remember that a log's records match these fingerprints.
+
+        The plan of the micro-batch needs the fingerprints of its start and end.
+        """
         files = _get_file_state(entry)
         earlier_files, compared_rows = self._comparisons.get(name, (None, ()))
         self._comparisons[name] = files, (rows, *(compared_rows[:1] if files == earlier_files else ()))

@@ -63,8 +63,9 @@ def select_segments_in_range(segments: tuple[Segment, ...], offsets: OffsetRange
 def narrow_segment(
     filesystem: FileSystem, segment: Segment, offsets: OffsetRange, *, start: int = 0, end: int | None = None
 ) -> tuple[int, int]:
-    """Return the byte range of the batches that have offsets in a range, found by reading batch headers. The byte
-    range may be empty.
+    """Return the byte range of the batches that have offsets in a range, found by reading batch headers.
+
+    The byte range may be empty.
 
     Args:
         filesystem: File system of the segment.
@@ -93,8 +94,7 @@ def narrow_segment(
 def narrow_tiered_segment(
     filesystem: FileSystem, segment: Segment, offsets: OffsetRange, *, start: int, end: int
 ) -> tuple[int, int]:
-    """Return the byte range of a tiered segment, found by its index, because reading batch headers would fetch their
-    chunks.
+    """Return the byte range of a tiered segment by its index, because reading batch headers would fetch chunks.
 
     Records at or above an index entry's offset are at or after its position (OffsetIndex). Records at or below the
     offset are before the position of the next entry. The result may have batches that are outside of the range.

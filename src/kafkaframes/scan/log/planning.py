@@ -1,5 +1,6 @@
-"""Division of segments into the input partitions of a read. The functions take plain values, do no I/O and do not
-import pyspark.
+"""Division of segments into the input partitions of a read.
+
+The functions take plain values, do no I/O and do not import pyspark.
 
 A *segment* is a ``.log`` file. A *slice* is a byte range of a segment between batch boundaries. The *work* of an input
 partition is a tuple of slices, ordered by topic partition and offset.
@@ -234,8 +235,10 @@ def _find_offset_limits(segment: Segment, following: Segment | None) -> tuple[in
 
 
 def _limit_slice(segment: Segment, first: int, end: int, limit: int) -> SegmentSlice:
-    """Return a slice of the whole segment. Offset limits that exclude no record are omitted, because comparing offsets
-    takes time."""
+    """Return a slice of the whole segment.
+
+    Offset limits that exclude no record are omitted, because comparing offsets takes time.
+    """
     return SegmentSlice(
         segment,
         segment.start,

@@ -180,8 +180,10 @@ class OpenSlice:
     skipped_batches: Callable[[BatchHeaders], Flags] | None
 
     def create_skip_mask(self, row_filter: RowFilter) -> Callable[[BatchHeaders], Flags] | None:
-        """Return a function that masks the batches to skip, which are aborted or outside of the time range. If None,
-        all batches are read."""
+        """Return a function that masks the batches to skip, which are aborted or outside of the time range.
+
+        If None, all batches are read.
+        """
         skipped_batches = self.skipped_batches
         if not row_filter.has_times or skipped_batches is None:
             return row_filter.mask_batches_without_rows if row_filter.has_times else skipped_batches

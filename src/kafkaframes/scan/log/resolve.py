@@ -271,8 +271,10 @@ def plan_part(
 
 
 def resolve_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
-    """Return options with an isolation level. The transactions of single segments are unknown, because they may begin
-    in other segments."""
+    """Return options with an isolation level.
+
+    The transactions of single segments are unknown, because they may begin in other segments.
+    """
     if options.isolation is not None:
         return options
     return replace(options, isolation="read_committed" if is_whole else "read_uncommitted")

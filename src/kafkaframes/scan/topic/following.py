@@ -1,4 +1,5 @@
 """The planner of a stream of live topics: the start offsets, the end of each micro-batch, and the ranges of its tasks.
+
 No pyspark.
 
 New partitions are read from their start; if that is not offset 0, records are lost. If a topic has another id, it was
@@ -46,7 +47,8 @@ class TopicListing(NamedTuple):
 class TopicFollower:
     """The planner of a stream from live topics: it determines the offsets and the ranges of each micro-batch.
 
-    The planner's connections stay open for the lifetime of the query."""
+    The planner's connections stay open for the lifetime of the query.
+    """
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
-"""Plan how live topics are read: look up partitions and offsets in the cluster, and divide them among tasks. No
-pyspark.
+"""Plan how live topics are read: look up partitions and offsets in the cluster, and divide them among tasks.
+
+No pyspark.
 
 A range has a first offset and an exclusive end, as in Spark's Kafka source. ``minPartitions`` and
 ``maxRecordsPerPartition`` split ranges into parts of about equal size in **bytes**. The sizes are estimated from a few
@@ -158,8 +159,7 @@ class TopicLookups:
         return any(offset is not None and offset < ends[TopicPartition(*name)] for name, offset in offsets.items())
 
     def limit_to_times(self, starts: Offsets, ends: Offsets) -> Offsets:
-        """Return the start offsets, moved to the first record in the time range of the options, but not beyond the end
-        offsets."""
+        """Return the start offsets, raised to the first record in the options' time range, up to the end offsets."""
         min_timestamp_ms = self.options.row_filter.timestamps_ms[0]
         if min_timestamp_ms is None or not starts:
             return starts
@@ -227,9 +227,9 @@ class TopicLookups:
     # ------------------------------------------------------------------------------------------------------- ranges
 
     def check_retained_offsets(self, starts: Offsets, ends: Offsets | None = None) -> Offsets:
-        """Return the start offsets, limited to existing offsets. A start offset that has to be changed is reported as
-        an
-        error or a warning.
+        """Return the start offsets, limited to existing offsets.
+
+        A start offset that has to be changed is reported as an error or a warning.
 
         Args:
             starts: Start offset of each partition.

@@ -56,8 +56,10 @@ class _ConsumerPool:
         return open_consumer(options, **fetch_settings)
 
     def return_consumer(self, options: TopicOptions, consumer: Consumer) -> None:
-        """Keep an idle consumer for the next task with the same settings. If there are too many idle consumers, close
-        the oldest one."""
+        """Keep an idle consumer for the next task with the same settings.
+
+        If there are too many idle consumers, close the oldest one.
+        """
         with self._lock:
             self._idle.append((_settings_of(options), consumer))
             surplus = self._idle[:-_MAX_IDLE_CONSUMERS]

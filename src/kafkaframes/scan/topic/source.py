@@ -1,5 +1,7 @@
-"""The scan source for live topics. It reads an offset range of each partition, with a fixed end and without a consumer
-group."""
+"""The scan source for live topics.
+
+It reads an offset range of each partition, with a fixed end and without a consumer group.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A decoder of Protobuf values, which uses the library ``protobuf`` with a FileDescriptorSet or a schema registry's
-schema.
+"""A decoder of Protobuf values that uses the library ``protobuf``, with a FileDescriptorSet or a registry's schema.
 
 Columns have the names of the fields. Unknown fields, of a newer writer, are ignored, as Protobuf specifies.
 ``google.protobuf.Timestamp`` becomes an instant. A wrapper (``Int64Value`` ...) becomes its value or null. An enum

@@ -1,19 +1,22 @@
-"""Find the last record of each key with many workers that share only a directory, no memory.
+"""Find the last record of each key with many workers, which share a directory but no memory.
 
 The search has three steps. The workers exchange results as files, so memory does not grow with the number of keys:
 
-1. ``EntriesWriter``, once for each range of segments. Each record's key becomes a 128-bit digest and an entry in one
-   *bucket*, a range of digests. A record that a later record of the same window replaces has no entry. The bucket
+1. ``EntriesWriter`` is used once for each range of segments. Each record's key becomes a 128-bit digest and an entry
+   in one *bucket*, which is a range of digests. A record that a later record of the same window replaces has no entry.
+   The bucket
    number of every record is written to a second file. Entries are sorted by bucket in memory, ``MAX_RUN_ENTRIES`` at a
    time, and written as one *run*.
-2. ``judge_buckets``, once for each range of buckets. The function reads the entries of a bucket from the end of the log
+2. ``judge_buckets`` is called once for each range of buckets. The function reads the entries of a bucket from the end
+of the log
    to its start. An entry is the last of its key if no later selected entry has the same digest.
-3. ``VerdictReader``, again for each range of segments. The reader finds the result of each record's entry by its bucket
+3. ``VerdictReader`` is used once for each range of segments. The reader finds the result of each record's entry by its
+bucket
    number.
 
 Step 1 needs twice the memory of a run of entries (32 MiB). Step 2 needs memory for the entries of one bucket, and one
-bit for each entry of the range. Even a very frequent key has at most one entry per window. Offsets must increase
-through the log, which the caller checks.
+bit for each entry of the range. Even a very frequent key has at most one entry per window. The caller checks that
+offsets increase through the log.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ def choose_bucket_count(log_bytes: int) -> int:
 
 
 class EntriesWriter:
-    """Writes two files about a range of segments: the digest of each record's key, and the digests' bucket numbers.
+    """A writer of two files about a range of segments: the digests of the record keys, and their bucket numbers.
 
     Attributes:
         runs: number of entries of each written run.
@@ -74,7 +77,7 @@ class EntriesWriter:
         self._used_entries = 0
 
     def add_window(self, window: DecodedBatches, is_selected: Flags) -> None:
-        """Add a window's records. Records that are not selected replace no record, but can be replaced."""
+        """Add a window's records. Records that are not selected do not replace other records, but can be replaced."""
         index, flags = window.index, is_selected.view(np.uint8)
         digests: Ints = np.empty(2 * len(index.offsets), np.int64)
         record_buckets = np.empty(len(index.offsets), np.uint16)
@@ -124,7 +127,7 @@ def judge_buckets(
     first_bucket: int,
     end_bucket: int,
 ) -> None:
-    """Write for each entry (key digest) in a range of buckets whether it is the last one of its key.
+    """Write a bit for each entry (key digest) in a range of buckets: whether the entry is the last one of its key.
 
     Args:
         entries: files of step 1 and their runs, in log order.
@@ -174,7 +177,7 @@ def _make_empty_table(table: Ints, entries: int) -> Ints:
 
 
 class VerdictReader:
-    """Reads the result of ``judge_buckets``: which records of a segment's windows are the last ones of their keys.
+    """A reader of the result of ``judge_buckets``: which records of a window are the last ones of their keys.
 
     Windows must be passed in order.
     """
@@ -192,7 +195,7 @@ class VerdictReader:
         """Read the verdicts.
 
         Args:
-            number: index of these segments' entries in the ``entries`` of ``judge_buckets``.
+            number: position of these segments' files in the list that was passed to ``judge_buckets`` as ``entries``.
             entries, runs, record_buckets: results of step 1 for these segments.
             verdicts: files of step 2, each with the first and the end bucket of its range.
         """
@@ -213,7 +216,7 @@ class VerdictReader:
         self._run, self._remaining = -1, 0
 
     def mask_latest(self, window: DecodedBatches) -> Flags:
-        """Return for each record whether no later record replaces it."""
+        """Return a mask of the records that no later record replaces."""
         count = len(window.owners)
         record_buckets = np.array(self._record_buckets[self._position : self._position + count])
         self._position += count

@@ -53,7 +53,7 @@ class BatchVerdicts(NamedTuple):
 
 @dataclass(slots=True)
 class CleaningStatistics:
-    """Statistics about one cleaning of a partition, for its report.
+    """Statistics for the report about one cleaning of a partition.
 
     Attributes:
         records_kept: number of records, counted in the output.
@@ -78,7 +78,7 @@ class CleaningStatistics:
 
 
 class BatchFilter:
-    """Decides which batches and records a cleaning retains. Batches must be passed in offset order."""
+    """A filter that decides which batches and records a cleaning retains. Batches must be passed in offset order."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class BatchFilter:
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
     def _mask_retained_headers(self, window: DecodedBatches) -> Flags:
-        """Return which batches are the last of an active producer, or of the whole cleaning (KAFKA-17076)."""
+        """Return a mask of each active producer's last batch and of the last batch of the cleaning (KAFKA-17076)."""
         last_offsets = window.batches.column("last_offset")
         is_retained: Flags = np.zeros(len(window.batches), np.bool_)
         is_control = window.batches.is_control

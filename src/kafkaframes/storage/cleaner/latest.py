@@ -1,6 +1,7 @@
 """The first pass of a cleaning round: find the records of the dirty part that are the last of their key.
 
-Control batches and aborted data do not count, so they replace no record. A record of the clean part is the last one
+Control batches and aborted data do not count, so they do not replace other records. A record of the clean part is the
+last one
 with its key if the dirty part has no record with this key.
 """
 
@@ -80,7 +81,7 @@ class OffsetMap:
         offsets: Ints,
         is_selected: Flags,
     ) -> int:
-        """Add the selected records. Records without a key (a negative size) are skipped.
+        """Add the keys and offsets of the selected records. Records without a key (a negative size) are skipped.
 
         Args:
             positions: start of each record's key in ``buf``.
@@ -137,7 +138,7 @@ class OffsetMap:
         return latest
 
     def mask_replaced(self, number: int, count: int) -> Flags:
-        """Return for each of ``count`` records from ``number`` on whether a later record has the same key."""
+        """Return a mask of ``count`` records from ``number`` on, which is true if a later record has the same key."""
         bits = self._dead[number // 8 : number // 8 + -(-count // 8)]
         return np.unpackbits(bits, count=count, bitorder="little").view(np.bool_)
 
@@ -160,10 +161,10 @@ def _enlarge_array(array: npt.NDArray[_Number], size: int, fill_value: int | Non
 
 
 class LatestRecords(Protocol):
-    """Decides which records are the last ones of their keys, for the cleaner that writes the new segments."""
+    """The interface through which the cleaner finds out which records are the last ones of their keys."""
 
     def mask_latest(self, window: DecodedBatches) -> Flags:
-        """Return for each record with a key whether no later record replaces it; undefined for other records."""
+        """Return a mask of the records that no later record replaces. It is undefined for records without a key."""
 
 
 class LatestRecordsInMemory:
@@ -174,13 +175,14 @@ class LatestRecordsInMemory:
     ) -> None:
         """Store the result of the first pass.
 
-        ``walked_windows`` has, by window position, the first record number and a mask of the records that do not count.
+        ``walked_windows`` contains, by window position, the number of the first record and a mask of the records that
+        do not count.
         """
         self._map = offset_map
         self._windows = walked_windows
 
     def mask_latest(self, window: DecodedBatches) -> Flags:
-        """Return for each record whether no later record replaces it."""
+        """Return a mask of the records that no later record replaces."""
         walked_window = self._windows.get(_window_key(window))
         if walked_window is None or not self._map.rises:
             return self._mask_latest_rows(window, slice(None))

@@ -84,7 +84,8 @@ class CleaningPlan:
     """The offset range that one cleaning of a partition covers, and the transactions in it.
 
     Attributes:
-        first_dirty_offset: start of the dirty part. Keys from this offset on are added to the offset map.
+        first_dirty_offset: start of the dirty part. Keys of the records from this offset on are added to the offset
+            map.
         first_uncleanable_offset: base offset of the first segment that the round does not change.
         aborted_transactions: aborted transactions of the partition, in the order of their markers.
         findings: transaction indexes that differ from the markers, and swap files that are read as segments.

@@ -1,4 +1,4 @@
-"""One round of cleaning of one partition, from its directory into a new one. The source directory is only read.
+"""Clean one partition once, from its directory into a new directory. The source directory is only read.
 
 A round has two passes. The first pass reads the dirty part and finds the last offset of each key. The second pass
 filters all records up to the end offset of the map. The new directory is complete or absent: it is written under a
@@ -162,7 +162,7 @@ def clean_partition(
 
     Raises:
         LogDirError: a file cannot be read or is damaged, or ``destination`` exists. No new file remains.
-        MapFullError: the keys need more memory. Nothing is written.
+        MapFullError: the keys need more memory than ``map_bytes``. Nothing is written.
     """
     plan = plan_round(filesystem, partition, settings)
     if plan.is_empty:
@@ -305,7 +305,7 @@ def preview_partition(
 def _find_tombstone_horizon(plan: CleaningPlan, settings: CleanerSettings) -> int:
     """Return a modification time. Segments that are not newer may lose their old tombstones.
 
-    The result is the modification time of the last clean segment minus ``delete.retention.ms``.
+    It is the modification time of the last clean segment minus ``delete.retention.ms``.
     """
     clean = plan.list_segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

@@ -1,5 +1,4 @@
-"""The parts that both passes of a cleaning round (map, then filter) share: decoded windows, and the state of
-transactions.
+"""Decoded windows and the state of transactions, which both passes of a cleaning round (map, then filter) use.
 
 ``CleanedTransactions`` decides which transactional batches and markers a round may discard (Kafka's
 CleanedTransactionMetadata). Batches must be passed in the order of offsets. Data of an aborted transaction is discarded
@@ -163,7 +162,10 @@ class CleanedTransactions:
         return False
 
     def process_control(self, header: BatchHeader, kind: str | None) -> bool:
-        """Process a control batch; return whether it may be discarded. ``kind``: its record's type; None if empty."""
+        """Process a control batch; return whether it may be discarded.
+
+        ``kind`` is the type of the batch's record; None if the batch is empty.
+        """
         self._start_transactions_up_to(header.last_offset)
         producer_id = header.producer_id
         if kind is None:

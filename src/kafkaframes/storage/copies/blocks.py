@@ -116,8 +116,9 @@ class BlockTable:
         epoch: leader epoch; -1 if the format has none or an old cleaner removed it.
         crc: checksum in the header; -1 if it was not read.
         fields: digest of the other header fields; a damaged block differs from its copies in this or in the records.
-        smooth: 1 if no offsets are missing between the block and its two neighbours in the files.
-        thinned: 1 if the block was compacted: it has fewer records than offsets, or a delete horizon.
+        smooth: 1 if no offsets are missing between the block and its two neighbours in the files, otherwise 0.
+        thinned: 1 if the block was compacted, because it has fewer records than offsets or a delete horizon; otherwise
+            0.
     """
 
     table: Ints
@@ -287,7 +288,7 @@ def _find_largest_ascending(lows: Ints, highs: Ints, misplaced: Flags) -> Flags:
 
 
 def select_ordered_blocks(blocks: BlockTable) -> tuple[BlockTable, BlockTable]:
-    """Return the blocks with an offset and epoch that fit between their neighbours, and the other blocks.
+    """Return the blocks whose offsets and epochs fit between those of their neighbours, and the other blocks.
 
     The function also sets the ``smooth`` flags.
     """
@@ -317,7 +318,7 @@ def list_epochs(blocks: BlockTable) -> Epochs:
 def determine_lineage(checkpoint: Epochs | None, blocks: BlockTable) -> tuple[Epochs, bool]:
     """Return the lineage of a copy, and whether its leader epoch checkpoint matches the batches.
 
-    The checkpoint is more complete than the headers, because epochs may have no records or no more records. The
+    The checkpoint is more complete than the headers, because some epochs have no records, or none any more. The
     checkpoint is therefore used unless a batch contradicts it, and epochs after its last entry are added from the
     headers. If the checkpoint is missing, out of order or contradicted by a batch, only the headers are used.
     """

@@ -23,14 +23,14 @@ NO_COPY = -1  # owner of undecided offsets
 
 
 class BlockInspector(Protocol):
-    """Reads the contents of blocks whose headers do not show which copy is valid."""
+    """A reader of block contents, for blocks whose headers do not show which copy is valid."""
 
     def mask_valid(self, copy: int, blocks: BlockTable) -> Flags:
         """Return which blocks of a copy have a valid checksum; ``copy`` is the copy's index."""
         ...
 
     def read_first_offset(self, copy: int, block: BlockTable) -> int:
-        """Return the first offset of a block with a header that lacks it.
+        """Return the first offset of a block whose header does not contain it.
 
         Return the last offset instead if the block is unreadable.
         """
@@ -115,7 +115,7 @@ class ChosenBlocks:
         self.table = self.table[:, self.last_offsets < offset]
 
     def find_overlaps(self, blocks: BlockTable) -> tuple[Ints, Ints]:
-        """Return for each block the range (start, exclusive end) of chosen blocks that overlap it."""
+        """Return, for each block, the range (start, exclusive end) of the chosen blocks that overlap it."""
         start = np.searchsorted(self.last_offsets, blocks.first, side="left")
         return start, np.searchsorted(self.first_offsets, blocks.last, side="right")
 
@@ -337,7 +337,7 @@ def find_holes(blocks: BlockTable, *, within_segments: bool) -> Rows:
 def find_compacted_end(copy: PartitionCopy, blocks: BlockTable) -> int:
     """Return the end of a copy's compacted part: no offset at or above it was removed.
 
-    The cleaner's checkpoint may be older than the segments, so that the batches count as well.
+    The cleaner's checkpoint may be older than the segments, so the batches are examined as well.
     """
     has_clean_offset = copy.clean_offset is not None and copy.clean_offset >= 0
     last_hole = find_holes(blocks, within_segments=has_clean_offset)[-1:]
@@ -350,8 +350,8 @@ def find_compacted_end(copy: PartitionCopy, blocks: BlockTable) -> int:
 def measure_coverage(copy: PartitionCopy, blocks: BlockTable, clean: int) -> tuple[bool, bool, int]:
     """Return how well a copy covers the offsets below ``clean``; a larger tuple is better.
 
-    Returns:
-        Whether the copy ends at or after ``clean``; whether no batch below it is damaged; the negated first offset.
+    Returns: Whether the copy ends at or after ``clean``; whether no batch below ``clean`` is damaged; the negated
+        first offset.
     """
     reaches = bool(len(blocks)) and int(blocks.last[-1]) + 1 >= clean
     has_broken_segment = any(

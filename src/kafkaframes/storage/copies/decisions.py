@@ -94,5 +94,5 @@ def format_offset_range(first: int, end: int) -> str:
 
 
 def sort_by_severity(decisions: Iterable[Decision]) -> list[Decision]:
-    """Return decisions by severity, most severe first, otherwise in their order."""
+    """Return decisions sorted by severity, most severe first. Decisions of the same severity keep their order."""
     return sorted(decisions, key=lambda decision: -decision.severity)

@@ -133,7 +133,7 @@ def _mask_epochs_from_checkpoint(copy: PartitionCopy, other: BlockTable) -> Flag
 
 
 def _mask_identical(blocks: BlockTable, rows: Ints, other: BlockTable, other_rows: Ints) -> Flags:
-    """Return which blocks are the same batch, with equal checksum and size."""
+    """Return a mask of the blocks that are the same batch, with equal checksum and size."""
     alike: Flags = (other.crc[other_rows] == blocks.crc[rows]) & (other.size[other_rows] == blocks.size[rows])
     alike &= blocks.crc[rows] != UNKNOWN_CRC
     return alike

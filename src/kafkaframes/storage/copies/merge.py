@@ -1,11 +1,12 @@
-"""Decide which copy of a topic partition supplies each offset; the result is a list of offset ranges (spans) in order.
+"""Decide which copy of a topic partition supplies each offset. The result is an ordered list of offset ranges (spans).
 
 The merge does no I/O itself. Headers are passed as columns, and the ``BlockInspector`` reads bytes only if headers
 differ. ``docs/many-copies.md`` explains the rules. In short:
 
 1. Copies with different topic ids belong to different topics and are rejected.
-2. The copy with the latest leader epoch, and among equal epochs the longest one, is the *authority*: its history is the
-   right one. Other copies are usable up to their truncation point as followers (``blocks.find_truncation_offset``).
+2. The copy with the latest leader epoch (among equal epochs, the longest copy) is the *authority*, whose history is
+   taken as the correct one. Other copies are usable up to their truncation point as followers
+   (``blocks.find_truncation_offset``).
 3. The authority's blocks are used first, and the blocks of other copies fill missing offsets.
 4. If blocks differ, their checksums decide, and then their records. If both blocks are valid and differ, neither is
    used.
@@ -55,8 +56,8 @@ def merge(
 
     Args:
         copies: two or more copies; the inspector identifies them by index.
-        check: verify the checksum of every chosen block and replace damaged blocks with those of other copies;
-            otherwise the reader does both (``Span.alternates``).
+        check: whether to verify the checksum of every chosen block, and replace damaged blocks with those of other
+            copies; otherwise the reader does both (``Span.alternates``).
 
     Raises:
         LogDirError: the copies have different topic ids.
@@ -251,7 +252,7 @@ class _Merger:
             merged_copies.append(index)
 
     def _compare_copy(self, index: int, merged_copies: list[int]) -> None:
-        """Find the conflicts of a copy with the chosen blocks, and decide them."""
+        """Find the conflicts between a copy and the chosen blocks, and resolve them."""
         self.choice.read_first_offsets(index, self.inspector)
         conflicts = self.choice.find_conflicts(index, self.inspector)
         undecided = [conflict for conflict in conflicts if conflict.verdict == "undecided"]
@@ -369,7 +370,7 @@ class _Merger:
         self._add_decision("damaged", first, last + 1, text, owner, [damaged_location])
 
     def _find_same_block(self, index: int, owner: int, row: int, *, identical: bool) -> int | None:
-        """Return another copy's block for the same offsets, and with ``identical`` for the same checksum, too."""
+        """Return another copy's block for the same offsets; with ``identical``, its checksum is the same as well."""
         blocks, owner_blocks = self.usable[index], self.usable[owner]
         same_row = int(np.searchsorted(blocks.last, owner_blocks.last[row]))
         if (
@@ -396,7 +397,7 @@ class _Merger:
     def _merge_lineages(self, start: int, end: int) -> Epochs:
         """Return the leader epochs of the merged log.
 
-        They are those of the authoritative copy, and older epochs from other copies.
+        The result has the epochs of the authoritative copy, and older epochs from other copies.
         """
         start_offsets: dict[int, int] = {}
         copy_lineage = self.copies[self.authority].lineage
@@ -442,7 +443,10 @@ class _Merger:
         return bool(self.usable[owner].crc[row] == UNKNOWN_CRC) and self.copies[owner].end > end
 
     def _find_alternates(self, owner: int, first: int, end: int) -> Iterator[SegmentRange]:
-        """Yield the ranges of other copies that contain offsets of a span. Compacted parts may differ in batches."""
+        """Yield the ranges of other copies that contain offsets of a span.
+
+        In compacted parts, the batches of the copies may differ.
+        """
         for index in self.order:
             if index == owner:
                 continue
@@ -487,7 +491,7 @@ class _Merger:
             self._add_decision("misplaced", first, last + 1, text, index, [Location(path, position)])
 
     def _report_ends(self, start: int, end: int, clean: int) -> None:
-        """Report the copies that end before the merged log's end or start after its start."""
+        """Report the copies that end before the merged log ends, or start after it starts."""
         for index in self.order:
             copy, blocks = self.copies[index], self.usable[index]
             if copy.end < end and not self._was_truncated(index):

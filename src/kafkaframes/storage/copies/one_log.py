@@ -1,7 +1,7 @@
 """Merge log directories in which partitions occur more than once into one log.
 
 The option ``replicas=merge`` selects the merge; ``all`` leaves the directories unchanged. Directories that a broker
-renamed (``-delete``, ``-future``, ``-stray``) do not count as copies, unless the user named them.
+renamed (``-delete``, ``-future``, ``-stray``) do not count as copies, unless the user specified them.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def merge_copies(
     """Merge the copies of one topic partition.
 
     Args:
-        check: verify checksums, and replace damaged batches with those of other copies.
-        scan: also read the headers of segments in stores.
+        check: whether to verify checksums, and replace damaged batches with those of other copies.
+        scan: whether to read the headers of segments in stores as well.
         run: function like ``map`` that reads the copies, with results in their order.
 
     Raises:
@@ -142,8 +142,9 @@ def open_one_log(
 
     Args:
         partition_paths: paths of partition directories that the user named.
-        check: verify checksums, and replace damaged batches with those of other copies; this reads segments in stores.
-        join: present several directories as one even if no partition occurs more than once.
+        check: whether to verify checksums, and replace damaged batches with those of other copies; this reads segments
+            in stores.
+        join: whether to present several directories as one even if no partition occurs more than once.
 
     Raises:
         LogDirError: copies belong to different topics or clusters, or cannot be read.
@@ -162,7 +163,7 @@ def open_one_log(
 
 
 def find_merge_error(directories: Sequence[LogDirectory], partition_paths: Collection[str] = ()) -> LogDirError | None:
-    """Return the error if the directories' ids forbid a merge; None if they can be merged."""
+    """Return the error that prevents a merge of the directories because of their ids; None if they can be merged."""
     for sources in group_by_partition(select_copies(directories, partition_paths)).values():
         try:
             check_same_log(sources)
@@ -188,8 +189,7 @@ def merge_directories(
         check: as for ``open_one_log``.
         options: as for ``open_one_log``.
 
-    Returns:
-        The merged log and None, or the directories as they are and the reason.
+    Returns: The merged log and None, or the unchanged directories and the reason why they are not merged.
     """
     if not has_copies(directories, paths):
         return MergedDirectories(tuple(directories)), None

@@ -5,8 +5,8 @@ is skipped. A segment in a store is one block without headers if its leader epoc
 compacted. The offsets of such a block range from the segment's base offset to that of the next segment.
 
 A damaged batch is replaced by the same batch of another copy while a log is read. The replacing batch must have the
-same checksum, size, format and last offset. The replacement therefore has the original bytes, and the rest of the log
-does not matter, whether it is compacted or not.
+same checksum, size, format and last offset. The replacement therefore has the original bytes, and it does not matter
+whether the rest of the log is compacted.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _scan_segment(
 
 
 class FileInspector:
-    """The inspector (``cover.BlockInspector``) that reads the files of the copies."""
+    """An implementation of ``cover.BlockInspector`` that reads the files of the copies."""
 
     def __init__(self, sources: Sequence[CopySource], copies: Sequence[PartitionCopy]) -> None:
         self._sources = sources
@@ -289,7 +289,7 @@ class BatchHealer:
     healed_ranges: list[str] = field(default_factory=list)
 
     def __call__(self, chunk: Chunk, bad: npt.NDArray[np.bool_]) -> Chunk | None:
-        """Return a chunk with damaged batches replaced from other copies; None if no copy has them."""
+        """Return a chunk in which batches of other copies replace damaged ones; None if no copy has these batches."""
         data: Bytes | None = None
         for row in np.flatnonzero(bad).tolist():
             undamaged_batch = self._find_undamaged(chunk.batches, row)

@@ -56,7 +56,7 @@ def present_as_one_directory(
 
 
 class _TreeBuilder:
-    """Collects the files of the view: the partitions of several log directories as one directory."""
+    """A builder of a view that presents the partitions of several log directories as one directory."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.root: list[FileInfo] = []

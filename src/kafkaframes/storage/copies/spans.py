@@ -15,7 +15,7 @@ from kafkaframes.storage.files.names import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """A range of whole batches: bytes ``start`` to ``end`` of a segment; ``copy`` and ``segment`` are indexes."""
+    """A range of whole batches: bytes ``start`` to ``end`` of segment ``segment`` of copy ``copy`` (both indexes)."""
 
     copy: int
     segment: int

@@ -1,1 +1,4 @@
-"""The files of a log directory as values: names, indexes, snapshots, checkpoints, locks. Each format has a module."""
+"""The files of a log directory as Python values: names, indexes, snapshots, checkpoints and locks.
+
+Each file format has a module.
+"""

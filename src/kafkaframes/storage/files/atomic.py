@@ -52,7 +52,7 @@ def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -
 
     Args:
         mtime_ms: modification time of the file, milliseconds since 1970; None selects the current time.
-        durable: flush the file to the disk, which is unnecessary if only this job reads it.
+        durable: whether to flush the file to the disk, which is unnecessary if only this job reads it.
 
     Raises:
         LogDirError: the file cannot be written; the temporary file is deleted.
@@ -76,7 +76,9 @@ def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -
 
 @contextmanager
 def open_output(path: str) -> Iterator[BinaryIO]:
-    """Write to a path that the user specified: a file is replaced atomically, a device or pipe is written directly.
+    """Open a path that the user specified for writing.
+
+    A file is replaced atomically, but a device or pipe is written directly.
 
     If the path is a symbolic link, its target is written and the link stays.
 
@@ -168,7 +170,9 @@ def _find_containing_directory(source: Path) -> Path:
 
 @contextmanager
 def hold_lock(destination: Path) -> Iterator[None]:
-    """Hold the lock of a destination, for one job at a time. The system releases it when the process ends.
+    """Hold the lock of a destination, for one job at a time.
+
+    The operating system releases the lock when the process ends.
 
     Raises:
         LogDirError: another job holds the lock.
@@ -224,7 +228,7 @@ def write_directory(destination: Path) -> Iterator[Path]:
 
 
 def _remove_attempts(directory: Path) -> None:
-    """Remove the files of task attempts of lost workers."""
+    """Remove the files that task attempts of lost workers have left."""
     for attempt in directory.glob(f"{ATTEMPT_PREFIX}*"):
         shutil.rmtree(attempt, ignore_errors=True)
     for left_over in directory.rglob(f"*{PART}-*"):

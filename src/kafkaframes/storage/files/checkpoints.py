@@ -146,7 +146,7 @@ def _split_fields(line: _CheckpointLine, count: int, file: str | None) -> list[s
 
 
 def read_leader_epochs(raw: bytes, *, file: str | None = None) -> tuple[EpochStart, ...]:
-    """Read a ``leader-epoch-checkpoint``, in the file's order.
+    """Read a ``leader-epoch-checkpoint`` file, and return its entries in the file's order.
 
     Raises:
         LogDirError: the file is malformed; ``position`` is the start of the invalid line.
@@ -164,7 +164,7 @@ def read_leader_epochs(raw: bytes, *, file: str | None = None) -> tuple[EpochSta
 
 
 def write_leader_epochs(epochs: Iterable[EpochStart]) -> bytes:
-    """Write a ``leader-epoch-checkpoint``."""
+    """Return the content of a ``leader-epoch-checkpoint`` file."""
     return _write_checkpoint(f"{entry.leader_epoch} {entry.start_offset}" for entry in epochs)
 
 
@@ -183,7 +183,7 @@ def read_offset_checkpoint(raw: bytes, *, file: str | None = None) -> dict[Topic
 
 
 def write_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Write a ``*-offset-checkpoint`` file, in the mapping's order."""
+    """Return the content of a ``*-offset-checkpoint`` file, in the mapping's order."""
     return _write_checkpoint(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
 
 
@@ -212,12 +212,12 @@ def read_partition_metadata(raw: bytes, *, file: str | None = None) -> Partition
 
 
 def write_partition_metadata(metadata: PartitionMetadata) -> bytes:
-    """Write a ``partition.metadata`` without a final newline, like Kafka."""
+    """Return the content of a ``partition.metadata`` file, without a final newline, like Kafka."""
     return f"version: {metadata.version}\ntopic_id: {metadata.topic_id}".encode()
 
 
 def read_meta_properties(raw: bytes, *, file: str | None = None) -> MetaProperties:
-    """Read a ``meta.properties``, in the subset of Java's property format that Kafka uses.
+    """Read a ``meta.properties`` file, in the subset of Java's property format that Kafka uses.
 
     Raises:
         LogDirError: a line is not a property.
@@ -239,7 +239,7 @@ def read_meta_properties(raw: bytes, *, file: str | None = None) -> MetaProperti
 
 
 def write_meta_properties(properties: MetaProperties) -> bytes:
-    """Write a ``meta.properties``."""
+    """Return the content of a ``meta.properties`` file."""
     lines = [*properties.comments, *(f"{name}={value}" for name, value in properties.values.items())]
     return "".join(f"{line}\n" for line in lines).encode()
 
@@ -263,7 +263,7 @@ def read_clean_shutdown(raw: bytes, *, file: str | None = None) -> CleanShutdown
 
 
 def write_clean_shutdown(marker: CleanShutdown) -> bytes:
-    """Write a ``.kafka_cleanshutdown``; without a broker epoch it is empty, as before 3.8."""
+    """Return the content of a ``.kafka_cleanshutdown`` file, which is empty without a broker epoch, as before 3.8."""
     if marker.broker_epoch is None:
         return b""
     return json.dumps({"version": marker.version, "brokerEpoch": marker.broker_epoch}, separators=(",", ":")).encode()
@@ -284,7 +284,7 @@ def get_latest_epoch(epochs: Epochs) -> int:
 
 
 def assign_epoch(epochs: Epochs, epoch_start: EpochStart) -> Epochs:
-    """Add an epoch; remove the entries that contradict it.
+    """Return the epochs with another one added, without the entries that contradict it.
 
     >>> assign_epoch((EpochStart(0, 0), EpochStart(3, 10)), EpochStart(4, 10))
     (EpochStart(leader_epoch=0, start_offset=0), EpochStart(leader_epoch=4, start_offset=10))
@@ -307,7 +307,7 @@ def assign_epoch(epochs: Epochs, epoch_start: EpochStart) -> Epochs:
 
 
 def load_epochs(epochs: Epochs) -> Epochs:
-    """Load the entries of a file in order, as a broker does: each replaces earlier entries that contradict it."""
+    """Load the entries of a file in order; like in a broker, each replaces earlier entries that contradict it."""
     return reduce(assign_epoch, epochs, ())
 
 

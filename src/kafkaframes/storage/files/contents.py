@@ -1,4 +1,4 @@
-"""Describe a file that is not a part of a log: what it is, and which commands read it."""
+"""Describe what a file that is not a part of a log contains, and which commands read it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The content of a broker's log directory as frozen values: log directories, partitions, segments and companion files.
 
 The values have the names, sizes and times of files, not their content, and do no I/O. ``storage/log/discover.py``
-creates these values from the user's paths. ``build_partition`` creates a partition from a directory listing. A
-directory's files are all included. ``state`` marks renamed directories (``-delete``, ``-future``, ``-stray``), and
+creates these values from the user's paths. ``build_partition`` creates a partition from a directory listing. All files
+of a directory are included. ``state`` marks renamed directories (``-delete``, ``-future``, ``-stray``), and
 ``temporary`` has the temporary files, so that the caller can select.
 """
 
@@ -151,7 +151,7 @@ class UnreadablePartition:
 
     Attributes:
         state: as for ``Partition``.
-        error: why the directory cannot be read, with its path or that of the file.
+        error: reason why the directory cannot be read, with the path of the directory or of the file.
     """
 
     topic_partition: TopicPartition
@@ -164,7 +164,7 @@ class UnreadablePartition:
         return Finding(Severity.ERROR, "unreadable", self._describe_error(), self.directory)
 
     def as_error(self) -> LogDirError:
-        """Return the error of a job that needs all selected partitions."""
+        """Return the error as an exception, for jobs that need all selected partitions."""
         remedy = "make the directory readable, or select other topics or partitions"
         return LogDirError(f"{self._describe_error()}; {remedy}", file=self.directory)
 
@@ -224,7 +224,7 @@ def read_small_file(
 ) -> _ParsedFile | None:
     """Read a small listed file; None if it is missing or malformed.
 
-    ``problems`` gets the error for a malformed file.
+    If the file is malformed, its error is added to ``problems``.
     """
     if entry is None:
         return None
@@ -248,7 +248,10 @@ def build_partition(
     log_directory: str,
     offsets: Mapping[str, Mapping[TopicPartition, int]],
 ) -> Partition:
-    """Return the partition in a directory with ``entries``. The directory's name contains topic and partition."""
+    """Return the partition in a directory with ``entries``.
+
+    The directory's name contains the topic and the partition number.
+    """
     name = DirectoryName.parse(split_path(path)[1]) or DirectoryName(TopicPartition(split_path(path)[1], 0))
     files = {entry.name: entry for entry in entries if not entry.is_directory}
     parsed_files = [

@@ -64,7 +64,7 @@ class Disk(FileSystem, Protocol):
         """Open a file for reading and writing; create it if it does not exist.
 
         Args:
-            is_private: let only the user of this process read the file, if the disk supports file modes.
+            is_private: whether only the user of this process may read the file, if the disk supports file modes.
         """
 
     def truncate(self, path: str, size_bytes: int) -> None:
@@ -181,7 +181,9 @@ class _OnlineReader:
 
 
 class OnlineDisk(DelegatingFileSystem):
-    """A disk that goes offline at its first failed write. All logs of a log directory share one, in one thread.
+    """A disk that goes offline at its first failed write.
+
+    All logs of a log directory share one ``OnlineDisk``, in one thread.
 
     Args:
         max_open_files: size of the pool of open files. If the pool is full, the least recently used file is closed, and
@@ -205,7 +207,7 @@ class OnlineDisk(DelegatingFileSystem):
 
     @property
     def pooled_file_count(self) -> int:
-        """Number of files in the pool. Some of them may be closed."""
+        """Number of files in the pool. Some of these files may be closed."""
         return len(self._open)
 
     def mark_used(self, file: _OnlineFile | _OnlineReader) -> None:
@@ -235,8 +237,7 @@ class OnlineDisk(DelegatingFileSystem):
     def run_with_descriptors(self, operation: Callable[[], _Answer]) -> _Answer:
         """Run an operation; while it fails for lack of a descriptor, close a pooled file and repeat it.
 
-        Only the disk's own thread closes files, because that thread may be using them while other threads call this
-        method.
+        Only the disk's own thread closes files, because it may be using them while other threads call this method.
 
         Raises:
             OSError, LogDirError: the operation fails for another reason, or no pooled file is open.
@@ -273,8 +274,8 @@ class OnlineDisk(DelegatingFileSystem):
         """Run a write operation on the disk, unless an earlier one has failed.
 
         Args:
-            loses_data: whether a failure of this operation can lose data that was written earlier. A failed flush can,
-                even if it fails for lack of space.
+            loses_data: whether a failure of this operation can lose data that was written earlier. A failed flush can
+                lose data even if it fails for lack of space.
 
         Raises:
             StorageError: this operation or an earlier one failed.
@@ -286,7 +287,7 @@ class OnlineDisk(DelegatingFileSystem):
             self.take_offline(path, error, loses_data=loses_data)
 
     def check_online(self, path: str) -> None:
-        """Raise if an earlier operation has failed.
+        """Raise an error if an earlier operation has failed.
 
         Raises:
             StorageError: an earlier operation has failed; the message contains that operation's error.
@@ -299,7 +300,7 @@ class OnlineDisk(DelegatingFileSystem):
         """Take the directory offline.
 
         Raises:
-            StorageError: always; later operations repeat it as their cause.
+            StorageError: always. Later write operations fail with an error that names this cause.
         """
         self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
         self._lacks_space = error.errno in TOO_MANY_FILES_ERRORS or (error.errno in _NO_SPACE_ERRORS and not loses_data)
@@ -482,7 +483,9 @@ def write_whole_file(
     is_private: bool = False,
     is_flushed: bool = True,
 ) -> None:
-    """Write a file under a temporary name, flush it, and rename it. To make the rename durable, flush the directory.
+    """Write a file under a temporary name, flush it, and rename it.
+
+    The caller flushes the directory to make the rename durable.
 
     Raises:
         StorageError: the disk fails.

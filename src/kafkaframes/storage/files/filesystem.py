@@ -119,7 +119,7 @@ class LocalFileSystem:
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name.
 
-        Files that are deleted during the call are omitted, and so are symbolic links, unless they are followed.
+        Files that are deleted during the call are omitted. Symbolic links are omitted unless they are followed.
         """
         entries = []
         for entry in _name_path_in_errors(path, lambda: sorted(os.scandir(path), key=lambda raw: raw.name)):

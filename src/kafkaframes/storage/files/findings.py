@@ -45,7 +45,7 @@ class Finding:
 
 
 def describe_caveats(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return one text per kind of warning: why consumers may miss records although the log is not damaged.
+    """Return a text per kind of warning: why consumers may miss records although the log is not damaged.
 
     >>> describe_caveats([Finding(Severity.WARNING, "txnindex-missing", "", "0.log")])
     ('1 transaction index differs from its markers',)

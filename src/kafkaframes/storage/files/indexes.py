@@ -64,11 +64,11 @@ class OffsetIndex:
 
 
 def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, strict: bool = True) -> OffsetIndex:
-    """Read an offset index, without its zero tail.
+    """Read the entries of an offset index, without the zeros at its end.
 
     Args:
-        strict: reject an index that Kafka's own check rejects or that look-ups cannot use: a size that is not a
-            multiple of the entry size, or values that do not increase. If False, all entries are returned.
+        strict: whether to reject an index that Kafka's own check rejects or that look-ups cannot use, because its size
+            is not a multiple of the entry size or its values do not increase. If False, all entries are returned.
 
     Raises:
         LogDirError: ``strict`` is true and the index is malformed; ``position`` is the start of the invalid entry.
@@ -83,7 +83,7 @@ def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, 
 
 
 def write_offset_index(index: OffsetIndex) -> bytes:
-    """Write an offset index, without a zero tail.
+    """Return the content of an offset index, without zeros at its end.
 
     Raises:
         LogDirError: an offset or a position does not fit into int32.
@@ -127,11 +127,11 @@ class TimeIndex:
 
 
 def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, strict: bool = True) -> TimeIndex:
-    """Read a time index, without its zero tail.
+    """Read the entries of a time index, without the zeros at its end.
 
     Args:
-        strict: reject a size that is not a multiple of the entry size, timestamps that do not increase, and offsets
-            that decrease. If False, all entries are returned.
+        strict: whether to reject a size that is not a multiple of the entry size, timestamps that do not increase, and
+            offsets that decrease. If False, all entries are returned.
 
     Raises:
         LogDirError: ``strict`` is true and the index is malformed; ``position`` is the start of the invalid entry.
@@ -157,7 +157,7 @@ def _check_offsets(relative_offsets: Int64s, file: str | None) -> None:
 
 
 def write_time_index(index: TimeIndex) -> bytes:
-    """Write a time index, without a zero tail.
+    """Return the content of a time index, without zeros at its end.
 
     Raises:
         LogDirError: an offset does not fit into int32.
@@ -181,7 +181,7 @@ def write_indexes(offset_index: OffsetIndex, time_index: TimeIndex) -> dict[str,
 
 
 def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict: bool) -> npt.NDArray[Any]:
-    """Return the entries before the zero tail, as a view of ``raw``.
+    """Return the entries before the zeros at the end, as a view of ``raw``.
 
     Brokers map an index at its full size and trim it when the segment is rolled or the log is closed. After an unclean
     shutdown, the zeros remain. A single entry of zeros is valid (with timestamp 0); several such entries are a

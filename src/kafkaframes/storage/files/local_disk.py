@@ -34,7 +34,7 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
     exclude each other, so that no broker can start in the meantime.
 
     Args:
-        create: create the file if it does not exist.
+        create: whether to create the file if it does not exist.
 
     Returns:
         The function that releases the lock; None if another process, or another part of this one, holds the lock.
@@ -228,7 +228,7 @@ class LocalDisk(LocalFileSystem):
         flush_path(path)
 
     def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Flush files and directories to the disk, many of them together."""
+        """Flush files and directories to the disk, many at a time."""
         flush_many(files, directories)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:

@@ -108,7 +108,7 @@ class MemoryDisk(_DurabilityNoOps):
         return sorted(path for path in (*self._files, *self._directories) if fnmatchcase(path, pattern))
 
     def open_descriptor(self, path: str) -> int | None:
-        """Return None: files in memory have no descriptors."""
+        """Return None, because files in memory have no descriptors."""
         return None
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
@@ -238,7 +238,7 @@ class _BackedFile(MemoryFile):
             self._base = None
 
     def write(self, position: int, data: bytes | bytearray) -> None:
-        """Write all of ``data`` at ``position``, into memory."""
+        """Write all of ``data`` at ``position`` in memory."""
         self._copy_into_memory()
         super().write(position, data)
 

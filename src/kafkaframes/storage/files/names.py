@@ -196,7 +196,7 @@ def is_topic_name(name: str) -> bool:
 
 
 def check_topic_name(name: str) -> None:
-    """Raise if ``name`` is not a valid topic name (Kafka's ``Topic.validate``).
+    """Raise an error if ``name`` is not a valid topic name (Kafka's ``Topic.validate``).
 
     Raises:
         OptionError: the name is invalid; the message contains the reason.

@@ -1,4 +1,4 @@
-"""Convert arguments of public functions that are one path or several. This module does no I/O."""
+"""Convert arguments of public functions that accept one path or several. This module does no I/O."""
 
 from __future__ import annotations
 

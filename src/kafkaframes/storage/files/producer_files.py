@@ -40,7 +40,7 @@ class ProducerEntry(NamedTuple):
 
 
 def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[ProducerEntry, ...]:
-    """Read a producer snapshot, in the file's order.
+    """Read a producer snapshot, and return its producers in the file's order.
 
     Raises:
         LogDirError: version, CRC, count or size is wrong. Kafka deletes an invalid snapshot and replays the log.
@@ -65,7 +65,7 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
 
 
 def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
-    """Write a producer snapshot, with the producers in the given order."""
+    """Return the content of a producer snapshot, with the producers in the given order."""
     entries = [_PRODUCER_ENTRY_STRUCT.pack(*producer) for producer in producers]
     body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
@@ -100,7 +100,8 @@ def read_txn_index(
 
     Args:
         base_offset: base offset of the segment; all markers must be at or above it.
-        strict: reject a partial entry at the end and decreasing offsets; otherwise return all whole entries unchanged.
+        strict: whether to reject a partial entry at the end and decreasing offsets; otherwise all whole entries are
+            returned unchanged.
 
     Raises:
         LogDirError: an entry has an unknown version; or, if ``strict``, the index is malformed. ``position`` is the
@@ -147,7 +148,7 @@ def _check_transaction(transaction: AbortedTransaction, min_last_offset: int, po
 
 
 def write_txn_index(transactions: Iterable[AbortedTransaction]) -> bytes:
-    """Write a transaction index."""
+    """Return the content of a transaction index."""
     return b"".join(
         _ABORTED_TRANSACTION_STRUCT.pack(
             TXN_INDEX_VERSION,

@@ -1,8 +1,8 @@
 """Scan a whole segment in windows: batch headers as columns, optionally with the bytes of the batches.
 
 If the bytes are not included, the rest of a batch that is larger than a window is skipped, so that a scan reads less
-than the whole file. Memory use is a window (or the largest batch) and a table of headers, regardless of the size of the
-segment.
+than the whole file. A scan needs memory for a window (or the largest batch) and a table of headers, regardless of the
+size of the segment.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def scan_segment(
     Args:
         size_bytes: size of the file; a batch that ends after it is incomplete.
         position: start of a batch, in bytes.
-        includes_data: include the bytes of the batches.
+        includes_data: whether windows contain the bytes of the batches.
 
     Raises:
         LogDirError: the file cannot be read, or has become shorter than ``size_bytes``.

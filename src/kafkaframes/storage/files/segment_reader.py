@@ -1,7 +1,8 @@
 """Read one segment for look-ups: its records, and its indexes if they are reliable.
 
-A missing, corrupt or foreign index never causes a wrong result. Such an index is ignored, ``problems`` states why, and
-the headers are read from the start of the segment. An index position is used only if a batch with a matching offset
+A missing, corrupt or foreign index never causes a wrong result. An unreliable index is ignored, ``problems`` states
+the reason, and the headers are read from the start of the segment. An index position is used only if a batch with a
+matching offset
 starts there.
 """
 
@@ -186,7 +187,7 @@ def open_segment(filesystem: FileSystem, segment: Segment, *, use_indexes: bool 
     """Open a segment.
 
     Args:
-        use_indexes: False reads batch headers in place of indexes; the results are the same.
+        use_indexes: whether indexes are used; if False, batch headers are read instead, with the same results.
 
     Raises:
         LogDirError: the segment cannot be read.

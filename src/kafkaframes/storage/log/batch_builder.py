@@ -35,7 +35,7 @@ class BatchBuilder:
 
     Args:
         base_offset: offset of the first row, if the rows have no offsets or ``reassign`` is true.
-        reassign: ignore the offsets of the rows.
+        reassign: whether the offsets of the rows are ignored.
         record_format, codec, level, batch_bytes, leader_epoch: as for ``build_records``.
     """
 

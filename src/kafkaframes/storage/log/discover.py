@@ -383,7 +383,7 @@ def _select_named_files(filesystem: FileSystem, directory: str, entries: list[st
 
 
 def _merge_directories(directories: list[LogDirectory]) -> tuple[LogDirectory, ...]:
-    """Merge the results of paths (two segments, two partitions) that are in the same log directory."""
+    """Merge the results of several paths (such as two segments or two partitions) in the same log directory."""
     by_path: dict[str, list[LogDirectory]] = {}
     for directory in directories:
         by_path.setdefault(directory.path, []).append(directory)
@@ -487,7 +487,7 @@ def is_selected(topic: str, patterns: Collection[str]) -> bool:
 
 
 def check_topics(patterns: Iterable[str], existing_topics: Iterable[str]) -> None:
-    """Raise if a name or pattern matches no topic.
+    """Raise an error if a name or pattern matches no topic.
 
     Raises:
         OptionError: a name or pattern matches no topic; the message suggests a similar topic.

@@ -1,8 +1,9 @@
-"""Decode records of Kafka's internal topics to their type, their version, and key and value in Kafka's JSON form.
+"""Decode records of Kafka's internal topics: their type, their version, and the key and value in Kafka's JSON form.
 
 The topics are ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``, ``__cluster_metadata`` and
 ``__remote_log_metadata``. Invalid bytes do not raise an exception. The field ``error`` describes the fault, and the
-other fields have the decodable part of the record. Subscriptions and assignments of consumer groups are decoded; the
+other fields contain the part of the record that can be decoded. Subscriptions and assignments of consumer groups are
+decoded; the
 data of other protocol types stays base64.
 """
 

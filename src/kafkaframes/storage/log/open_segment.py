@@ -177,12 +177,15 @@ class OpenSegment:
     def read_runs(
         self, *, start: int = 0, end: int | None = None, on_damage: str, on_gap: Callable[[DamagedRange], object]
     ) -> Iterator[ReadableRun]:
-        """Yield the runs of the segment. The caller reads each run and sets its ``end`` before it requests the next.
+        """Yield the runs of the segment.
+
+        The caller reads each run and sets the run's ``end`` before requesting the next run.
 
         Args:
             start: position of a batch, in bytes.
             end: position that the batches must reach, in bytes; None if the end is unknown.
-            on_damage: ``fail`` raises at a damaged chunk; other values continue after it.
+            on_damage: with ``fail``, a damaged chunk raises an error; with other values, the read continues after the
+                chunk.
             on_gap: function that is called with each gap before the next run starts.
 
         Raises:
@@ -234,7 +237,7 @@ def open_planned_segment(
     """Open a segment for a planned read of the bytes up to ``end``.
 
     Args:
-        end: position of the first byte that is not fetched; None for the present end of the segment.
+        end: position of the first byte that is not fetched; None for the current end of the segment.
 
     Raises:
         LogDirError: the segment cannot be read, or has become shorter than ``end``.

@@ -179,7 +179,7 @@ def _read_last_offset(filesystem: FileSystem, segment: Segment) -> int:
 
 
 def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
-    """Return a partition with its overflowing segments split as Kafka splits them; unchanged if there are none.
+    """Return a partition whose overflowing segments are split as by Kafka; without such segments, it is unchanged.
 
     Raises:
         LogDirError: a segment cannot be read.

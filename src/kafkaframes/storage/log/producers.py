@@ -28,7 +28,7 @@ _MAX_VERIFICATIONS = 1_000  # largest number of pending verifications of a parti
 
 
 class BatchMetadata(NamedTuple):
-    """Sequence number, offsets and timestamp of one of a producer's last batches, which detect a duplicate."""
+    """Sequence number, offsets and timestamp of one of a producer's last batches, for detecting duplicates."""
 
     last_sequence: int
     last_offset: int
@@ -123,7 +123,8 @@ class PendingVerification(NamedTuple):
         producer_epoch: latest epoch among the received batches.
         lowest_sequence: lowest base sequence among the epoch's received batches; batches with higher sequence numbers
             must wait for it.
-        from_zero: whether the producer uses transactions version 2, in which a new producer starts with sequence 0.
+        from_zero: whether the producer uses transactions version 2, in which a new producer starts with sequence
+            number 0.
         timestamp_ms: time of the first received batch, milliseconds since 1970.
     """
 

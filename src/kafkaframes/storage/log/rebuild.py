@@ -128,8 +128,8 @@ def rebuild_indexes(
 
     Args:
         filesystem, segment: discovered segment, truncated after its last valid batch (see ``recovery/plan.py``).
-        follow: transactions that are open at the start of the segment; the call updates them to those at its end.
-        producers: producer states at the start of the segment; the call updates them to those at its end.
+        follow: transactions that are open at the start of the segment; the call updates them to those open at its end.
+        producers: producer states at the start of the segment; the call updates them to the states at its end.
         headers: headers of the batches, if they are already read; None reads them.
 
     Raises:
@@ -224,7 +224,7 @@ class StoredSnapshots:
 
 @dataclass(slots=True)
 class ProducerStateLoader:
-    """Loads producer states from snapshots and batches, and takes snapshots, as Kafka's ProducerStateManager does.
+    """A loader of producer states, which reads and takes snapshots as Kafka's ProducerStateManager does.
 
     Kafka creates a manager for each recovered segment and one for the log.
 
@@ -251,7 +251,7 @@ class ProducerStateLoader:
     def rebuild(
         self, bases: Sequence[int], *, start_offset: int, end_offset: int, is_clean: bool, replay: Replay
     ) -> None:
-        """Update the producers up to ``end_offset``, and take the same snapshots as Kafka.
+        """Update the producer states up to ``end_offset``, and take the same snapshots as Kafka.
 
         Args:
             bases: base offsets of the existing segments, ascending.

@@ -1,6 +1,6 @@
 """Write one partition's directory from batches: segments, indexes, producer snapshots and leader epochs.
 
-Batches are written byte for byte, in offset order; gaps between offsets are permitted. A segment is rolled by the size
+Batches are written unchanged, in offset order, and gaps between offsets are permitted. A segment is rolled by the size
 and offset rules of Kafka's ``LogSegment.shouldRoll``, or at the caller's request. All other files are equal to those
 of a broker: ``.index`` and ``.timeindex``, a ``.txnindex`` if a transaction was aborted, a producer snapshot at each
 roll and at the end, and ``leader-epoch-checkpoint``. Each file is complete or does not exist. The caller can ensure the
@@ -145,7 +145,8 @@ class PartitionWriter:
 
         Args:
             data: whole batches with offsets above all earlier ones.
-            mtime_ms: modification time, milliseconds since 1970; the segment's file gets the latest. For formats 0 and
+            mtime_ms: modification time, milliseconds since 1970; the segment's file gets the latest time of its
+                appends. For formats 0 and
                 1, Kafka uses the modification time as a timestamp.
 
         Raises:

@@ -28,12 +28,12 @@ class SwapResolution:
     """The actions of a broker on a partition's temporary files before it opens the log.
 
     Attributes:
-        unfinished_swaps: files to delete: swap files of an unfinished split.
+        unfinished_swaps: swap files of an unfinished split, which are deleted.
         finished_swaps: swap files that are renamed to their final names.
         first_offset: first offset of the finished swap files; 0 if none exists.
         end_offset: offset after the finished swap files; 0 if none exists.
-        halves: files to delete: those of a lower segment whose split was almost finished.
-        replaced_files: files to delete: those of the segments that the swap files cover.
+        halves: files of a lower segment whose split was almost finished, which are deleted.
+        replaced_files: files of the segments that the swap files cover, which are deleted.
     """
 
     unfinished_swaps: tuple[LogFile, ...] = ()
@@ -102,8 +102,8 @@ def read_next_offset(filesystem: FileSystem, file: LogFile) -> int:
 def replace_by_swaps(filesystem: FileSystem, partition: Partition) -> Partition:
     """Return a partition with finished swap files in place of the segments that they cover.
 
-    The segment of a swap file has its final name and the path of the swap file. ``replaced_segments`` has the segments
-    that the swap file covers.
+    The segment of a swap file has its final name and the path of the swap file. ``replaced_segments`` contains the
+    segments that the swap files cover.
 
     Raises:
         LogDirError: a swap file, or the segment before it, cannot be read.

@@ -1,4 +1,4 @@
-"""The transactions of a log, as a ``read_committed`` consumer sees them: aborted, open, last stable offset (KIP-98).
+"""A log's transactions as a ``read_committed`` consumer sees them: aborted, open, and the last stable offset (KIP-98).
 
 The functions read batch headers and the records of transaction markers. The markers decide which transactions are
 aborted. A ``.txnindex`` is only compared with the markers, because after a crash or an incomplete copy it can be empty,
@@ -150,7 +150,10 @@ class OpenTransactions:
         return [transaction for transaction in map(self.process_marker, markers) if transaction is not None]
 
     def process_marker(self, marker: TransactionMarker) -> AbortedTransaction | None:
-        """Process a marker; return the transaction that it aborts. A marker without data does not end a transaction."""
+        """Process a marker; return the transaction that it aborts.
+
+        Without data, the marker does not end a transaction.
+        """
         self.first_offsets.pop(marker.producer_id, None)
         first = self._first_offsets_in_log.pop(marker.producer_id, None)
         if first is None or marker.kind != "ABORT":
@@ -165,8 +168,10 @@ def read_transactions(
     """Read the transactions of a partition.
 
     Args:
-        use_indexes: use the indexes of tiered segments; otherwise fetch the segments to read their markers.
-        stop_at_unreadable: return the state before the first local segment that cannot be read, instead of an error.
+        use_indexes: whether the indexes of tiered segments are used; otherwise the segments are fetched to read their
+            markers.
+        stop_at_unreadable: whether the state before the first local segment that cannot be read is returned, instead
+            of an error.
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -412,8 +417,9 @@ def _read_tiered_transactions(
 ) -> int:
     """Collect the transactions of the leading tiered segments from index and snapshot files; return the segment count.
 
-    The listing shows whether a tiered segment has a transaction index. The producer snapshot at the segment's end has
-    the transactions that are open at this offset. To read the headers of a tiered segment, the whole segment would have
+    The listing shows whether a tiered segment has a transaction index. The producer snapshot at the segment's end
+    contains the transactions that are open at this offset. To read the headers of a tiered segment, the whole segment
+    would have
     to be fetched.
     """
     count = next(
@@ -502,7 +508,10 @@ def _select_markers(records: Iterable[Record], header: BatchHeader) -> Iterator[
 def _read_index(
     filesystem: FileSystem, segment: Segment, problems: list[LogDirError]
 ) -> list[AbortedTransaction] | None:
-    """Return the entries of a transaction index; None if it is missing or malformed. ``problems`` gets the error."""
+    """Return the entries of a transaction index; None if it is missing or malformed.
+
+    The error of a malformed index is added to ``problems``.
+    """
     file = segment.txn_index
     if file is None:
         return None

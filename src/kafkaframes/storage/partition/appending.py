@@ -251,7 +251,7 @@ def _raise_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int)
 
 
 def _parse_single_batch(data: Raw) -> list[BatchHeader]:
-    """Return the header if the data is one intact batch of format 2, the usual case; otherwise an empty list."""
+    """Return a list with the header if the data is one intact batch of format 2, as usual; otherwise an empty list."""
     if len(data) < BATCH_V2.size or data[BYTES_TO_MAGIC - 1] != 2:
         return []
     size = int.from_bytes(data[_OFFSET_BYTES:OVERHEAD_BYTES], "big", signed=True)
@@ -265,7 +265,7 @@ def _parse_single_batch(data: Raw) -> list[BatchHeader]:
 def _check_offsets(
     headers: Sequence[BatchHeader], log_end_offset: int, *, disorder_error: str, below_end_error: str
 ) -> None:
-    """Raise ``disorder_error`` for offsets that do not increase, ``below_end_error`` for those below the log end."""
+    """Raise ``disorder_error`` if offsets do not increase, and ``below_end_error`` if they are below the log end."""
     last = NO_OFFSET
     for header in headers:
         if not last < header.base_offset <= header.last_offset < MAX_INT64:
@@ -277,7 +277,7 @@ def _check_offsets(
 
 
 def _describe_offset_rejection(header: BatchHeader, last: int) -> str:
-    """Return why a batch's offsets are invalid after a batch that ends at ``last``."""
+    """Return the reason why a batch's offsets are invalid after a batch that ends at ``last``."""
     offsets = f"offsets {header.base_offset} to {header.last_offset}"
     if header.base_offset < 0:
         return f"{offsets}: offsets start at 0"

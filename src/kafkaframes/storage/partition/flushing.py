@@ -1,7 +1,7 @@
 """Create the files of a log, flush them, roll the active segment and close the log.
 
 A new log has no files. The first append creates the directory, so a partition without records only needs memory, and a
-partition without a directory is an empty one. The creation of the files flushes nothing. Until the first flush of a log
+partition without a directory is empty. The creation of the files flushes nothing. Until the first flush of a log
 a crash may lose any part of it, and recovery starts at its first batch. The first flush also flushes the directories. A
 roll flushes the old segment before it creates the next one.
 """
@@ -201,7 +201,7 @@ def finish_flush(state: LogState, offset: int, *, now_ms: int) -> None:
 
 
 class UnflushedPaths(NamedTuple):
-    """Paths of the files, then of the directories, that must be flushed before a clean shutdown is complete."""
+    """Paths of the files and directories that must be flushed, files first, before a clean shutdown is complete."""
 
     files: list[str]
     directories: list[str]

@@ -1,8 +1,8 @@
 """The three indexes of a segment that is being written: in memory for lookups, and on the disk (AbstractIndex).
 
 The offset and time indexes of an active segment are allocated at their full size, with zeros after the entries. Rolling
-a segment and closing the log trim these files. An unreadable offset or time index raises no error. Such an index is
-treated as empty, and lookups walk the batches instead.
+a segment and closing the log trim these files. An unreadable offset or time index raises no error. An unreadable index
+is treated as empty, and lookups walk the batches instead.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ def _find_first_unflushed_base(plan: RecoveryPlan) -> int:
 
 
 def _split_segment(disk: Disk, action: FileAction) -> None:
-    """Write the parts and rename the last one first: a crash leaves either a ``.cleaned`` part or all parts."""
+    """Write the parts, and rename the last one first, so that a crash leaves a ``.cleaned`` part or all parts."""
     directory = split_path(action.path)[0]
     paths = [join(directory, str(part.file.name)) for part in action.parts]
     for path, part in zip(paths, action.parts, strict=True):
@@ -351,7 +351,7 @@ def _list_snapshot_offsets(files: Iterable[str]) -> Iterator[int]:
 
 
 def _choose_recovery_point(plan: RecoveryPlan) -> int:
-    """Return the log end after a clean stop, otherwise the old recovery point (LogLoader.recoverLog)."""
+    """Return the log end offset after a clean shutdown, and otherwise the old recovery point (LogLoader.recoverLog)."""
     if plan.is_clean and not plan.actions:
         return plan.log_end_offset
     return min(plan.partition.recovery_point, plan.log_end_offset)

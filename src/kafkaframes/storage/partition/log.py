@@ -57,7 +57,7 @@ class PartitionLog(LogState):
         self.settings = settings
 
     def tick(self, now_ms: int) -> None:
-        """Run the work that is due: flush by time, apply retention, delete files, expire producers.
+        """Run the work that is due: flush by time, apply retention, delete files and expire producers.
 
         Raises:
             StorageError: the disk fails.
@@ -73,7 +73,7 @@ class PartitionLog(LogState):
         self.deleted_files = [file._replace(due_ms=file.due_ms + step_ms) for file in self.deleted_files]
 
     def close(self, *, now_ms: int) -> None:
-        """Close the log cleanly: flush it, write a producer snapshot, trim the files and close them.
+        """Close the log cleanly: flush it, write a producer snapshot, and trim and close the files.
 
         Raises:
             StorageError: the disk fails; the next opening recovers the log.

@@ -86,7 +86,7 @@ class LogManager:
         return self.disk.failure is not None
 
     def has_lost_records(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a partition without an open log has lost records: it had some, or its log is unreadable."""
+        """Return whether a partition without an open log has lost records: it had records, or its log is unreadable."""
         return topic_partition in self.written_partitions or topic_partition in self.unreadable
 
     def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
@@ -306,7 +306,7 @@ class LogManager:
             log.finish_close(now_ms=now_ms)
 
     def abandon(self) -> None:
-        """Close everything without flushing, as an unclean shutdown."""
+        """Close everything without flushing, as an unclean shutdown does."""
         for log in self.logs.values():
             log.abandon()
         self.is_closed = True
@@ -334,7 +334,8 @@ def open_log_directory(
         meta: identity of the directory, which is written if the directory has none; an existing identity must match.
         disk: disk of the directory; None selects the local disk.
         was_clean: whether each log was closed cleanly, if this is known independently of the directory's marker.
-        skips_unreadable: omit unreadable logs and report them in ``unreadable``. If False, an unreadable log raises an
+        skips_unreadable: whether unreadable logs are omitted and reported in ``unreadable``. If False, an unreadable
+            log raises an
             error.
 
     Raises:

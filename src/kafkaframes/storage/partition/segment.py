@@ -146,7 +146,10 @@ class LogSegment:
         return self._file is not None
 
     def activate(self, settings: LogSettings, *, is_new: bool = False) -> None:
-        """Open the segment for appends. Allocate the indexes, and with ``preallocate`` also a new ``.log``."""
+        """Open the segment for appends.
+
+        Allocate the indexes, and with the setting ``preallocate`` also a new ``.log``.
+        """
         if self._file is None:
             self._file = self._disk.open_file(self.path)
         self.index.allocate(settings.segment_index_bytes, is_new=is_new)
@@ -327,7 +330,7 @@ class LogSegment:
         return None if descriptor is None else FileRange(descriptor, position, size)
 
     def find_batch_by_headers(self, offset: int) -> BatchWindow | None:
-        """Find the same batch as ``find_batch``, but read header by header. This path handles all batches."""
+        """Return the same batch as ``find_batch`` by reading header by header. This path supports all batches."""
         reader = self.reader()
         walk = reader.walk_headers(reader.find_start_before(offset))
         for header in walk:
@@ -366,7 +369,7 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The timestamp that retention uses: the largest one, or the file's modification time if there is none."""
+        """The timestamp that retention uses: the largest one, or the file's modification time if no batch has one."""
         if self.max_timestamp_and_offset.timestamp >= 0:
             return self.max_timestamp_and_offset.timestamp
         info = self._disk.stat(self.path)

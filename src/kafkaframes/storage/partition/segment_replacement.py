@@ -1,8 +1,9 @@
 """Replace segments with the compacted segment that the cleaner wrote (LocalLog.replaceSegments).
 
 The new files are complete and flushed as ``.cleaned``. First the new files are renamed to ``.swap``, then the old files
-to ``.deleted``, and finally the new files to their final names. Recovery decides by these suffixes: a crash before the
-first rename leaves the old log, a crash after it the new log. Readers of an old segment can continue.
+to ``.deleted``, and finally the new files to their final names. Recovery decides by these suffixes: after a crash
+before the first rename it keeps the old log, and after a later crash the new log. Readers of an old segment can
+continue to read it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """Settings of one log for rolling, flushing, retention and format; sizes in bytes, times in milliseconds.
+    """Settings of one log for rolling, flushing, retention and format, with sizes in bytes and times in milliseconds.
 
     Attributes:
         segment_jitter_ms: time by which a segment is rolled before ``segment_ms``. Kafka draws a random number up to

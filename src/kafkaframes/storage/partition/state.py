@@ -254,7 +254,7 @@ class ProducerSnapshots:
         self.unflushed_files.clear()
 
     def mark_deleted(self, offset: int) -> list[str]:
-        """Rename the snapshot at ``offset`` to ``.deleted``; return its new path, or nothing if it does not exist."""
+        """Rename the snapshot at ``offset`` to ``.deleted``. Return its new path, or an empty list if there is none."""
         if offset not in self.offsets:
             return []
         path = self._forget_unflushed(offset)
@@ -366,7 +366,7 @@ class LogState:
         return cached[3]
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, within the log's bounds; return it."""
+        """Set the high watermark, limited to the log's offsets, and return it."""
         self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
         self.producers.remove_replicated(self.high_watermark)
         return self.high_watermark

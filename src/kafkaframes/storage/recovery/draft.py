@@ -119,7 +119,7 @@ class RecoveryDraft:
                 self.actions.append(FileAction(FileActionKind.DELETE, file.path, reason))
 
     def set_aside(self, files: Iterable[LogFile], reason: str) -> int:
-        """Plan to rename files to ``.deleted``, which running brokers delete later; return the size of the logs."""
+        """Plan to rename files to ``.deleted``, which running brokers delete later; return the logs' size in bytes."""
         size_bytes = 0
         for file in sorted(files, key=lambda removed_file: removed_file.path):
             del self.files[file.name]
@@ -191,7 +191,7 @@ Recover = Callable[[KeptSegment], KeptSegment]
 
 @dataclass(slots=True)
 class OpenedSegments:
-    """The segments that a recovery has opened.
+    """The segments that a recovery has opened, and what became of them.
 
     Attributes:
         kept_segments: segments that stay in the log, by base offset.
@@ -259,7 +259,7 @@ def _clean_up_except_swaps(_filesystem: FileSystem, draft: RecoveryDraft) -> Non
 def _complete_after_loading(
     filesystem: FileSystem, draft: RecoveryDraft, segments: OpenedSegments, recover: Recover
 ) -> None:
-    """Recover each swap, set aside the segments that it covers, and rename it; in the order of base offsets.
+    """In the order of base offsets, recover each swap, set aside the segments that it covers, and rename it.
 
     A broker uses the order of the paths' hash codes, which makes a difference only for producer snapshots.
     """
@@ -288,7 +288,7 @@ def _complete_after_loading(
 def _find_covered_segments(
     filesystem: FileSystem, draft: RecoveryDraft, kept_segments: Sequence[KeptSegment], swap: KeptSegment
 ) -> list[KeptSegment]:
-    """Return the segments that start before the swap's end and contain offsets at or above its first one."""
+    """Return the segments that start before the swap's end and contain offsets at or above the swap's first offset."""
     if swap.next_offset == swap.base_offset:
         return []
     first = max(

@@ -8,7 +8,7 @@ the same as Kafka's:
    with the swap files at or above the lowest of them. The other swap files replace the segments with offsets that they
    cover. A 2.8 broker replaces segments with swap files after step 2 (``draft.SWAP_RULES``).
 2. Indexes without a ``.log`` are deleted. A segment without ``.index``, or with a ``.txnindex`` that has entries below
-   its base offset, is recovered, regardless of its offset.
+   its base offset, is always recovered, regardless of the recovery point.
 3. After an unclean shutdown every segment from the one that contains the recovery point is recovered. Batches are
    walked with their CRC, and the file is truncated at the first invalid one. If a segment was truncated, all later
    segments are deleted. If an offset is too far above its segment's base offset, the recovery starts again with this
@@ -87,7 +87,7 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_relea
 
     Args:
         directory: log directory. If the directory has no clean shutdown marker, segments are recovered.
-        broker_release: ``2.8``, ``3.9`` or ``4.x``; decides the rules for unfinished swaps.
+        broker_release: ``2.8``, ``3.9`` or ``4.x``, which determines the rules for unfinished swaps.
 
     Raises:
         LogDirError: a file cannot be read, or is a swap file with which a 2.8 broker would not start.

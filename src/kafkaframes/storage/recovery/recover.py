@@ -185,7 +185,10 @@ def _mtime(content: bytes | FileSlice) -> int | None:
 
 
 def _take_snapshots(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> StoredSnapshots:
-    """Remove the producer snapshots from the files. The remaining snapshots are added again at the end."""
+    """Remove the producer snapshots from the files, and return them.
+
+    The remaining snapshots are added again at the end.
+    """
     snapshots: dict[int, bytes] = {}
     for name in list(files):
         file_name = FileName.parse(name)
@@ -229,8 +232,8 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _RecoverySt
     """Rename the snapshots of segments that were set aside, if they existed at the broker's startup.
 
     A renamed snapshot may exist again, because the recovery of the previous segment writes one at the same offset. If
-    the log was emptied, the other snapshots that existed are deleted. A 2.8 broker does neither, because its search for
-    stray snapshots removes them.
+    the log was emptied, the other snapshots that existed are deleted. A 2.8 broker neither renames nor deletes them
+    here, because its search for stray snapshots removes them.
     """
     if state.settings.broker_release == BEFORE_HORIZONS:
         return

@@ -154,7 +154,7 @@ class ChunkReader:
         return bytes(self.read_view(position, length))
 
     def read_view(self, position: int, length: int) -> bytes | memoryview:
-        """Return the bytes of a call as a view that is valid until the next call; the errors are the same."""
+        """Return the bytes of ``__call__`` as a view that is valid until the next call. The errors are the same."""
         size = self._index.original_file_size
         end = size if length < 0 else min(position + length, size)
         if position >= end:

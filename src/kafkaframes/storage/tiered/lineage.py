@@ -120,7 +120,7 @@ def build_chain(segments: Sequence[SegmentMetadata], epochs: Epochs) -> SegmentC
 
 
 def _drop_contained(segments: Iterable[SegmentMetadata], chain: SegmentChain) -> list[SegmentMetadata]:
-    """Remove segments with offsets that are contained in another one; of equal ones keep the latest upload."""
+    """Remove segments whose offsets are contained in another segment. Of equal segments, keep the latest upload."""
     chain_segments: list[SegmentMetadata] = []
     sorted_segments = sorted(
         segments,
@@ -169,7 +169,7 @@ class MetadataEntry:
         of_partition: number of the user partition.
         segment_id: segment id; None if the record applies to a whole partition.
         state: one of ``SEGMENT_STATES`` or ``DELETION_STATES``.
-        facts: the other fields: the segment's metadata, and the custom metadata.
+        facts: the other fields of the record: the segment's metadata, and the custom metadata.
     """
 
     partition: int
@@ -213,7 +213,7 @@ class RemoteLogMetadata:
     def has_records_of(self, owner: PartitionId) -> bool:
         """Return whether the topic has a record about this partition.
 
-        If the topic has no record about the partition, it does not decide which segments are valid.
+        If the metadata topic has no record about the partition, it does not determine which segments are valid.
         """
         return owner in self.segments or owner in self.deleted_partitions
 

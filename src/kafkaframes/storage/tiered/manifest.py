@@ -4,8 +4,9 @@
 in them are rejected. ``remoteLogSegmentMetadata`` identifies the segment, and may get more fields in later releases.
 
 The segment is divided into chunks of ``original_chunk_size`` bytes. Each chunk is compressed and encrypted separately,
-and the results are concatenated in the object. The chunk index has the stored sizes: either a fixed size, or a packed
-list. The memory that is allocated does not depend on numbers that a manifest only states. The sizes of a fixed index
+and the results are concatenated in the object. The chunk index contains the stored sizes of the chunks, as either a
+fixed size or a packed list. The amount of allocated memory does not depend on unverified numbers in a manifest. The
+sizes of a fixed index
 are computed, and a variable index has as many sizes as its decoded bytes contain.
 """
 

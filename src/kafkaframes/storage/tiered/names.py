@@ -4,7 +4,8 @@ An object's key is ``<prefix><topic>-<topic id>/<partition>/<base offset>-<segme
 characters of URL-safe base64, which may contain ``-`` and ``_``. Names are therefore split from the right, by width.
 The prefix is prepended without a separator and may be a part of the first folder's name.
 
-A *view path* is the path of a log file with content that is in the objects. A view path consists of the object's path
+A *view path* is the path of a log file whose content is stored in the objects. A view path consists of the object's
+path
 without suffix, ``!/``, the partition's directory and the file name:
 ``.../00000000000000000480-mVWvRq_YR7C8qGZ6g-ieVg!/orders-0/00000000000000000480.log``. A worker needs only this path to
 read the file, and error messages with the path identify the object.

@@ -43,7 +43,7 @@ _LOG_START_FILE = log_names.LOG_START_CHECKPOINT
 
 @dataclass(frozen=True, slots=True)
 class LocalPartitionInfo:
-    """The content of local log directories about a store's partitions: local copies, and the remote segments' metadata.
+    """Information from local log directories about a store's partitions: local copies and remote segment metadata.
 
     Attributes:
         metadata: state of the remote segments according to ``__remote_log_metadata``; empty without this topic.
@@ -146,7 +146,7 @@ def make_tiered_filesystem(inner: FileSystem, key_files: Sequence[str] = ()) -> 
 
 
 def list_partition(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
-    """List a partition from the store alone, for a process that has only its path."""
+    """List a partition by reading only the store, for a process that has only the partition's path."""
     entries = filesystem.inner.list_directory(view.main)
     store = find_store(filesystem.inner, view.main, entries)
     if store is None:
@@ -158,7 +158,7 @@ def list_partition(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInf
 def choose_uploads(
     filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: LocalPartitionInfo
 ) -> PartitionDraft:
-    """Select the uploads of one partition that belong to its log, and record why the others do not.
+    """Select the uploads of one partition that belong to its log, and record the reason for each omitted upload.
 
     Raises:
         LogDirError: the store cannot be read, or a required key is missing.
@@ -192,7 +192,8 @@ def _is_lost_at_end(tiered_log: PartitionDraft, name: ObjectName, metadata: Remo
 
     Offsets that are missing between two segments are reported as a hole. The plugin uploads the manifest last, so the
     upload was complete. Kafka deletes the segments of a log from its start. The upload may therefore be a deletion if
-    no earlier segment exists. The metadata topic, if it has records of the partition, has the state of each segment.
+    no earlier segment exists. If the metadata topic has records about the partition, it contains the state of each
+    segment.
     """
     owner = tiered_log.folder.topic.topic_id, tiered_log.folder.partition
     if tiered_log.folder.is_selected_by_name:
@@ -239,7 +240,7 @@ def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file
 
 
 def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: LocalPartitionInfo) -> None:
-    """Select the uploads that form the log; record why the others do not."""
+    """Select the uploads that form the log, and record the reason for each omitted upload."""
     uploads = tiered_log.uploads
     if not uploads:
         return
@@ -269,7 +270,7 @@ def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, know
 
 
 def _explain_state(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id: str) -> str:
-    """Return why Kafka does not count a segment as uploaded."""
+    """Return the reason why Kafka does not count a segment as uploaded."""
     if owner in metadata.deleted_partitions:
         return f"its partition is {metadata.deleted_partitions[owner]}"
     return (
@@ -388,7 +389,7 @@ def _list_entries(tiered_log: PartitionDraft, directory: str) -> Iterator[FileIn
 
 
 def _make_entry(upload: SegmentUpload, directory: str, name: str) -> Iterator[FileInfo]:
-    """Yield the directory entry of a file if the upload contains it."""
+    """Yield the directory entry of a file if the upload contains this file."""
     view = ViewPath(upload.main, directory, name)
     if view.index is None:
         yield FileInfo(str(view), name, upload.manifest.size_bytes, upload.objects[names.LOG].mtime_ms)
