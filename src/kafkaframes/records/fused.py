@@ -241,7 +241,8 @@ class FusedReader:
                 first = last + is_large
 
     def _read_part(self, state: ChunkState, first: int, calls: Ints) -> tuple[ColumnPart | None, int, bool]:
-        """Read batches from ``first`` on; return the part, the number of the next batch, and whether it is too large."""
+        """Read batches from ``first`` on; return the part, the next batch's number, and whether that batch is too
+        large."""
         plan, content = self._layout.plan.copy(), _EMPTY_BYTES
         rest_bytes = (state.end - int(state.table[_POSITION, first])) * self._ratio
         parts = round(rest_bytes / self._target)  # of equal size

@@ -1,4 +1,7 @@
-"""Spark: sessions, data sources and jobs. Only this package imports pyspark, when a session is needed."""
+"""Use Kafka's bytes in Spark: sessions, data sources and jobs.
+
+No other package imports pyspark, and this package imports it only when a session is needed.
+"""
 
 from typing import TYPE_CHECKING
 

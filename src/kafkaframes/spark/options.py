@@ -1,4 +1,4 @@
-"""Options of Spark's sources and sinks: one table for each, and their translation from Spark's text to settings.
+"""Options of Spark's sources and sinks, with a table for each, and their translation from Spark's text to settings.
 
 ``kafka-log`` and ``kafka-topic`` have the names, defaults, precedence and JSON forms of Spark's own Kafka source and
 sink (https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). A row of a table maps such a
@@ -6,7 +6,8 @@ name to the setting of ``ReadOptions``, ``TopicOptions``, ``WriteSettings``, ``T
 ``CaptureOptions``, with the parser of its text. These classes check the values, and the client checks ``kafka.*``
 options, which are its settings under Kafka's names. The tables are also the source of the documentation.
 
-Spark passes names in lower case, so letter case does not matter. PySpark is not imported. Clients, captures and writers
+Spark passes names in lower case, so letter case does not matter. This module does not import PySpark. Clients,
+captures and writers
 are imported by the functions that need them, because a planner process of Spark should import little.
 """
 
@@ -784,7 +785,7 @@ def get_checkpoint_location(options: Mapping[str, str]) -> str:
 def split_decoding(
     options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()
 ) -> tuple[ValueDecoding | None, dict[str, str]]:
-    """Return the decoding (None: values are bytes), and the options of the source.
+    """Return the decoding, which is None if values are bytes, and the options of the source.
 
     Args:
         options: Options as Spark passes them.
@@ -837,7 +838,9 @@ def _reject_decoding_options(names: Iterable[str]) -> None:
 
 
 def reject_stream_end(options: Iterable[str]) -> None:
-    """Reject options for the end of a read, because a stream has none. Spark's connector rejects them as well.
+    """Reject options for the end of a read, because a stream has none.
+
+    Spark's connector rejects these options as well.
 
     Raises:
         OptionError: An option for the end is set.
@@ -941,7 +944,7 @@ def parse_value(name: str, parse: Callable[[str], Any], text: str) -> Any:
 
 
 def _parse_values(table: OptionTable, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parsed values of texts (by lower-case name), by setting.
+    """Parse option texts, which are keyed by lower-case name, and return the values by setting.
 
     Raises the same exceptions as ``parse_value``.
     """

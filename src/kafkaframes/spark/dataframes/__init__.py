@@ -1,1 +1,1 @@
-"""The public functions for DataFrames and streams of a session."""
+"""The public functions for a session's DataFrames and streams."""

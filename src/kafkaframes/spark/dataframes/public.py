@@ -1,4 +1,7 @@
-"""The public functions for a session's DataFrames and streams. Each imports its implementation when it is called."""
+"""The public functions for a session's DataFrames and streams.
+
+Each function imports its implementation when it is called.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +123,7 @@ def watch_topics(
         spark: Session of the queries.
         options: Options of the stream. Options that begin with ``kafka.`` are used to connect; other options are
             ignored.
-        query_name: Name of the query to watch. None: all queries of the session that read topics.
+        query_name: Name of the query to watch. If None, all queries of the session that read topics are watched.
         group_id: Consumer group to which offsets are committed after each micro-batch, including the last one of
             ``Trigger.AvailableNow``, for tools that show lag. The query itself uses its checkpoint. The group must not
             have members.
@@ -162,8 +165,8 @@ def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = N
 
     Args:
         scan: Scan of a log, topics or captures. A scan with a limit is read by one task.
-        spark: Session. None: the active session, or ``kafkaframes.spark.session()``.
-        parts: Minimum number of tasks for a large source. None: three for each core of this machine.
+        spark: Session. If None, it is the active session, or otherwise ``kafkaframes.spark.session()``.
+        parts: Minimum number of tasks for a large source. If None, it is three for each core of this machine.
 
     Raises:
         OptionError: A topic, partition or offset of the scan does not exist, or is lost.
@@ -202,7 +205,7 @@ def table_topics(
     Later calls continue where the last call ended.
 
     Each task fetches an offset range of a partition and writes it as a Parquet file. Records do not pass through the
-    JVM, so that this takes a fraction of the time of ``df.write.parquet``. The commit of the rows also stores the end
+    JVM, so the write takes a fraction of the time of ``df.write.parquet``. The commit of the rows also stores the end
     offset of each partition, so that the table contains each record once. The command ``kafkaframes table`` does the
     same. The command can also decode values and follow topics. This function and the command can continue each other's
     tables (mode ``raw``).
@@ -211,7 +214,8 @@ def table_topics(
     80,000 records written to lake/orders, in 4 files
 
     Args:
-        spark: Session, other than Spark Connect. Workers must see ``to`` and the cluster under the driver's names.
+        spark: Session, other than Spark Connect. Workers must be able to reach ``to`` and the cluster under the same
+            names as the driver.
         topics: Topic names.
         to: Directory, new or of an earlier run; with ``delta`` also a URL. Workers on other machines need a shared
             directory.
@@ -274,7 +278,7 @@ def _rename_to_client_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return options under the client's names for them, regardless of their letter case.
 
     Raises:
-        OptionError: An option is not a client setting. Client settings do not select topics or offsets.
+        OptionError: An option is not a client setting, for example because it selects topics or offsets.
     """
     from kafkaframes.errors import OptionError
 
@@ -287,7 +291,7 @@ def _rename_to_client_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _log_export_result(outcome: Outcome, target: str) -> JobResult[Any]:
-    """Log the summary of an export, and the names of tables with failures."""
+    """Log the summary of an export, and the names of the tables that list failures."""
     from kafkaframes.jobs.job import JobResult
 
     files = sum(1 for result in outcome.results if result.failed is None)

@@ -1,7 +1,8 @@
-"""A query builder for logs, ``kafkaframes.spark.read_log(spark, path)``, with methods for options of ``kafka-log``.
+"""A query builder for logs, ``kafkaframes.spark.read_log(spark, path)``; its methods set options of ``kafka-log``.
 
 A query is immutable. Each method returns a new query, so that several queries can be derived from one, and each is
-read by a ``load()`` of its own. The alternatives in Spark are worse. One DataFrame with several ``where`` calls reads
+read by a ``load()`` of its own. Spark's own ways to derive queries are worse. One DataFrame with several ``where``
+calls reads
 all data each time, and with ``pushFilters`` it would return wrong rows (``tests/spark/test_push_filters.py``).
 """
 
@@ -29,7 +30,7 @@ def read_log(spark: SparkSession | None, *paths: str | os.PathLike[str]) -> LogQ
     """Return a query of the logs under ``paths``.
 
     Args:
-        spark: Session. None is sufficient for ``plan()``.
+        spark: Session. ``plan()`` does not need a session.
         paths: Log directories, partition directories, segments, patterns or URLs.
     """
     return LogQuery(spark, tuple(map(to_path, paths)), {})
@@ -58,7 +59,8 @@ class LogQuery:
         return self.option("assign", json.dumps({**assignment, topic: list(numbers)}))
 
     def between(self, start: Instant | None = None, end: Instant | None = None) -> LogQuery:
-        """Return a query of a time range: from the first record at or after ``start`` to the one at or after ``end``.
+        """Return a query of a time range: from the first record at or after ``start`` to the first at or after
+        ``end``.
 
         Args:
             start, end: Datetimes, dates or ISO 8601 text (UTC without a zone), or milliseconds since 1970. None means
@@ -71,7 +73,10 @@ class LogQuery:
         return query if end is None else query.option("endingTimestamp", to_milliseconds(end))
 
     def offsets(self, start: PerPartition | None = None, end: PerPartition | None = None) -> LogQuery:
-        """Return a query of offset ranges, ``{"orders": {0: 23}}``. The end is exclusive; -2 is earliest, -1 latest."""
+        """Return a query of offset ranges, ``{"orders": {0: 23}}``.
+
+        The end is exclusive. The offset -2 means earliest, and -1 means latest.
+        """
         query = self if start is None else self.option("startingOffsets", json.dumps(start))
         return query if end is None else query.option("endingOffsets", json.dumps(end))
 
@@ -96,7 +101,7 @@ class LogQuery:
         return self.option("table", "segments")
 
     def load(self) -> DataFrame:
-        """Return a new DataFrame. Segments are listed at its first action."""
+        """Return a new DataFrame. Segments are listed at the first action of the DataFrame."""
         if self.spark is None:
             raise OptionError("read_log(None, ...) supports only plan(); load() requires a Spark session")
         return self.spark.read.format("kafka-log").options(**self.options).load(list(self.paths))

@@ -2,8 +2,8 @@
 
 Spark groups the rows by topic partition and sorts them by offset, and spills to disk if necessary. A Python worker then
 writes the segments of each partition to a directory of its task attempt. The driver moves the directories of
-successful attempts to their final paths, so that results of lost or speculative attempts are never visible. Driver and
-workers must see the directory under the same path.
+successful attempts to their final paths, so that results of lost or speculative attempts are never visible. The driver
+and the workers must be able to access the directory under the same path.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
 
     Args:
         df: DataFrame with the columns ``topic``, ``partition`` and ``value``, and optionally ``key``, ``headers``,
-            ``offset``, ``timestamp`` and ``timestampType``. Given offsets are kept, including gaps. Without given
-            offsets, rows get consecutive offsets in the order of the frame. A partition is written by one task.
+            ``offset``, ``timestamp`` and ``timestampType``. If rows have offsets, these are kept, including gaps.
+            Rows without offsets get consecutive offsets in the order of the frame. A partition is written by one task.
             Transactions are not recreated.
-        to: Directory that does not exist yet. The driver and the workers must see it under the same path.
+        to: Directory that does not exist yet. The driver and the workers must be able to access the directory under
+            the same path.
         settings: Fields of ``kafkaframes.jobs.restore.settings.RestoreSettings``: ``topics``, ``topic_map``,
             ``offsets``, ``codec``, ``batch_bytes``, ``segment_bytes``, ``record_format``, ``bootstrap``, ...
 

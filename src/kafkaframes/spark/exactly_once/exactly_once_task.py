@@ -1,4 +1,4 @@
-"""A Spark task of an exactly-once write: build batches, lease their partitions from the driver, and send them.
+"""A Spark task of an exactly-once write: it builds batches, leases their partitions from the driver, and sends them.
 
 A separate thread sends batches while the next ones are built. A task without rows sends no requests.
 """

@@ -7,8 +7,8 @@ before its first lease.
 
 Second attempts of a task, and tasks of a repeated stage, are rejected, because rows of the first attempt may already be
 in the transaction. Spark would retry a failed task, so a task that is rejected or fails with an error of this package
-succeeds and reports the error in its result. The records acknowledged by brokers must equal those that the successful
-tasks report.
+succeeds and reports the error in its result. The number of records that brokers have acknowledged must equal the
+number that the successful tasks report.
 
 If a task is lost (its worker or executor ended) before the commit was requested, the batch is written again, up to
 ``_MAX_WRITE_ATTEMPTS`` times.
@@ -173,7 +173,7 @@ def write_in_transaction(sink: TopicSink, frame: DataFrame, batch: StreamBatch |
 
 
 def send_rows(frame: DataFrame, sink: TopicSink, producer: Producer, *, is_retry: bool) -> TransactionRecords:
-    """Send the rows from Spark's tasks in the transaction, and return the record counts if the tasks confirm them.
+    """Let Spark's tasks send the rows in the transaction, and return the record counts if the tasks confirm them.
 
     Raises:
         LostTaskError: A task was lost, or repeated.

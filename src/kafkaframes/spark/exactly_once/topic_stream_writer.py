@@ -3,8 +3,9 @@
 Spark creates a writer twice for each micro-batch, in two processes on the driver's machine: for the tasks, and for the
 commit. The commit of an at-least-once writer does nothing.
 
-The exactly-once writer works as ``write_topic`` (``topic_exactly_once.py``), but a separate process owns the
-transaction (``jobs/write_topic/process_control.py``). A lost task fails the micro-batch and ends the query, and the
+The exactly-once writer works in the same way as ``write_topic`` (``topic_exactly_once.py``), but a separate process
+owns the transaction (``jobs/write_topic/process_control.py``). A lost task fails the micro-batch and ends the query,
+and the
 next run writes it again. Unlike ``foreachBatch``, a writer cannot make Spark repeat all tasks.
 """
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class KafkaTopicStreamWriter(TopicTaskWriter, DataSourceStreamArrowWriter):
-    """Spark's at-least-once writer of a stream to topics."""
+    """A writer with which Spark writes a stream to topics at least once."""
 
 
 @dataclass
@@ -53,7 +54,7 @@ class TaskWriteResult(WriterCommitMessage):
 
 @hide_tracebacks
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """Spark's exactly-once writer of a stream to topics."""
+    """A writer with which Spark writes a stream to topics exactly once."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str], checkpoint: str) -> None:
         check_exactly_once(options)

@@ -42,7 +42,7 @@ REQUEST_TYPE = pa.struct(
 def decode_message(
     col: ColumnOrName, name: str, version: int, *, mode: str = "reference", specs: str | None = None
 ) -> Column:
-    """Return a column of structs, decoded from binary values that are messages ``name`` of one version.
+    """Return a column of structs, decoded from binary values that are messages of type ``name`` and of one version.
 
     Args:
         col: Message bodies, without header and size.
@@ -138,7 +138,7 @@ def _decode_any_requests(data: pa.Array, mode: str) -> pa.StructArray:
 
 
 def _decode_request(data: bytes, mode: str) -> dict[str, Any]:
-    """Decode a request to a row of ``REQUEST_TYPE``; with ``_error`` if it is invalid."""
+    """Decode a request to a row of ``REQUEST_TYPE``. If the request is invalid, the row has an ``_error``."""
     from kafkaframes.protocol.messages import headers
 
     try:

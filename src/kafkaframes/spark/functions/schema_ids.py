@@ -111,7 +111,7 @@ def _has_header(value: ColumnOrName, header: _RegistryHeader) -> Column:
 
 
 def _drop_message_indexes(encoded_payload: Column) -> Column:
-    """Return the bytes after the index count (a zigzag varint, so twice the count) and its indexes of one byte each."""
+    """Return the bytes after the index count (a zigzag varint, so twice the count) and the indexes of one byte each."""
     from pyspark.sql import functions
 
     def byte_at(position: int) -> Column:

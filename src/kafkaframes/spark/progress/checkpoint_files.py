@@ -1,4 +1,4 @@
-"""Reads and writes the files of a streaming query's checkpoint through Hadoop's file systems, as Spark does.
+"""Read and write the files of a streaming query's checkpoint through Hadoop's file systems, as Spark does.
 
 A ``foreachBatch`` function receives the number of a micro-batch, but not its offsets, which are in the checkpoint. A
 Spark Connect session cannot call Java, so it reads the files as a DataFrame and cannot write them.

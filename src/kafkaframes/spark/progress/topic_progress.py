@@ -1,6 +1,7 @@
 """The lag of a stream, from Spark's progress after each micro-batch. No pyspark.
 
-The lag in offsets is exact: the difference between ``latestOffset`` and ``endOffset`` in Spark's progress. A number of
+The lag in offsets is exact, because it is the difference between ``latestOffset`` and ``endOffset`` in Spark's
+    progress. A number of
 offsets is not a number of records (compacted and transactional topics have gaps), bytes or seconds. The lag in records,
 bytes and seconds is estimated from the batches at the query's next offsets. The names of these fields contain
 ``estimated``.
@@ -62,8 +63,8 @@ class TopicProgress:
         rows: Number of rows in the micro-batch.
         partitions: Lag of each partition.
         estimated_records, estimated_bytes: Approximate backlog in records, and in bytes on the brokers (compressed).
-        estimated_seconds: Approximate age of the oldest unread record. None: no record is unread, the record has no
-            timestamp, or the backlog was not sampled.
+        estimated_seconds: Approximate age of the oldest unread record. None means that no record is unread, the record
+            has no timestamp, or the backlog was not sampled.
     """
 
     query_id: str

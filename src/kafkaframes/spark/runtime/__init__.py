@@ -1,1 +1,1 @@
-"""Helpers for all processes of Spark: errors of workers, functions that run on workers, and versions of Spark."""
+"""Helpers for all of Spark's processes: errors of workers, functions that run on workers, and versions of Spark."""

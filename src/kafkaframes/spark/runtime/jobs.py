@@ -1,4 +1,6 @@
-"""Run a plain function on Spark's workers for each value of a list. The data of the jobs need not pass through the JVM.
+"""Run a plain function on Spark's workers for each value of a list.
+
+The data that a job reads and writes need not pass through the JVM.
 
 The values and results are small, such as a segment path or counts. The workers read and write large data themselves.
 Executors need this package and its dependencies, and must see the same paths as the driver.

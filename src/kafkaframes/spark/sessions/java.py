@@ -1,6 +1,7 @@
 """Find a Java installation that Spark supports, before Spark starts. This module does not import pyspark.
 
-The first supported Java in this order is used. The error message lists the others that were examined:
+The first supported Java in this order is used. The error message lists the examined installations. The search order
+is:
 
 1. ``JAVA_HOME``, if it is set;
 2. ``java`` on ``PATH``;
@@ -56,7 +57,7 @@ class JavaInstallation:
 
 @dataclass(frozen=True, slots=True)
 class JavaSearch:
-    """The result of a search: the Java to use, or None, and why each rejected Java was unsuitable."""
+    """The result of a search: the Java to use, or None, and the reason for each rejected Java."""
 
     java: JavaInstallation | None
     refused: tuple[str, ...]

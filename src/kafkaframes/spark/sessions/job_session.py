@@ -77,7 +77,7 @@ def _restore_handlers(handlers: _Handlers) -> None:
 def _create_session(
     app_name: str, master: str, handlers: _Handlers, config: dict[str, str] | None
 ) -> tuple[SparkSession, list[int]]:
-    """Start Spark, and return the signals received in the meantime: a partly started JVM would outlive this process."""
+    """Start Spark and return the signals received meanwhile, because a partly started JVM would outlive this process."""
     from kafkaframes.spark.sessions.builder import session
 
     received_signals: list[int] = []
@@ -89,7 +89,7 @@ def _create_session(
 
 @contextmanager
 def _keep_sigint_handler() -> Iterator[None]:
-    """Prevent a new SparkContext from replacing the handler of SIGINT.
+    """Prevent a new SparkContext from replacing the SIGINT handler.
 
     PySpark's handler asks the JVM to cancel all jobs on a connection with an interrupted request, which prints two
     py4j tracebacks.
@@ -109,12 +109,12 @@ def _keep_sigint_handler() -> Iterator[None]:
 
 @contextmanager
 def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
-    """End the JVM before other effects of a signal.
+    """Make signals end the JVM before they have other effects.
 
     If the JVM ended later, a waiting thread would wait for its running tasks.
 
     PySpark's messages about the ended JVM (py4j's log, the accumulator server, a warning at the stop) are suppressed.
-    If spark-submit has started the JVM, it also ends it; signals then have their previous handlers.
+    If spark-submit has started the JVM, it also ends the JVM, and signals keep their previous handlers.
     """
     jvm = _find_own_jvm(spark)
     if jvm is None:
@@ -148,7 +148,7 @@ def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
 
 
 def _find_own_jvm(spark: SparkSession) -> subprocess.Popen[bytes] | None:
-    """Return the JVM that this process has started; None if spark-submit has started it, which also ends it."""
+    """Return the JVM that this process has started; None if spark-submit has started the JVM and will end it."""
     result: subprocess.Popen[bytes] | None = getattr(getattr(spark.sparkContext, "_gateway", None), "proc", None)
     return result
 

@@ -1,6 +1,6 @@
 """Files for Python workers: compiled kernels for executors that have none, and the installed PySpark.
 
-Without kernels, each executor with an empty home directory would compile for half a minute before its first row. The
+Otherwise each executor with an empty home directory would compile kernels for half a minute before its first row. The
 driver therefore sends its compiled libraries, about a megabyte, as an archive that Spark unpacks. An executor with the
 same version of this package loads them. In other versions the libraries have other names, so these executors ignore
 them.

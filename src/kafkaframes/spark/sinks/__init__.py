@@ -1,1 +1,1 @@
-"""Sinks whose tasks write independently: log directories, and topics with at-least-once delivery."""
+"""Spark sinks whose tasks write independently: log directories, and topics with at-least-once delivery."""

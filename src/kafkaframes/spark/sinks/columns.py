@@ -1,4 +1,4 @@
-"""Columns that the sinks accept: those of Spark's Kafka sink, and ``timestamp`` and ``offset``. No PySpark.
+"""Columns that the sinks accept: the columns of Spark's Kafka sink, and ``timestamp`` and ``offset``. No PySpark.
 
 Other columns of the source (``timestampType``, ``magic``, ...) are ignored. Any other column is an error.
 """
@@ -43,7 +43,7 @@ def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
         settings: Settings of the write.
 
     Raises:
-        OptionError: A column is missing, unknown or has an invalid type. The message names it.
+        OptionError: A column is missing, unknown or has an invalid type. The message names the column.
     """
     for name, kind in columns.items():
         if name in _IGNORED_COLUMNS:

@@ -5,9 +5,11 @@ Spark creates this writer twice for each micro-batch, in two planner processes: 
 in the messages of the tasks:
 
 * The path, the checkpoint and the batch number determine the name of the staging directory. Each attempt of a task has
-  a directory in it. The commit uses the directories of the attempts that Spark names, and removes all of them.
-* The messages contain the query id. The commit stores it in the log directory together with the rows, the batch number
-  and the offsets of the sources, from the checkpoint (``jobs/micro_batch.py``). The sink can therefore recognize a
+  a directory in it. The commit uses the directories of the attempts that Spark reports, and removes the directories of
+  all attempts.
+* The messages contain the query id. The commit stores this id in the log directory together with the rows, the batch
+  number and the offsets of the sources, which are read from the checkpoint (``jobs/micro_batch.py``). The sink can
+  therefore recognize a
   batch that is repeated after its commit, and reject a different batch with the same number.
 """
 
@@ -51,7 +53,7 @@ _QUERY_DIGEST_LENGTH: Final = 16  # in hexadecimal digits
 
 @hide_tracebacks
 class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
-    """Spark's writer of a stream to a log directory."""
+    """A writer with which Spark writes a stream to a log directory."""
 
     def __init__(
         self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool, checkpoint: str
@@ -107,8 +109,8 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
     def _remove_task_files(self, tasks: Iterable[TaskRunResult], batch_id: int) -> None:
         """Remove the files of all attempts of this batch and of earlier batches, including those unknown to Spark.
 
-        Without the option ``checkpointLocation``, two queries that write to one path share a staging directory. The
-        query id, if a task has reported it, distinguishes their files.
+        Without the option ``checkpointLocation``, two queries that write to one path share a staging directory. If a
+        task has reported the query id, it distinguishes the files of these queries.
         """
         query_prefix = next((f"{task.query_id}-" for task in tasks), "")
         prefix = self._build_staging_path("").name

@@ -37,7 +37,7 @@ STAGING_DIRECTORY = ".kafkaframes-staging"
 
 @dataclass
 class TaskRunResult(WriterCommitMessage):
-    """The result of a write task, and for a stream, the id of its query."""
+    """The result of a write task; for a stream, also the id of its query."""
 
     task: int
     runs: list[WrittenRun]
@@ -98,7 +98,7 @@ def sort_by_task(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRun
 def write_runs(
     rows: Iterable[pa.RecordBatch], directory: Path, settings: WriteSettings, *, task: int
 ) -> list[WrittenRun]:
-    """Write the rows of a task to a directory of its own, which is removed if the write fails."""
+    """Write the rows of a task to a separate directory, which is removed if the write fails."""
     try:
         writer = RunWriter(directory, settings, task=task)
         for batch in rows:
@@ -131,7 +131,7 @@ def check_files_visible(runs: Iterable[WrittenRun]) -> None:
 
 
 def run_in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-    """Run the tasks of a commit in parallel. The tasks release the GIL to copy files, and wait for the disk."""
+    """Run the tasks of a commit in parallel threads. The tasks release the GIL to copy files, and wait for the disk."""
     if len(tasks) < 2:
         return [function(task) for task in tasks]
     with ThreadPoolExecutor(min(len(tasks), 4 * (os.cpu_count() or 1))) as pool:

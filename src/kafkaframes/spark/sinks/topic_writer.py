@@ -2,8 +2,8 @@
 
 Delivery is at-least-once, as in Spark's own sink: a task that Spark repeats writes its rows again.
 
-Spark creates a writer in a planner process to check the columns, and again for the commit. Neither of the two processes
-imports the client.
+Spark creates a writer in a planner process to check the columns, and again for the commit. Neither the check nor the
+commit imports the client.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ def _is_written(name: str, options: TopicWriteOptions) -> bool:
 
 @hide_tracebacks
 class TopicTaskWriter:
-    """The part of Spark's batch and stream writers that sends rows to topics. The commit does nothing, as in Spark."""
+    """The part of Spark's batch and stream writers that sends rows to topics.
+
+    The commit does nothing, as in Spark's own sink.
+    """
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         select_columns_to_write(types, options)
@@ -179,7 +182,7 @@ def _select_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.Rec
 
 
 def _to_milliseconds(column: pa.Array) -> pa.Array:
-    """Return a timestamp column in milliseconds; other columns unchanged."""
+    """Return a timestamp column in milliseconds; return other columns unchanged."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,10 +1,10 @@
-"""Options of tables in a catalog, which are stored in the schema. No PySpark.
+"""Store the options of a catalog table in its schema, and read them from there. No PySpark.
 
 Spark (4.3) passes the options of CREATE TABLE to a Python data source only once, when it requests the table's schema.
 Spark adds the catalog's properties (``owner``, ``provider``, ``location``, each option again under ``option.``). A
 query on the table passes only the options in ``WITH (...)`` and the table's schema
 (``tests/spark/test_catalog_tables.py`` shows both). The options are therefore stored in the schema, in the comment of
-the first column. DESCRIBE TABLE shows it as ``kafka-log?path=/x&subscribe=orders``.
+the first column. DESCRIBE TABLE shows this comment as ``kafka-log?path=/x&subscribe=orders``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SOURCE_OPTIONS: Final = ("path", "paths", "kafka.bootstrap.servers")  # options
 
 
 def remove_catalog_additions(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without a catalog's additions. A table's location becomes its path.
+    """Return the options without the properties that a catalog adds. A table's location becomes its path.
 
     >>> remove_catalog_additions({"location": "file:/x", "option.subscribe": "t", "provider": "kafka-log"})
     {'path': '/x', 'subscribe': 't'}
@@ -62,7 +62,8 @@ def format_table_comment(source: str, options: Mapping[str, str]) -> str:
     """Return the comment that stores the options of a new table; an empty string if no table is created.
 
     Raises:
-        OptionError: An option contains a secret, by its name or in its value. All users of the table could read it.
+        OptionError: An option contains a secret, by its name or in its value. All users of the table could read the
+            secret.
     """
     if not any(name.lower() == "provider" for name in options):
         return ""
@@ -77,7 +78,7 @@ def format_table_comment(source: str, options: Mapping[str, str]) -> str:
 
 
 def resolve_read_options(source: str, options: Mapping[str, str], schema: StructType) -> dict[str, str]:
-    """Return the options of a read: the given ones, or those of the table if the given ones do not name a source.
+    """Return the options of a read: ``options``, or the options of the table if ``options`` do not name a source.
 
     Raises:
         OptionError: Neither the options nor the table name a source.

@@ -4,7 +4,7 @@ Spark requests the tasks of a DataFrame from a Python data source once, and runs
 action should read the current records, so a task requests its offsets when it runs, from a process on the driver's
 machine (``offset_process.py``). The process looks the offsets up for the first task of a query execution, and returns
 the same offsets to all other tasks and to repeated tasks. Tasks identify their execution by Spark's local property
-``spark.sql.execution.id``. Both sides of a self-join have the same id, and each micro-batch also has an id.
+``spark.sql.execution.id``. Both sides of a self-join have the same id, and each micro-batch has its own id.
 
 RDDs have no query execution. ``df.rdd`` and ``df.foreach`` read the offsets of the first RDD action on the DataFrame,
 because all jobs of an RDD must read the same records.
@@ -137,7 +137,9 @@ def _query_first_reachable(addresses: Sequence[TaskServerAddress], request: Mapp
 
 
 def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[DeferredOffsetWork]:
-    """Return the work of tasks with offsets that are resolved when they run. Start the process if it does not run.
+    """Return the work of tasks with offsets that are resolved when they run.
+
+    The process is started if it is not running.
 
     Raises:
         KafkaframesError: the process cannot be started, or cannot listen on driverHost or driverPort.

@@ -1,8 +1,8 @@
 """The base class of stream readers for logs and topics, from which Spark requests the end of the next micro-batch.
 
 Spark keeps one reader for each query in a planner process, and writes offsets to its checkpoint before rows are read.
-The class requires Spark 4.2 or later. Each stream has a process of its own, so this module imports neither source, to
-save memory.
+The class requires Spark 4.2 or later. Each stream has its own process, so this module imports neither source, to save
+memory.
 """
 
 from __future__ import annotations
@@ -56,5 +56,8 @@ class FollowingReader(TaskReader[_Options], DataSourceStreamReader, SupportsTrig
         return self.find_ends() if self.goal is None else self.goal
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of this run. Later records are read by the next run."""
+        """Determine the end of this run.
+
+        Later records are read by the next run.
+        """
         self.goal = self.find_ends()

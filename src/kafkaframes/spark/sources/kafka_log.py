@@ -5,12 +5,13 @@ This module only connects Spark to the modules for options, planning and reading
 * ``__init__`` and ``schema`` run in a planner process on the driver's machine, once for each ``load()``.
 * ``partitions`` runs there too, at the first action, **once for each DataFrame** (since Spark 4.1). A DataFrame is
   therefore a snapshot. Later segments are only in the next ``load()``.
-* ``read`` runs in a worker for each task. A LIMIT closes the generator early.
+* ``read`` runs in a worker for each task. A LIMIT in the query closes the generator early.
 
 ``pushFilters`` is not implemented. With Spark 4.3, a DataFrame that is used twice with different filters would return
 wrong rows, because Spark keeps the filters of the last use for all uses (``tests/spark/test_push_filters.py``). Options
 select offsets and columns instead. ``WHERE topic = 'orders'`` reads every topic and drops most rows, which the query
-plan does not show. For a large read without such options, a log message therefore names them.
+plan does not show. For a large read without options for topics or offsets, a log message therefore names these
+options.
 """
 
 from __future__ import annotations
@@ -173,12 +174,12 @@ def describe_large_read(options: ReadOptions, plan: ReadPlan, *, large_bytes: in
 
 
 def _list_topic_options(options: ReadOptions, topics: int) -> list[str]:
-    """Return the options that would limit the topics of a read; none if one is set."""
+    """Return the options that would limit the topics of a read; an empty list if one of them is set."""
     is_chosen = options.subscribe is not None or options.subscribe_pattern is not None or options.assign is not None
     return [] if is_chosen or topics < 2 else ["subscribe", "assign"]
 
 
 def _list_offset_options(options: ReadOptions) -> list[str]:
-    """Return the options that would limit the offsets of a read; none if one is set."""
+    """Return the options that would limit the offsets of a read; an empty list if one of them is set."""
     is_narrowed = options.start != EARLIEST or options.end != LATEST
     return [] if is_narrowed else ["startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"]

@@ -130,7 +130,7 @@ class OffsetService:
             self._loop.close()
 
     def handle_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the ports at which tasks reach this process, and the secret that they need.
+        """Return the ports at which tasks reach this process, and the secret that these tasks need.
 
         Raises:
             KafkaframesError: this process cannot listen on the specified host or port.
@@ -197,7 +197,7 @@ class OffsetService:
             return {"failed": repr(error)}
 
     async def _look_up_offsets(self, key: Key, options: bytes) -> None:
-        """Look offsets up for the first task of an execution. A failure is not stored, so Spark can retry."""
+        """Look up the offsets for the first task of an execution. A failure is not stored, so Spark can retry."""
         try:
             self._memory.add_offsets(key, await asyncio.to_thread(self._resolve, pickle.loads(options)))
         finally:

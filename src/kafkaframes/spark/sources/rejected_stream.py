@@ -33,7 +33,10 @@ def defer_errors(create_reader: StreamReaderMethod) -> StreamReaderMethod:
 
 
 def _create_rejected_reader(error: KafkaframesError) -> DataSourceStreamReader:
-    """Return a reader that raises an error. Spark before 4.2 has no stream readers of this kind: raise it at once."""
+    """Return a reader that raises an error.
+
+    With Spark before 4.2, which does not have these stream readers, raise the error at once.
+    """
     try:
         from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
     except ImportError:
@@ -44,7 +47,7 @@ def _create_rejected_reader(error: KafkaframesError) -> DataSourceStreamReader:
 
     @hide_tracebacks
     class RejectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-        """A reader whose methods raise an error, except ``stop``."""
+        """A reader whose methods all raise an error, except ``stop``."""
 
         def prepareForTriggerAvailableNow(self) -> NoReturn:  # noqa: N802 (Spark's name, as those below)
             """Raise the error."""

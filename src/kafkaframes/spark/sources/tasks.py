@@ -47,7 +47,8 @@ def read_topic(
     """Yield the rows of a task.
 
     Args:
-        work: Range of one topic partition, or shares of several with offsets that are looked up now. None: no rows.
+        work: Range of one topic partition, or shares of several partitions, whose offsets are looked up by this call.
+            None: no rows.
         columns: Columns of the result.
         options: Options of the read.
     """

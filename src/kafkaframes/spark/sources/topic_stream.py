@@ -49,7 +49,8 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the end of the next micro-batch; ``start`` itself if no partition has new offsets.
 
-        Thus, neither missing topics in the metadata nor a checkpoint without topic ids causes a micro-batch.
+        Therefore neither topics that are missing in the metadata nor a checkpoint without topic ids cause a
+        micro-batch.
         """
         self.first.record_lookup()
         has_min_offsets = self.options.min_offsets_per_trigger is not None
