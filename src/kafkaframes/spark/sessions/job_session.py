@@ -77,7 +77,7 @@ def _restore_handlers(handlers: _Handlers) -> None:
 def _create_session(
     app_name: str, master: str, handlers: _Handlers, config: dict[str, str] | None
 ) -> tuple[SparkSession, list[int]]:
-    """Start Spark and return the signals received meanwhile, because a partly started JVM would outlive this process."""
+    """Start Spark; return the signals received meanwhile, because a partly started JVM would outlive this process."""
     from kafkaframes.spark.sessions.builder import session
 
     received_signals: list[int] = []
