@@ -241,9 +241,9 @@ def read_batches(
         rules: ``scan.MEMORY`` or ``scan.FILE``.
         limit_bytes: largest decompressed size of a batch; records within this limit are returned.
         lenient: whether records are only checked like in the Kafka iterator that skips keys and values. In compressed
-            batches of format 2,
-            this mode may misplace keys and values. In formats 0 and 1 a key or value that exceeds its message is null
-            without being damage. In uncompressed format 2 batches, Kafka checks all fields, but this mode does not.
+            batches of format 2, this mode may misplace keys and values. In formats 0 and 1 a key or value that exceeds
+            its message is null without being damage. In uncompressed format 2 batches, Kafka checks all fields, but
+            this mode does not.
     """
     return BatchWalk(as_array(data), position, rules, limit_bytes, lenient)
 

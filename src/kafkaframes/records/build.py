@@ -164,8 +164,7 @@ def build_separate_batches(
     """Write ``columns`` as separate format 2 batches, each with base offset 0, as a producer sends them.
 
     The batches equal those of ``build_records``, except for their base offsets, which the CRC does not cover. The
-    batches
-    are built a few at a time on demand, so that memory of batches that were already sent can be reused.
+    batches are built a few at a time on demand, so that memory of batches that were already sent can be reused.
 
     Yields:
         Each batch, and the number of its offsets.

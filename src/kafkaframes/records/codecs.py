@@ -2,8 +2,8 @@
 
 ``decompress`` never raises an error for damaged bytes. It returns the data that Kafka's reader would receive, and the
 reason if the stream is damaged. ``compress`` writes the same framing, block sizes and checksums as Kafka, so that any
-broker and
-client accepts the result. For streams of the common form, ``native.py`` decompresses many batches without Python code.
+broker and client accepts the result. For streams of the common form, ``native.py`` decompresses many batches without
+Python code.
 
 Each codec has a module with a fast path for intact streams of the common form (``decompress_whole``, which returns
 ``None`` for all others) and a stream class with the read sizes of Kafka's Java class.

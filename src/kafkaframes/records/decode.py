@@ -1,8 +1,7 @@
 """Decode batches: decompress them, then index the records of all of them with one kernel call.
 
-``open_sections`` returns the position of each batch's records, decompressed if necessary. ``index_records`` returns
-the offset and timestamp of every record and the positions of its key, value and headers, after the same checks as in
-Kafka.
+``open_sections`` returns the position of each batch's records, decompressed if necessary. ``index_records`` returns the
+offset and timestamp of every record and the positions of its key, value and headers, after the same checks as in Kafka.
 Python code runs once per *compressed* batch, never per record. Damaged bytes never raise an error. Damage is reported
 as a status code and a position.
 """

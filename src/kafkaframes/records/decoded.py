@@ -1,8 +1,7 @@
 """Decoded batches: headers, decompressed records, and an index of the records.
 
 ``decode.py`` creates them. Other modules create columns, text and rows from these objects. The index has each record's
-offset,
-timestamp and field positions; the records themselves are not copied.
+offset, timestamp and field positions; the records themselves are not copied.
 """
 
 from __future__ import annotations

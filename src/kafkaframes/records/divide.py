@@ -2,8 +2,8 @@
 
 A leader rejects a batch that is larger than its topic's ``max.message.bytes``. Each single record may still be small
 enough, so the client sends the records again in smaller batches. Offsets, timestamps, headers, codec, timestamp type,
-producer id and flags
-are unchanged. The sequence numbers of the parts are consecutive and cover those of the original batch.
+producer id and flags are unchanged. The sequence numbers of the parts are consecutive and cover those of the original
+batch.
 """
 
 from __future__ import annotations

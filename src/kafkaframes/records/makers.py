@@ -1,8 +1,7 @@
 """Build Arrow columns and rows from decoded records, and a table from batch headers.
 
 ``COLUMNS`` contains a function for each column of records, so columns that are not requested are not created. The fast
-path
-(``fused.py``) usually creates the six ``FUSED_COLUMNS``.
+path (``fused.py``) usually creates the six ``FUSED_COLUMNS``.
 
 Rewrites (the append path, conversions and the cleaner) decode batches to rows, select or renumber them, and write them
 again with ``build.py``. Rows refer to the decoded keys and values without copying them.

@@ -59,9 +59,8 @@ def assign_by_key(keys: ByteStrings, counts: Int64s, partitions: Int64s) -> None
 def compute_partitions(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = True) -> tuple[Int64s, int | None]:
     """Return the partition of each row, and the first row with a partition outside of 0 to ``count`` - 1, if any.
 
-    The partition comes from the column ``partition``; if that is null, it comes from the hash of ``key``. The
-    partition is
-    ``NO_PARTITION`` if both columns are null, or if ``partition`` is null and ``hashes_keys`` is False.
+    The partition comes from the column ``partition``; if that is null, it comes from the hash of ``key``. The partition
+    is ``NO_PARTITION`` if both columns are null, or if ``partition`` is null and ``hashes_keys`` is False.
 
     Raises:
         EncodeError: the column ``partition`` does not contain integers.

@@ -2,8 +2,8 @@
 
 The first eight columns of the table ``records`` are those of Spark's own Kafka source, in its order. Its other columns
 contain batch metadata and are read only if the option ``columns`` names them. The table ``batches`` has all of its
-columns by
-default. With ``decode=internal``, records have the columns ``INTERNAL_COLUMNS``: decoded columns replace key and value.
+columns by default. With ``decode=internal``, records have the columns ``INTERNAL_COLUMNS``: decoded columns replace key
+and value.
 
 The Arrow types are in ``arrow.py``. Spark plans a query by column names alone, in processes that do not import Arrow.
 """

@@ -3,9 +3,8 @@
 The class is not in ``frames.py`` because importing ``pyarrow.dataset`` takes memory that few scans need.
 
 Filters are evaluated by pyarrow itself. This module creates a dataset of virtual files, each with a partition
-expression
-that holds for its rows, and pyarrow returns the files that may contain rows that the filter keeps. This module
-therefore does not parse filter expressions.
+expression that holds for its rows, and pyarrow returns the files that may contain rows that the filter keeps. This
+module therefore does not parse filter expressions.
 """
 
 from __future__ import annotations

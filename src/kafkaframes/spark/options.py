@@ -6,9 +6,8 @@ name to the setting of ``ReadOptions``, ``TopicOptions``, ``WriteSettings``, ``T
 ``CaptureOptions``, with the parser of its text. These classes check the values, and the client checks ``kafka.*``
 options, which are its settings under Kafka's names. The tables are also the source of the documentation.
 
-Spark passes names in lower case, so letter case does not matter. This module does not import PySpark. Clients,
-captures and writers
-are imported by the functions that need them, because a planner process of Spark should import little.
+Spark passes names in lower case, so letter case does not matter. This module does not import PySpark. Clients, captures
+and writers are imported by the functions that need them, because a planner process of Spark should import little.
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@ handles damage by ``on_damage``, and decodes only the selected columns.
 
 With ``keep`` and ``drop``, damage is logged as a warning of the logger ``kafkaframes.spark``. (Spark prints the
 warning, and keeps it for ``spark.tvf.python_worker_logs()`` if that is enabled.) A torn tail is always only a warning:
-every crash
-leaves one, and Kafka accepts it. A file that cannot be read, or that has become shorter since the read was planned, is
-always an error, because data is missing rather than damaged.
+every crash leaves one, and Kafka accepts it. A file that cannot be read, or that has become shorter since the read was
+planned, is always an error, because data is missing rather than damaged.
 """
 
 from __future__ import annotations

@@ -3,9 +3,7 @@
 * Timestamps are resolved to offsets with Kafka's rules (``log.lookup``), for each selected topic partition.
 * Offsets below the log start offset were deleted by retention or DeleteRecords. With ``failOnDataLoss``, reading them
   is an error. Missing offsets above the log start offset were removed by compaction, which is not a loss. An offset
-  above
-  the log end
-  offset is an error as well, because the log was truncated or is another log.
+  above the log end offset is an error as well, because the log was truncated or is another log.
 * ``read_committed`` ends at the last stable offset and omits aborted transactions. The batch headers of the selected
   partitions are read to find open transactions, because no index contains them.
 * The first and the last segment of a range are narrowed to the batches in the range, so that no other bytes are read.

@@ -1,11 +1,10 @@
 """Divide live topics among tasks, as offset ranges or as shares whose offsets are resolved later. No I/O.
 
 Spark plans the tasks of a DataFrame once and runs them for each action. The share of a task therefore has no first and
-end offset. Each action resolves these offsets for all tasks (``spark/sources/execution_offsets.py``). If a partition
-is split
-into several ranges, their boundaries do not change, and records that arrive later belong to the last range. Each offset
-thus always belongs to the same task. If Spark repeats a task in a later action, because a cached block was lost, no
-record is skipped or read twice.
+end offset. Each action resolves these offsets for all tasks (``spark/sources/execution_offsets.py``). If a partition is
+split into several ranges, their boundaries do not change, and records that arrive later belong to the last range. Each
+offset thus always belongs to the same task. If Spark repeats a task in a later action, because a cached block was lost,
+no record is skipped or read twice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A query builder for logs, ``kafkaframes.spark.read_log(spark, path)``; its methods set options of ``kafka-log``.
 
-A query is immutable. Each method returns a new query, so that several queries can be derived from one, and each is
-read by a ``load()`` of its own. Spark's own ways to derive queries are worse. One DataFrame with several ``where``
-calls reads
-all data each time, and with ``pushFilters`` it would return wrong rows (``tests/spark/test_push_filters.py``).
+A query is immutable. Each method returns a new query, so that several queries can be derived from one, and each is read
+by a ``load()`` of its own. Spark's own ways to derive queries are worse. One DataFrame with several ``where`` calls
+reads all data each time, and with ``pushFilters`` it would return wrong rows (``tests/spark/test_push_filters.py``).
 """
 
 from __future__ import annotations

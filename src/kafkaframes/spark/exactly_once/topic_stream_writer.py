@@ -5,8 +5,7 @@ commit. The commit of an at-least-once writer does nothing.
 
 The exactly-once writer works in the same way as ``write_topic`` (``topic_exactly_once.py``), but a separate process
 owns the transaction (``jobs/write_topic/process_control.py``). A lost task fails the micro-batch and ends the query,
-and the
-next run writes it again. Unlike ``foreachBatch``, a writer cannot make Spark repeat all tasks.
+and the next run writes it again. Unlike ``foreachBatch``, a writer cannot make Spark repeat all tasks.
 """
 
 from __future__ import annotations

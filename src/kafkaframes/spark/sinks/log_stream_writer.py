@@ -9,8 +9,7 @@ in the messages of the tasks:
   all attempts.
 * The messages contain the query id. The commit stores this id in the log directory together with the rows, the batch
   number and the offsets of the sources, which are read from the checkpoint (``jobs/micro_batch.py``). The sink can
-  therefore recognize a
-  batch that is repeated after its commit, and reject a different batch with the same number.
+  therefore recognize a batch that is repeated after its commit, and reject a different batch with the same number.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The Spark data source ``kafka-capture``, which reads captured traffic and request logs with the package ``capture``.
 
 The input is divided among tasks by connection, not by byte range. Each task reads all packet headers, which is cheap,
-and the payload of
-its own connections. Rows are not shuffled. A stream reads a directory to which files are added. A file is read when it
-is complete, and some earlier files are read again for calls and connections that continue in it.
+and the payload of its own connections. Rows are not shuffled. A stream reads a directory to which files are added. A
+file is read when it is complete, and some earlier files are read again for calls and connections that continue in it.
 
 The capture reader is imported by the functions that need it, because Spark also imports this module for ``kafka-log``.
 """

@@ -2,11 +2,10 @@
 
 The search has three steps. The workers exchange results as files, so memory does not grow with the number of keys:
 
-1. ``EntriesWriter`` is used once for each range of segments. Each record's key becomes a 128-bit digest and an entry
-   in one *bucket*, which is a range of digests. A record that a later record of the same window replaces has no entry.
-   The bucket
-   number of every record is written to a second file. Entries are sorted by bucket in memory, ``MAX_RUN_ENTRIES`` at a
-   time, and written as one *run*.
+1. ``EntriesWriter`` is used once for each range of segments. Each record's key becomes a 128-bit digest and an entry in
+   one *bucket*, which is a range of digests. A record that a later record of the same window replaces has no entry. The
+   bucket number of every record is written to a second file. Entries are sorted by bucket in memory,
+   ``MAX_RUN_ENTRIES`` at a time, and written as one *run*.
 2. ``judge_buckets`` is called once for each range of buckets. The function reads the entries of a bucket from the end
 of the log
    to its start. An entry is the last of its key if no later selected entry has the same digest.

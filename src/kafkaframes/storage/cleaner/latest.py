@@ -1,8 +1,7 @@
 """The first pass of a cleaning round: find the records of the dirty part that are the last of their key.
 
 Control batches and aborted data do not count, so they do not replace other records. A record of the clean part is the
-last one
-with its key if the dirty part has no record with this key.
+last one with its key if the dirty part has no record with this key.
 """
 
 from __future__ import annotations

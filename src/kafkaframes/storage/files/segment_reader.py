@@ -1,9 +1,8 @@
 """Read one segment for look-ups: its records, and its indexes if they are reliable.
 
-A missing, corrupt or foreign index never causes a wrong result. An unreliable index is ignored, ``problems`` states
-the reason, and the headers are read from the start of the segment. An index position is used only if a batch with a
-matching offset
-starts there.
+A missing, corrupt or foreign index never causes a wrong result. An unreliable index is ignored, ``problems`` states the
+reason, and the headers are read from the start of the segment. An index position is used only if a batch with a
+matching offset starts there.
 """
 
 from __future__ import annotations

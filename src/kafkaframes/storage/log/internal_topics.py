@@ -3,8 +3,7 @@
 The topics are ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``, ``__cluster_metadata`` and
 ``__remote_log_metadata``. Invalid bytes do not raise an exception. The field ``error`` describes the fault, and the
 other fields contain the part of the record that can be decoded. Subscriptions and assignments of consumer groups are
-decoded; the
-data of other protocol types stays base64.
+decoded; the data of other protocol types stays base64.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 The rules are those of UnifiedLog and LogSegment (4.x), compared with brokers from 0.10.2 to 4.3:
 
 * A timestamp is searched in one segment only, which is the first one whose largest timestamp is not before it. For a
-  segment
-  without timestamps (format 0), the file's modification time is used. Because of this rule, a matching record in a
-  later segment may not be found.
+  segment without timestamps (format 0), the file's modification time is used. Because of this rule, a matching record
+  in a later segment may not be found.
 * The answer is the first record at or after the log start offset, including control records, whose timestamp is at or
   after the requested timestamp.
 

@@ -146,8 +146,7 @@ class PartitionWriter:
         Args:
             data: whole batches with offsets above all earlier ones.
             mtime_ms: modification time, milliseconds since 1970; the segment's file gets the latest time of its
-                appends. For formats 0 and
-                1, Kafka uses the modification time as a timestamp.
+                appends. For formats 0 and 1, Kafka uses the modification time as a timestamp.
 
         Raises:
             LogDirError: the bytes are not whole batches, offsets decrease, or the disk fails.

@@ -419,8 +419,7 @@ def _read_tiered_transactions(
 
     The listing shows whether a tiered segment has a transaction index. The producer snapshot at the segment's end
     contains the transactions that are open at this offset. To read the headers of a tiered segment, the whole segment
-    would have
-    to be fetched.
+    would have to be fetched.
     """
     count = next(
         (

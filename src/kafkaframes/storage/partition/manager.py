@@ -335,8 +335,7 @@ def open_log_directory(
         disk: disk of the directory; None selects the local disk.
         was_clean: whether each log was closed cleanly, if this is known independently of the directory's marker.
         skips_unreadable: whether unreadable logs are omitted and reported in ``unreadable``. If False, an unreadable
-            log raises an
-            error.
+            log raises an error.
 
     Raises:
         LogDirError: the directory is already open in this or another process, its identity differs, or a file cannot

@@ -6,8 +6,7 @@ in them are rejected. ``remoteLogSegmentMetadata`` identifies the segment, and m
 The segment is divided into chunks of ``original_chunk_size`` bytes. Each chunk is compressed and encrypted separately,
 and the results are concatenated in the object. The chunk index contains the stored sizes of the chunks, as either a
 fixed size or a packed list. The amount of allocated memory does not depend on unverified numbers in a manifest. The
-sizes of a fixed index
-are computed, and a variable index has as many sizes as its decoded bytes contain.
+sizes of a fixed index are computed, and a variable index has as many sizes as its decoded bytes contain.
 """
 
 from __future__ import annotations
