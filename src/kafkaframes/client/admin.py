@@ -233,7 +233,7 @@ class AsyncAdmin(
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
-            options: settings (``ClientOptions``), which override those of a dict.
+            options: settings (``ClientOptions``), which override properties in ``bootstrap_servers``.
 
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
@@ -356,7 +356,8 @@ class AsyncAdmin(
 
         Raises:
             OptionError: a topic is specified by id, and the brokers are older than Kafka 2.8.
-            BrokerError: a topic does not exist, or the principal may not delete it. The other topics were deleted.
+            BrokerError: a topic does not exist, or the principal may not delete it. Topics without an error were
+                deleted.
         """
         topic_list = to_list("topics", topics)
         cls = self.settings.message_class("DeleteTopicsRequest")
@@ -682,7 +683,7 @@ class AsyncAdmin(
             group_ids: ids of groups of any type.
 
         Raises:
-            BrokerError: a group has members (NON_EMPTY_GROUP), or does not exist. The other groups were deleted.
+            BrokerError: a group has members (NON_EMPTY_GROUP), or does not exist. Groups without an error were deleted.
         """
         cls = self.settings.message_class("DeleteGroupsRequest")
 

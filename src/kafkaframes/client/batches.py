@@ -31,8 +31,8 @@ class ProducerIdentity(NamedTuple):
     """The identity of an idempotent or transactional producer.
 
     Attributes:
-        producer_id: producer id; -1 if it has none.
-        epoch: producer epoch; -1 if it has none.
+        producer_id: producer id; -1 if none is assigned.
+        epoch: producer epoch; -1 if none is assigned.
     """
 
     producer_id: int = NO_PRODUCER_ID

@@ -99,7 +99,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
-            options: settings (``ConsumerOptions``), which override those of a dict.
+            options: settings (``ConsumerOptions``), which override properties in ``bootstrap_servers``.
 
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
@@ -319,10 +319,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             topics: topic names. A topic that does not exist is read at most ``metadata_max_age_ms`` after its creation.
             pattern: regular expression for whole topic names, instead of ``topics``. New topics are found within
                 ``metadata_max_age_ms``.
-            on_assign: called with new partitions before their first record. If ``on_assign`` raises an error, the next
-                poll calls it again.
-            on_revoke: called with partitions after their last record: when the group revokes them, when they are lost
-                to other members, and in ``unsubscribe`` and ``close``.
+            on_assign: function that is called with new partitions before their first record is returned. If
+                ``on_assign`` raises an error, the next poll calls it again.
+            on_revoke: function that is called with partitions after their last record was returned: when the group
+                revokes them, when they are lost to other members, and in ``unsubscribe`` and ``close``.
 
         Raises:
             OptionError: the consumer has no ``group_id``, or neither or both of ``topics`` and ``pattern`` are given.

@@ -71,7 +71,7 @@ class ConsumerMachine:
     Attributes:
         cluster: cluster metadata. ``process_metadata`` must be called after each change of the metadata.
         positions: positions and fetch states of the assigned partitions.
-        lost_partitions: lost partitions before the call of their ``on_revoke``. Other members may own the lost
+        lost_partitions: lost partitions for which ``on_revoke`` has not been called yet. Other members may own the lost
             partitions.
         is_waiting: whether the caller waits for records, which counts as polling.
     """

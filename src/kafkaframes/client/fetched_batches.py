@@ -397,7 +397,7 @@ class BufferedBatches:
         The first batch in another format is fetched again later, and rejected then.
 
         Raises:
-            UnsupportedFormatError: the next batch has another format. No batch is removed.
+            UnsupportedFormatError: the next batch has another format. If this error is raised, no batch is removed.
         """
         if self._undecoded is None or self._fetched_batches.formats.issubset(formats):
             return

@@ -37,7 +37,7 @@ class JoinGroupResponse(NamedTuple):
         member_id: id of this member. If the generation is negative, the member must join again with this id (KIP-394).
         protocol: name of the assignor that the coordinator has selected.
         members: all members if this member is the leader, otherwise None.
-        skips_assignment: whether the leader must not assign partitions, because it is a returning static member
+        skips_assignment: whether the leader must not assign partitions, because the leader is a returning static member
             (KIP-814).
     """
 

@@ -440,7 +440,8 @@ async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> None:
 def to_deadline(timeout_ms: float | None) -> float | None:
     """Return the time of ``time.monotonic`` at which a wait ends; None without a limit.
 
-    Other clients have timeouts in seconds. The first short ``float`` in a process is therefore logged as a warning.
+    Clients of other libraries take timeouts in seconds, so the first short ``float`` in a process is logged as a
+    warning.
     """
     if timeout_ms is None:
         return None

@@ -207,7 +207,7 @@ class Cluster:
             now: current time, in seconds of the caller's clock.
             has_all_topics: whether all topics were requested; topics that are not in the response are then removed.
             requested_topics: names of the requested topics. Other topics are ignored, because a faulty or hostile
-                server could send any number of them. None accepts all topics.
+                server could send any number of topics. None accepts all topics.
             topics: result of ``read_topics``; None to read the topics now.
         """
         self.brokers = {

@@ -2,7 +2,8 @@
 
 The module uses no socket, clock or task.
 
-Each partition has these steps. A failed step is retried after a backoff, and errors that are not retriable are raised:
+Each partition goes through these steps. A failed step is retried after a backoff, and errors that are not retriable are
+raised:
 
 1. ``COMMITTED``: look up the group's committed offset.
 2. ``RESET``: if the committed offset does not exist, or the log does not have it, ask the leader for the offset of
@@ -105,7 +106,7 @@ class PartitionFetchResponse(NamedTuple):
     Attributes:
         error: error from the leader, or error about damaged batches.
         batches: fetched batches; None if the response has no batch.
-        is_cut: whether the response contains only a part of its first batch (before KIP-74).
+        is_cut: whether the response contains only a part of the partition's first batch (before KIP-74).
         preferred_replica: node to read from instead (KIP-392); -1 if none.
     """
 

@@ -102,7 +102,7 @@ class AsyncProducer(TelemetryMethods):
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
-            options: settings (``ProducerOptions``), which override those of a dict.
+            options: settings (``ProducerOptions``), which override properties in ``bootstrap_servers``.
 
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
@@ -468,8 +468,9 @@ class AsyncProducer(TelemetryMethods):
 
         Raises:
             EncodeError: a column is unknown, a value has a wrong type, or a row is larger than ``max_request_size``.
-                Nothing is sent, and ``path`` names the column and the row.
-            BrokerError, NetworkError: error for the first batch that failed. Other batches may have been written.
+                If this error is raised, nothing is sent, and the error's ``path`` names the column and the row.
+            BrokerError, NetworkError: error for the first batch that failed. Other batches of the table may have been
+                written.
             OptionError: an interceptor has ``on_send`` or ``on_acknowledgement`` without the corresponding method for
                 tables.
         """

@@ -80,7 +80,7 @@ class PartitionQueue:
         known_producer_id: producer id under which the leader has acknowledged a batch.
         must_retry: whether a batch must be retried before any other is sent.
         is_broken: whether a batch that had a sequence was not acknowledged.
-        absent_from: order of the first batch that will never be in the log under its sequence.
+        absent_from: order of the first batch that will never be in the log under the sequence it was sent with.
     """
 
     waiting: deque[Batch] = field(default_factory=deque)

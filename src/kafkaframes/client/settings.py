@@ -489,7 +489,7 @@ def check_choice(name: str, value: Any, allowed_values: Sequence[Any]) -> None:
 
 
 def _convert_value(hint: Any, value: Any, name: str) -> Any:
-    """Convert text to the type of a setting. Other values are returned unchanged."""
+    """Convert text to the type of a setting. Values that are not text are returned unchanged."""
     if not isinstance(value, str):
         return value
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)

@@ -85,7 +85,7 @@ class AsyncShareConsumer(TelemetryMethods):
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
-            options: settings (``ShareConsumerOptions``), which override those of a dict.
+            options: settings (``ShareConsumerOptions``), which override properties in ``bootstrap_servers``.
 
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
@@ -284,8 +284,8 @@ class AsyncShareConsumer(TelemetryMethods):
             mask: booleans that select rows of a table; None selects all rows.
 
         Raises:
-            OptionError: the kind is unknown, a record was not in the last poll, or a record is already acknowledged. No
-                record is then acknowledged.
+            OptionError: the kind is unknown, a record was not in the last poll, or a record is already acknowledged. If
+                this error is raised, no record is acknowledged.
         """
         if kind not in ACKNOWLEDGEMENT_TYPES:
             raise OptionError(

@@ -79,7 +79,7 @@ class ShareFetchRow(NamedTuple):
 
     Attributes:
         error: error with which the leader rejected the fetch; None if it accepted the fetch.
-        acknowledge_error: error for the acknowledgements; none of them took effect.
+        acknowledge_error: error for the acknowledgements; none of the acknowledgements took effect.
         deliveries: delivery counts of the acquired offsets, including offsets without a record.
         batches: the acquired records.
         damage: error that prevented the client from decoding the other acquired records.
@@ -121,7 +121,7 @@ class ShareAcknowledgeResponse(NamedTuple):
     """A ShareAcknowledge response.
 
     Attributes:
-        rows: the error for each partition in the response; None if its acknowledgements took effect.
+        rows: the error for each partition in the response; None if the partition's acknowledgements took effect.
     """
 
     rows: Mapping[PartitionId, BrokerError | None]

@@ -22,7 +22,7 @@ class SequencedBatches(NamedTuple):
     """Built batches of format 2 for one partition, and the sequence of their first record.
 
     Attributes:
-        batches: batches at base offset 0, each with the number of its offsets, as ``build_apart`` returns them.
+        batches: (batch, number of offsets) pairs, each batch with base offset 0, as ``build_apart`` returns them.
     """
 
     partition: TopicPartition
@@ -72,7 +72,7 @@ def send_sequenced_batches(task: Producer, parts: Iterable[SequencedBatches]) ->
 
     Raises:
         OptionError: batches of a partition are in flight.
-        BrokerError, NetworkError: error of the first rejected batch. Other batches may have been written.
+        BrokerError, NetworkError: error of the first rejected batch. Other batches of this call may have been written.
     """
     task._loop.call(_send_sequenced_batches(task._twin, parts))
 

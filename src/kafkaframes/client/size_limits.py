@@ -37,7 +37,7 @@ class SizeLimits:
         """Create an object without limits.
 
         Args:
-            max_age_s: time from a rejection to the expiry of its limit, in seconds.
+            max_age_s: time from a rejection until the resulting limit expires, in seconds.
         """
         self._max_age_s = max_age_s
         self._limits: dict[str, _SizeBounds] = {}

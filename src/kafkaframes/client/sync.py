@@ -101,7 +101,7 @@ class Producer(SyncClient):
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties such as
                 ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: settings (``ProducerOptions``), which override those of a dict.
+            options: settings (``ProducerOptions``), which override properties in ``bootstrap_servers``.
 
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
@@ -337,7 +337,7 @@ class Consumer(SyncClient):
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
-            options: settings (``ConsumerOptions``), which override those of a dict.
+            options: settings (``ConsumerOptions``), which override properties in ``bootstrap_servers``.
 
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
@@ -442,7 +442,7 @@ class Admin(SyncClient):
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
-            options: settings (``ClientOptions``), which override those of a dict.
+            options: settings (``ClientOptions``), which override properties in ``bootstrap_servers``.
 
         Raises:
             OptionError: a setting is unknown, invalid or not supported.

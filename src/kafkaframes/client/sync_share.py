@@ -28,7 +28,7 @@ class ShareConsumer(SyncClient):
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
-            options: settings (``ShareConsumerOptions``), which override those of a dict.
+            options: settings (``ShareConsumerOptions``), which override properties in ``bootstrap_servers``.
 
         Raises:
             OptionError: a setting is unknown, invalid or not supported.

@@ -2,7 +2,7 @@
 
 This redaction is used for request logs, journals, captures, errors, reprs and Spark plans. A setting, option, query
 parameter or header is secret if its name contains a word such as ``password``, in any spelling (``ssl.key.password``,
-``clientSecret``). This also covers the settings of object stores, schema registries and connectors. Names with an
+``clientSecret``). The rule also covers the settings of object stores, schema registries and connectors. Names with an
 ending such as ``token.endpoint.url`` or ``private.key.file`` are not secret.
 
 Kafka's request log omits SASL exchanges and the values of password settings. This module also redacts SCRAM's salted

@@ -53,7 +53,7 @@ def seed(
         OptionError: the suffix or a named column is unknown, or the broker is not running.
         EncodeError: a column is unknown, or a value is neither text nor bytes; the error's ``path`` names the row and
             the column.
-        AppendRefusedError: the topic does not accept a record. No record is then appended.
+        AppendRefusedError: the topic does not accept a record. If this error is raised, no record is appended.
     """
     rows = _read_rows(Path(source)) if isinstance(source, str | PathLike) else list(source)
     records = [_to_record(row, index, key, value) for index, row in enumerate(rows)]

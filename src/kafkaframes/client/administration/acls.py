@@ -125,7 +125,8 @@ class AclMethods(AdminRequests):
             bindings: rules to create.
 
         Raises:
-            OptionError: a rule has an unknown type, operation or permission. No rule is created.
+            OptionError: a rule has an unknown type, operation or permission. If this error is raised, no rule is
+                created.
             BrokerError: a broker rejected a rule. The error is a ``PartialFailureError`` if several rules were sent.
         """
         distinct_bindings = list(dict.fromkeys(bindings))
@@ -147,7 +148,8 @@ class AclMethods(AdminRequests):
             conditions: filters. A rule is deleted if any of the filters matches.
 
         Raises:
-            OptionError: a filter has an unknown type, operation or permission. No rule is deleted.
+            OptionError: a filter has an unknown type, operation or permission. If this error is raised, no rule is
+                deleted.
             BrokerError: a broker rejected a filter, or could not delete a rule.
         """
         distinct_conditions = list(dict.fromkeys(conditions))

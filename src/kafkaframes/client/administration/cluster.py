@@ -69,7 +69,7 @@ class QuorumReplica:
 
     Attributes:
         node_id: node id of the controller or broker.
-        directory_id: id of its metadata directory; None before Kafka 3.9.
+        directory_id: id of the node's metadata directory; None before Kafka 3.9.
         log_end_offset: log end offset of the node's copy of the metadata log; -1 if unknown to the leader.
         last_fetch_timestamp_ms: time of the node's last fetch, in milliseconds since 1970; None if unknown to the
             leader.
@@ -257,9 +257,10 @@ class ClusterMethods(AdminRequests):
 
         Args:
             voter_id: node id of the controller.
-            directory_id: id of its metadata directory, as in its ``meta.properties``.
+            directory_id: id of the controller's metadata directory, as in that directory's ``meta.properties``.
             endpoints: listeners at which other controllers reach the new voter.
-            cluster_id: expected cluster id. Brokers of another cluster reject the request. None accepts any cluster.
+            cluster_id: expected cluster id. Brokers of another cluster reject the request. None accepts a cluster with
+                any id.
 
         Raises:
             BrokerError: the controller already is a voter, or ``kraft.version`` is 0.
@@ -279,8 +280,9 @@ class ClusterMethods(AdminRequests):
 
         Args:
             voter_id: node id of the controller.
-            directory_id: id of its metadata directory, as ``describe_quorum`` returns it.
-            cluster_id: expected cluster id. Brokers of another cluster reject the request. None accepts any cluster.
+            directory_id: id of the controller's metadata directory, as ``describe_quorum`` returns it.
+            cluster_id: expected cluster id. Brokers of another cluster reject the request. None accepts a cluster with
+                any id.
 
         Raises:
             BrokerError: the controller is not a voter, it is the last voter, or ``kraft.version`` is 0.

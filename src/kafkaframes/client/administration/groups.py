@@ -97,7 +97,7 @@ class StreamsGroupMember:
         client_tags: tags of the client, by name, for the assignment of standby tasks.
         active_tasks: tasks that the member runs.
         standby_tasks: tasks of which the member keeps a copy of the state.
-        warmup_tasks: tasks that are moved to the member after it has restored their state.
+        warmup_tasks: tasks that are moved to the member once the member has restored the tasks' state.
     """
 
     member_id: str
@@ -119,11 +119,11 @@ class Subtopology:
     """A subtopology of a Kafka Streams application.
 
     Attributes:
-        subtopology_id: id of the subtopology, unique in its application.
+        subtopology_id: id of the subtopology, unique in the application.
         source_topics: topics that the subtopology reads.
         repartition_sink_topics: repartition topics that the subtopology writes.
         repartition_source_topics: repartition topics that the subtopology reads.
-        state_changelog_topics: changelog topics of its state stores.
+        state_changelog_topics: changelog topics of the subtopology's state stores.
     """
 
     subtopology_id: str

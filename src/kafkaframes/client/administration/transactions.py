@@ -31,7 +31,7 @@ class TransactionListing(NamedTuple):
         transactional_id: id that the producer was configured with.
         producer_id: current producer id.
         state: Kafka's name of the state: ``Ongoing``, ``PrepareCommit``, ``CompleteAbort``, ``Empty``, ...
-        coordinator_id: node id of its coordinator.
+        coordinator_id: node id of the coordinator of the transactional id.
     """
 
     transactional_id: str
@@ -52,7 +52,7 @@ class TransactionDescription:
         timeout_ms: transaction timeout, in milliseconds. The coordinator aborts a transaction that is open for longer.
         start_time_ms: start of the transaction, in milliseconds since 1970; None if no transaction is open.
         partitions: partitions in the transaction.
-        coordinator_id: node id of its coordinator.
+        coordinator_id: node id of the coordinator of the transactional id.
     """
 
     transactional_id: str
@@ -71,11 +71,11 @@ class ProducerState:
 
     Attributes:
         producer_id: producer id.
-        producer_epoch: producer epoch of its last batch or marker.
-        last_sequence: sequence number of its last record; -1 if only markers are left.
-        last_timestamp_ms: timestamp of its last batch, in milliseconds since 1970; -1 if unknown.
-        coordinator_epoch: epoch of the coordinator that wrote its last marker; None if it has no marker.
-        transaction_start_offset: first offset of its open transaction; None if no transaction is open.
+        producer_epoch: epoch in the producer's last batch or marker.
+        last_sequence: sequence number of the producer's last record; -1 if only markers are left.
+        last_timestamp_ms: timestamp of the producer's last batch, in milliseconds since 1970; -1 if unknown.
+        coordinator_epoch: epoch of the coordinator that wrote the producer's last marker; None without a marker.
+        transaction_start_offset: first offset of the producer's open transaction; None if no transaction is open.
     """
 
     producer_id: int

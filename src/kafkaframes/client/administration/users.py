@@ -144,7 +144,7 @@ class UserMethods(AdminRequests):
             delete: (user, mechanism) pairs of credentials to delete.
 
         Raises:
-            OptionError: a mechanism is unknown. No credential is changed.
+            OptionError: a mechanism is unknown. If this error is raised, no credential is changed.
             BrokerError: a broker rejected the changes to a user, for example several changes to one user
                 (DUPLICATE_RESOURCE).
         """
@@ -208,7 +208,7 @@ class UserMethods(AdminRequests):
             validate_only: check the changes without applying them.
 
         Raises:
-            OptionError: an entity is empty or has ``ANY_ENTITY``. No quota is changed.
+            OptionError: an entity is empty or has ``ANY_ENTITY``. If this error is raised, no quota is changed.
             BrokerError: a broker rejected the changes to an entity.
         """
         cls = self.settings.message_class("AlterClientQuotasRequest")

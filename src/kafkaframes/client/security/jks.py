@@ -1,8 +1,8 @@
 """Reads JKS, Java's own key store format: trusted certificates, and private keys with their certificate chains.
 
 JKS is the format of ``keytool -storetype JKS`` (and of the JDK before 9): big-endian, with the magic 0xFEEDFEED, the
-entries, and a SHA-1 digest of the password and the content. Keys are encrypted with a chain of SHA-1 digests. This
-encryption does not resist an attacker, so the file's permissions must protect the keys.
+entries, and a SHA-1 digest of the password and the content. Keys are encrypted with a chain of SHA-1 digests. The key
+encryption of JKS does not resist an attacker, so the file's permissions must protect the keys.
 """
 
 from __future__ import annotations

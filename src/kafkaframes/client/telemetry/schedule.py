@@ -29,7 +29,7 @@ class TelemetrySubscription(NamedTuple):
     Attributes:
         client_instance_id: id of this client, which the broker has assigned.
         subscription_id: id that pushes refer to.
-        codecs: codecs that the broker accepts, in its order of preference.
+        codecs: codecs that the broker accepts, in the broker's order of preference.
         interval_s: time between pushes, in seconds.
         max_bytes: largest payload that the broker accepts; 0 if the broker has not reported it.
         is_delta: whether sums are differences from the last push.
