@@ -83,11 +83,11 @@ class MessageKind(NamedTuple):
 
     @property
     def records_format(self) -> str:
-        """The JSON representation of records: ``size`` or ``empty``."""
+        """How the message's JSON represents records: ``size`` or ``empty``."""
         return "size" if (self.api_key, self.direction) in _APIS_WITH_RECORD_SIZES else "empty"
 
     def decode_columns(self, frames: Sequence[bytes] | pa.Array) -> pa.StructArray:
-        """Decode frames to an array of headers and bodies."""
+        """Decode frames, and return an array of their headers and bodies."""
         read = decode_request_columns if self.direction == REQUEST else decode_response_columns
         return read(frames, self.api_key, self.api_version, apis=self.apis)
 

@@ -448,7 +448,7 @@ def _is_flexible(apis: ApiRegistry, kind: int) -> bool | None:
 
 
 def _to_text(array: pa.Array) -> pa.Array:
-    """Return a column of bytes as text. Invalid UTF-8 is replaced in the same way as in Java."""
+    """Return a column of bytes as text. Invalid UTF-8 is replaced as Java replaces it."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:

@@ -126,7 +126,7 @@ def split_software(text: str) -> tuple[str, str]:
 
 
 def to_event_table(events: Iterable[ClientEvent]) -> Ints:
-    """Convert events to a table."""
+    """Convert events to an array with a row for each event and a column for each field."""
     return np.array(list(events), np.int64).reshape(-1, len(ClientEvent._fields))
 
 

@@ -31,7 +31,7 @@ def open_compressed(raw: IO[bytes], head: bytes) -> IO[bytes]:
     """Return a file of the decompressed bytes, or ``raw`` itself if it is not compressed.
 
     Args:
-        raw: file, positioned at its start.
+        raw: file to read, at position 0.
         head: first four bytes of the file.
     """
     if head.startswith(GZIP_MAGIC):
@@ -70,7 +70,7 @@ class GzipMember:
         return bool(self._inflate.eof)
 
     def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
-        """Return output and the number of consumed bytes. See ``MemberDecompressor``."""
+        """Return the output and the number of consumed input bytes. See ``MemberDecompressor``."""
         output = self._inflate.decompress(data, max_bytes)
         unused_data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
         return output, len(data) - len(unused_data)
@@ -90,7 +90,10 @@ class Lz4Member:
         return bool(self._frame.eof)
 
     def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
-        """Return output and the number of consumed bytes. Buffered output of previous calls is returned first."""
+        """Return the output and the number of consumed input bytes.
+
+        Buffered output of previous calls is returned first.
+        """
         if not self._frame.needs_input:
             return self._frame.decompress(b"", max_bytes), 0
         output = self._frame.decompress(bytes(data), max_bytes)

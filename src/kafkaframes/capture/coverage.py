@@ -1,4 +1,5 @@
-"""Report which data of a capture were not read, and why. All commands, tables and library calls use this report.
+"""Report which data of a capture were not read, and why. All commands, tables and library calls use this coverage
+report.
 
 A ``Coverage`` is filled while captures and request logs are read. Each entry has a kind. The kinds in
 ``HARMLESS_KINDS`` cannot hide a Kafka call: ARP, UDP, or a connection that began before the capture. Data of every

@@ -147,10 +147,11 @@ class Recorder:
         Args:
             settings: addresses, ports, TLS settings and specs.
             out: capture file, open for writing.
-            on_slow: called with the duration of a slow write, in seconds.
-            on_unknown: called once for each kind of response that may contain an address and cannot be decoded.
-            on_refused: called once for each reason why a connection is refused, with the reason.
-            on_failure: called when the file can no longer be written.
+            on_slow: function that is called with the duration of a slow write, in seconds.
+            on_unknown: function that is called once for each kind of response that may contain an address and cannot be
+                decoded.
+            on_refused: function that is called once for each reason why a connection is refused, with the reason.
+            on_failure: function that is called when the file can no longer be written.
         """
         self.settings, self.on_slow, self.on_unknown, self.on_failure = settings, on_slow, on_unknown, on_failure
         self.on_refused = on_refused

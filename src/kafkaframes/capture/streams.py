@@ -46,11 +46,11 @@ class WindowResult:
         buf, extents: bytes of the frames (see :meth:`copy_frame_bytes`).
         rows: segments, in the packet columns of ``layout.py``.
         frames, calls, gaps: tables in the columns of ``layout.py``.
-        connections, connection_count: table of connections, and the number of its rows.
+        connections, connection_count: table of connections, and the table's row count.
         file: number of the current file.
         last: whether this is the last window.
-        new_numbers: new number for each connection of the previous window, -1 if it was forgotten; None if no
-            connection was forgotten.
+        new_numbers: for each connection of the previous window, the new number that identifies the connection, or -1 if
+            the connection was forgotten; None if no connection was forgotten.
         forgotten_connections: rows and old numbers of the connections that were forgotten before this window.
     """
 

@@ -1,7 +1,7 @@
 """Convert the bodies of one API to structs of a single type, which covers all versions.
 
-The struct has the fields of all versions. A field that a version lacks is null. Bodies from the JSON of a broker's
-request log are converted to the same type.
+The struct has the fields of all versions. A field that a version lacks is null. Bodies in a broker's request log, which
+are JSON, are converted to the same struct type.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ class Accumulator:
             return [candidates[(start + run) % len(candidates)] for run in range(runs)]
 
     def find_target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
-        """Return the partition that a record gets now; None if the given partition does not exist."""
+        """Return the partition to which a record is added now; None if the given partition does not exist."""
         with self._lock:
             topic_state = self._get_topic_state(topic)
             if partition == STICKY_PARTITION:

@@ -27,7 +27,7 @@ class MemberSubscription:
     Attributes:
         topics: names of the subscribed topics.
         owned_partitions: partitions that the member owned in ``generation``, according to the member's subscription.
-        instance_id: id of a static member (KIP-345). Static members have the same order after a restart.
+        instance_id: id of a static member (KIP-345). Static members keep their place in the order after a restart.
     """
 
     topics: frozenset[str]

@@ -187,7 +187,7 @@ class ClassicMember:
         return result
 
     def next_time(self, now: float) -> float | None:
-        """Return the time of the next request, or None."""
+        """Return the time at which to send the next request; None if no request is planned."""
         if self._is_out:
             return None
         times = []

@@ -424,7 +424,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """Set positions to the log start offsets.
 
         Args:
-            partitions: assigned partitions; none means all of them.
+            partitions: assigned partitions; without arguments, all assigned partitions.
 
         Raises:
             OptionError: a partition is not assigned.
@@ -435,7 +435,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """Set positions to the end offsets, as ``end_offsets`` returns them.
 
         Args:
-            partitions: assigned partitions; none means all of them.
+            partitions: assigned partitions; without arguments, all assigned partitions.
 
         Raises:
             OptionError: a partition is not assigned.

@@ -239,7 +239,7 @@ class ConsumerMachine:
         return error
 
     def next_callback(self) -> RebalanceCallback | None:
-        """Return the rebalance callback to call next, or None."""
+        """Return the rebalance callback to call next; None if no callback is due."""
         if self.lost_partitions:
             return RebalanceCallback(CallbackKind.LOSE, tuple(self.lost_partitions))
         revoked_partitions = self._find_partitions_to_revoke()
@@ -260,7 +260,7 @@ class ConsumerMachine:
         return revoked_partitions
 
     def _is_in_target(self, partition: TopicPartition) -> bool:
-        """Return whether the group assigns a partition, with the topic id that is read."""
+        """Return whether the group assigns a partition, and for the same topic id that the consumer reads."""
         state, target = self.positions.states[partition], self._target or {}
         if partition not in target:
             return False
@@ -401,7 +401,7 @@ class ConsumerMachine:
             self._leaving.append(request)
 
     def _next_metadata_time(self) -> float | None:
-        """Return the time of the next metadata refresh, or None."""
+        """Return the time of the next metadata refresh; None if no refresh is planned."""
         if self._metadata_request is not None:
             return None
         if self.positions.stale_topics:

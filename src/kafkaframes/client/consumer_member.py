@@ -124,7 +124,7 @@ class ConsumerMember:
         return [self._in_flight]
 
     def next_time(self, now: float) -> float | None:
-        """Return the time of the next request, or None."""
+        """Return the time at which to send the next request; None if no request is planned."""
         is_busy = self._is_out or self._waits_for_caller or self._in_flight is not None
         return None if is_busy else self._due
 

@@ -415,7 +415,8 @@ class BufferedBatches:
             self.next_offset, self.leader_epoch = self._fetched_batches.next_offset, self._fetched_batches.leader_epoch
 
     def decode_columns(self, columns: Sequence[str], budget_bytes: int, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Decode and yield columns, until ``budget_bytes`` are decoded. The other batches remain.
+        """Decode and yield columns, until ``budget_bytes`` are decoded. Batches that are not decoded remain for the
+        next call.
 
         Raises:
             CorruptRecordError: a batch is damaged. Until a seek, each further call reads the damaged batch again and

@@ -38,7 +38,7 @@ CONSUMER_HOOKS: Final = ("on_consume", "on_commit", "on_consume_table")
 
 
 class ProducerRecord(NamedTuple):
-    """One record before it is sent, as ``on_send`` gets it.
+    """A record before it is sent, in the form that ``on_send`` receives.
 
     Attributes:
         topic: name of the topic.
@@ -208,7 +208,7 @@ class AcknowledgementCallback:
     The callback calls ``on_acknowledgement``, and then the caller's ``on_delivery``.
 
     Attributes:
-        partition: the record's partition; -1 until it is known.
+        partition: the record's partition; -1 until the partition is known.
     """
 
     __slots__ = ("_interceptors", "_on_delivery", "_topic", "partition")
@@ -236,7 +236,7 @@ class AcknowledgementCallback:
 
 
 def to_producer_record(record: CheckedRecord, timestamp_ms: int | None) -> ProducerRecord:
-    """Return a checked record as ``on_send`` gets it, with the timestamp that the caller set."""
+    """Return a checked record in the form that ``on_send`` receives, with the timestamp that the caller set."""
     topic, key, value, headers, partition, _, _ = record
     return ProducerRecord(topic, value, key, tuple(headers), partition, timestamp_ms)
 

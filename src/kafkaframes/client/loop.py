@@ -344,7 +344,7 @@ class ClientContext:
     """The process and the event loop to which an asyncio client belongs."""
 
     def __init__(self, client: str) -> None:
-        """Store the current process. The event loop is the one on which the client is first used."""
+        """Remember the current process; the event loop is the one on which the client is used first."""
         self._client = client
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -534,7 +534,7 @@ async def create_objects_in_thread(work: Callable[[], Result]) -> Result:
 async def call_in_waiting_thread(work: Callable[[], Result]) -> Result:
     """Call a function in the thread that waits for the current ``LoopThread.call``, and return its result.
 
-    The function can therefore call the client. If no thread waits, the function gets a thread of its own. Raises the
+    The function can therefore call the client. If no thread waits, the function runs in a new thread. Raises the
     same errors as ``run_in_thread``.
     """
     inbox = _CALL_INBOX.get()

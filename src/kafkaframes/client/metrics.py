@@ -364,7 +364,7 @@ def _get_description_prefix(statistic: str, meaning: str) -> str:
 
 
 def _create_network_specs(group: str) -> list[MetricSpec]:
-    """Return the specifications of the connection metrics in a group: of the whole client, or of each node."""
+    """Return the specifications of the connection metrics in a group, for the whole client or for each node."""
     return [
         *_create_sensor_specs(
             group, _ALL_CLIENTS, "request", "requests sent", count="request-total", count_rate="request-rate"

@@ -77,7 +77,10 @@ def _set_response(entry: _InFlightRequest, frame: Frame) -> None:
 
 
 class _ConnectionProtocol(asyncio.BufferedProtocol):
-    """Transfers bytes between a transport and a ``ClientConnection``, with one timer for all in-flight requests."""
+    """Transfers bytes between a transport and a ``ClientConnection``.
+
+    One timer covers the timeouts of all in-flight requests.
+    """
 
     def __init__(self, connection: ClientConnection, host_port: str, metrics: NodeMetrics | None = None) -> None:
         self.connection = connection

@@ -122,7 +122,7 @@ async def list_offsets(
 async def list_offsets_at_leader(
     cluster: ClusterClient, leader: Node, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | BrokerError]:
-    """Send one request to a leader. The result of each partition is an offset or the leader's error.
+    """Send one ListOffsets request to a leader, and return each partition's offset or the leader's error.
 
     Raises:
         NetworkError, BrokerError: raised by ``Connection.request``.
@@ -175,7 +175,7 @@ async def fetch_epoch_ends(
 async def _send_list_offsets(
     cluster: ClusterClient, leader: Node, timestamps: Mapping[TopicPartition, int], read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | int]:
-    """Send one request to a leader. An int in the result is an error code."""
+    """Send one ListOffsets request to a leader, and return each partition's offset or error code."""
     connection = await cluster.get_connection(leader)
     cls = cluster.settings.message_class("ListOffsetsRequest")
     body = cls(replica_id=-1)

@@ -306,7 +306,7 @@ class Positions:
         Args:
             partition: partition to add.
             ownership: initial ownership state of the partition.
-            offset: first offset to read; None to look it up.
+            offset: first offset to read; None to look up the offset.
             topic_id: topic id, if the group assigns partitions by id.
         """
         state = PartitionState(partition, ownership, PartitionStep.FETCH, self._max_bytes, topic_id=topic_id)

@@ -739,7 +739,7 @@ class AsyncProducer(TelemetryMethods):
 
     @contextlib.contextmanager
     def _measure_transaction(self, sensor: str) -> Iterator[None]:
-        """Measure a call of a transactional producer."""
+        """Record the duration of a call of a transactional producer in the metrics."""
         if self.settings.transactional_id is None:
             yield
             return

@@ -404,7 +404,7 @@ def _log_ignored_once(names: frozenset[str]) -> None:
 
 
 def suggest_name(name: str, names: Collection[str]) -> str:
-    """Return a hint for an unknown name: the most similar name in the same spelling, or all names if they are few.
+    """Return a hint for an unknown name: the most similar name, in the user's spelling, or all names if they are few.
 
     >>> suggest_name("linger.sm", ["acks", "linger_ms"]), suggest_name("key", ["acks", "linger_ms"])
     ('; did you mean linger.ms?', '; expected acks, linger_ms')

@@ -29,7 +29,8 @@ class RangeReader:
         consumer: consumer without a group and with ``auto_offset_reset="none"``. The reader replaces the consumer's
             assignment.
         target: partition to read.
-        next_offset: first offset of the range, then the offset to continue at. Reading stops at ``end``.
+        next_offset: offset at which the next read starts; initially the first offset of the range. Reading stops at
+            ``end``.
         end: exclusive end of the range. The last result may extend beyond the end.
         on_loss: callback for offsets that the log does not have (any more), with a text about the partition ("has no
             offset 10 ..."). The callback raises an error, or returns to continue without these offsets.

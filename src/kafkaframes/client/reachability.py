@@ -39,7 +39,7 @@ async def wait_until_reachable(
         new_topic: topic that the brokers may create, as for a producer (``auto.create.topics.enable``).
 
     Raises:
-        NetworkError: no broker has responded in time. The error message contains the last reason.
+        NetworkError: no broker has responded in time. The error message contains the reason for the last failure.
         BrokerError: the broker rejects the client, or the topic does not exist and is not created.
     """
     cluster = ClusterClient(settings)

@@ -1,8 +1,8 @@
 """Log the requests that a broker rejects with a retriable error: error, broker and number of rejections.
 
 Without these log lines, a producer with a record that is rejected for two minutes seems to hang. The first rejection is
-logged at once. Further rejections of the same kind are logged with their number after 10 s, after 30 s, and then every
-60 s.
+logged at once. Further rejections of the same kind are counted, and the count is logged after 10 s, after 30 s, and
+then every 60 s.
 """
 
 from __future__ import annotations

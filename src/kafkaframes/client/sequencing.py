@@ -61,7 +61,7 @@ _get_order: Final = attrgetter("order")
 
 
 class FinishedBatch(NamedTuple):
-    """A batch with its result: its offset and append time, or an error."""
+    """A finished batch and its result: base offset and append time, or an error."""
 
     batch: Batch
     base_offset: int = -1

@@ -132,9 +132,9 @@ class AsyncShareConsumer(TelemetryMethods):
 
         Args:
             topics: topic names. A topic that does not exist yet is read once it is created.
-            on_acknowledge: called in ``poll``, ``fetch_arrow``, ``commit`` and ``close``. The function gets the offsets
-                of acknowledged records by partition, and the error if the broker rejected the acknowledgements, else
-                None.
+            on_acknowledge: function that is called in ``poll``, ``fetch_arrow``, ``commit`` and ``close``. The
+                arguments are the offsets of acknowledged records by partition, and the error if the broker rejected the
+                acknowledgements, else None.
 
         Raises:
             OptionError: ``topics`` is empty.

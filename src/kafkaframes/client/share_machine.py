@@ -340,7 +340,7 @@ class ShareConsumerMachine:
         return completion
 
     def renew(self, keys: Sequence[RecordKey]) -> PendingResults:
-        """Extend the locks of delivered records. Pending acknowledgements of the same nodes are sent first.
+        """Extend the locks of delivered records. Pending acknowledgements to the nodes of these records are sent first.
 
         The locks of buffered records are extended as well, because the caller needs more time than their duration.
 

@@ -1,6 +1,6 @@
 """The state of a share session with one node (KIP-932): epoch, partitions and pending acknowledgements. No I/O.
 
-A node remembers the partitions of a session between requests, as it does for fetch sessions (KIP-227). The requests of
+A node remembers the partitions of a session between requests, as in a fetch session (KIP-227). The requests of
 a session are numbered, so only one may be in flight. If the result of a request is unknown, the client opens a new
 session with epoch 0, and the node releases the records that the old session had acquired.
 """

@@ -89,7 +89,7 @@ class Producer(SyncClient):
 
     ``with Producer("localhost:9092") as producer: ...``
 
-    Any thread may use the producer. ``AsyncProducer`` does the same with asyncio.
+    Any thread may use the producer. ``AsyncProducer`` is the corresponding asyncio client.
     """
 
     if not TYPE_CHECKING:  # type checkers would accept every attribute
@@ -326,7 +326,7 @@ class Consumer(SyncClient):
 
     ``with Consumer("localhost:9092") as consumer: ...``
 
-    Only one thread at a time may read. ``AsyncConsumer`` does the same with asyncio.
+    Only one thread at a time may read. ``AsyncConsumer`` is the corresponding asyncio client.
     """
 
     if not TYPE_CHECKING:  # type checkers would accept every attribute
@@ -433,8 +433,8 @@ class Admin(SyncClient):
 
     ``with Admin("localhost:9092") as admin: ...``
 
-    Any thread may use the client. ``AsyncAdmin`` does the same with asyncio. If some of a method's items fail, the
-    other items take effect, and the method raises ``PartialFailureError`` with the result of each item.
+    Any thread may use the client. ``AsyncAdmin`` is the corresponding asyncio client. If some of a method's items fail,
+    the other items take effect, and the method raises ``PartialFailureError`` with the result of each item.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:

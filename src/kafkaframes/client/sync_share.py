@@ -20,7 +20,7 @@ class ShareConsumer(SyncClient):
 
     ``with ShareConsumer("localhost:9092", group_id="g") as consumer: ...``
 
-    ``AsyncShareConsumer`` does the same with asyncio.
+    ``AsyncShareConsumer`` is the corresponding asyncio client.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ShareConsumerOptions]) -> None:

@@ -319,7 +319,7 @@ class AuthenticationError(BrokerError):
 
 
 class ProducerFencedError(BrokerError):
-    """A newer producer with the same ``transactional_id`` has fenced this one, which can only be closed."""
+    """A newer producer with the same ``transactional_id`` has fenced this producer, which can only be closed."""
 
 
 class QuotaExceededError(BrokerError):

@@ -63,7 +63,7 @@ class PayloadBuilder:
     def build_payload(
         self, prefixes: Sequence[str], *, is_delta: bool, max_bytes: int, time_ns: int
     ) -> TelemetryPayload:
-        """Return the current metrics. Metrics of the whole client come first; those of partitions come last.
+        """Return a payload of the current metrics, those of the whole client first and those of partitions last.
 
         NaN, the average of no values, is omitted (KIP-714, sparse metrics).
 

@@ -66,7 +66,7 @@ class TelemetrySchedule:
         due_s: time of the next request.
         needs_subscription: whether the next request is GetTelemetrySubscriptions. If False, the next request is
             PushTelemetry.
-        disabling_error: error after which the client sends nothing more; None while telemetry is enabled.
+        disabling_error: error after which the client sends no more telemetry; None while telemetry is enabled.
     """
 
     def __init__(self, uniform: Callable[[float, float], float]) -> None:
