@@ -78,15 +78,15 @@ ROW_COUNT = 400
 WRITE_SCRIPT = """
     import sys
     import kafkaframes
-    from tests.interop.test_writer import TOPICS, rows
+    from tests.interop.test_writer import TOPICS_TO_WRITE, create_rows
     spark = kafkaframes.spark.session("interop", master="local[2]", memory="512m")
     kafkaframes.spark.register(spark)
-    frame = spark.createDataFrame(rows(), "id bigint, key binary, value binary").repartitionByRange(3, "id")
+    frame = spark.createDataFrame(create_rows(), "id bigint, key binary, value binary").repartitionByRange(3, "id")
     frame = frame.sortWithinPartitions("id")
     frame = frame.selectExpr("key", "value", "timestamp_millis(1700000000000 + id) as timestamp")
-    for topic, (magic, codec, partitions) in TOPICS.items():
-        told = {"topic": topic, "codec": codec, "recordFormat": magic, "numPartitions": partitions}
-        writer = frame.write.format("kafka-log").options(**told, batchRecords=20, segmentSize="6k")
+    for topic, (magic, codec, partitions) in TOPICS_TO_WRITE.items():
+        options = {"topic": topic, "codec": codec, "recordFormat": magic, "numPartitions": partitions}
+        writer = frame.write.format("kafka-log").options(**options, batchRecords=20, segmentSize="6k")
         writer.mode("append").save(sys.argv[1])
     spark.stop()
 """
