@@ -1,6 +1,6 @@
 """An embedded Kafka broker for development, tests, replays and migrations.
 
-The layers, from the network inwards:
+The layers of the broker, from the network inwards:
 
 1. ``lifecycle/`` has ``Broker``, the class that users hold. ``Broker`` opens directories, starts and stops the other
    layers, and runs the periodic work. ``faults/`` contains the faults, the journal and the inspection functions for
@@ -10,7 +10,7 @@ The layers, from the network inwards:
    without I/O. Without hooks, ``dispatch/fast_path.py`` answers ordinary Produce and Fetch requests instead, with the
    same bytes.
 4. ``apis/`` has a file for each family of APIs, with a handler for each API. The handler's decorator (an ``api.Api``)
-   declares the API: versions, required permissions, behaviour, differences between versions, gaps.
+   declares the API's versions, required permissions, behaviour, differences between versions, and gaps.
    ``dispatch/table.py`` collects the handlers. The ApiVersions response and the tables of ``docs/broker-support.md``
    are generated from the declarations. To add an API, add its handler: no other file lists the APIs.
 5. ``state/`` is the state that handlers read and change: topics, partitions, the clock, the coordinators. The layers
@@ -24,8 +24,8 @@ The contract of a handler::
 
 * The type parameters of ``request`` are the API's request and response classes, so that mypy checks each field.
 * ``request.body`` is the decoded request and ``request.version`` its version. ``request.response(...)`` creates the
-  response, ``request.response.SomeStruct(...)`` its structs. A response field that the version lacks is omitted if its
-  value is the default or it is ignorable.
+  response, and ``request.response.SomeStruct(...)`` creates its structs. A response field that the version lacks is
+  omitted if its value is the default or it is ignorable.
 * A handler returns the response, or an ``api.DeferredResponse`` that is completed afterwards (a join, a sync, a long
   poll), or ``None`` to send nothing (Produce with acks 0). To close the connection as Kafka does, it raises
   ``api.CloseConnection``.

@@ -244,7 +244,7 @@ class ClientConnection:
             client_id: client ID in request headers.
             max_response_bytes: maximum size of a response frame.
             first_correlation_id: correlation ID of the first request.
-            mode: ``reference`` or ``strict``, for decoding.
+            mode: decoding mode, ``reference`` or ``strict``.
             specs: message specs that replace the catalog's specs.
             header_tags: raw tagged fields for the header of every request with a flexible version.
             allocate: function that returns memory for large responses, as for ``FrameBuffer``. The records of such a

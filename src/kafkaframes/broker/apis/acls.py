@@ -1,4 +1,4 @@
-"""ACLs, and quotas of users, client ids and addresses (KIP-546): DescribeAcls, CreateAcls, DeleteAcls,
+"""Handlers for ACLs, and quotas of users, client ids and addresses (KIP-546): DescribeAcls, CreateAcls, DeleteAcls,
 DescribeClientQuotas, AlterClientQuotas.
 """
 

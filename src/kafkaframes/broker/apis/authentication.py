@@ -1,4 +1,4 @@
-"""SASL logins, SCRAM credentials and delegation tokens (KIP-48, KIP-373): SaslHandshake, SaslAuthenticate,
+"""Handlers for SASL logins, SCRAM credentials and delegation tokens (KIP-48, KIP-373): SaslHandshake, SaslAuthenticate,
 DescribeUserScramCredentials, AlterUserScramCredentials, CreateDelegationToken, RenewDelegationToken,
 ExpireDelegationToken, DescribeDelegationToken.
 """

@@ -1,4 +1,4 @@
-"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups."""
+"""Handlers for classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups."""
 
 from __future__ import annotations
 

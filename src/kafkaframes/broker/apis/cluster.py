@@ -1,4 +1,4 @@
-"""The cluster: ApiVersions, DescribeCluster, DescribeQuorum, UpdateFeatures."""
+"""Handlers for the cluster: ApiVersions, DescribeCluster, DescribeQuorum, UpdateFeatures."""
 
 from __future__ import annotations
 

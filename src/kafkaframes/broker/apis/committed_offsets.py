@@ -1,4 +1,4 @@
-"""Committed offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete."""
+"""Handlers for committed offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete."""
 
 from __future__ import annotations
 

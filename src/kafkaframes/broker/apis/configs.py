@@ -1,5 +1,5 @@
-"""Settings of topics, brokers, groups and client metrics: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs,
-ListConfigResources.
+"""Handlers for settings of topics, brokers, groups and client metrics: DescribeConfigs, AlterConfigs,
+IncrementalAlterConfigs, ListConfigResources.
 """
 
 from __future__ import annotations

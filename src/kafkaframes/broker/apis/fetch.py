@@ -1,4 +1,4 @@
-"""Fetch: read records of partitions, with fetch sessions and long polls."""
+"""The handler of Fetch, which reads records of partitions, with fetch sessions and long polls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinators, and groups of all types: FindCoordinator, ListGroups, DeleteGroups.
+"""Handlers for coordinators and for groups of all types: FindCoordinator, ListGroups, DeleteGroups.
 
 This module also contains functions with which all group and transaction APIs check permissions and the coordinator, and
 map exceptions to error codes.
@@ -58,7 +58,7 @@ def find_transaction_error(request: Request, broker: BrokerState, kind: int, key
 
 
 def get_error_code(error: KafkaframesError) -> ErrorCode:
-    """Return the error code of a coordinator's exception. A storage error becomes NOT_COORDINATOR."""
+    """Return the error code of a coordinator's exception. The error code of a storage error is NOT_COORDINATOR."""
     code = to_error_code(error)
     return ErrorCode.NOT_COORDINATOR if code == ErrorCode.KAFKA_STORAGE_ERROR else code
 

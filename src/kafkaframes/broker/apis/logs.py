@@ -1,4 +1,6 @@
-"""Queries and deletions of partition logs: ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers."""
+"""Handlers that query partition logs and delete records: ListOffsets, OffsetForLeaderEpoch, DeleteRecords,
+DescribeProducers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers, topics, partitions and their leaders: Metadata, DescribeTopicPartitions."""
+"""Handlers that describe brokers, topics, partitions and leaders: Metadata, DescribeTopicPartitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848) and share groups (KIP-932): ConsumerGroupHeartbeat, ConsumerGroupDescribe,
+"""Handlers for consumer groups (KIP-848) and share groups (KIP-932): ConsumerGroupHeartbeat, ConsumerGroupDescribe,
 ShareGroupHeartbeat, ShareGroupDescribe.
 """
 

@@ -1,4 +1,4 @@
-"""Produce: validate and append the records of a request, and build its response."""
+"""The handler of Produce, which validates and appends the records of a request, and builds its response."""
 
 from __future__ import annotations
 

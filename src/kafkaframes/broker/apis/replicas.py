@@ -1,5 +1,5 @@
-"""Leaders, and moves of replicas between nodes and directories: ElectLeaders, AlterPartitionReassignments,
-ListPartitionReassignments, AlterReplicaLogDirs, DescribeLogDirs.
+"""Handlers for leader elections, and moves of replicas between nodes and directories: ElectLeaders,
+AlterPartitionReassignments, ListPartitionReassignments, AlterReplicaLogDirs, DescribeLogDirs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Acquisition and acknowledgement of records by members of share groups (KIP-932): ShareFetch, ShareAcknowledge."""
+"""Handlers that acquire and acknowledge records for share group members (KIP-932): ShareFetch, ShareAcknowledge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Offsets of share groups (KIP-932): DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets."""
+"""Handlers for share groups' offsets (KIP-932): DescribeShareGroupOffsets, AlterShareGroupOffsets,
+DeleteShareGroupOffsets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071): StreamsGroupHeartbeat, StreamsGroupDescribe."""
+"""Handlers for streams groups (KIP-1071): StreamsGroupHeartbeat, StreamsGroupDescribe."""
 
 from __future__ import annotations
 

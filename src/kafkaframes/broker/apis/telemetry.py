@@ -1,4 +1,4 @@
-"""Client telemetry (KIP-714): GetTelemetrySubscriptions, PushTelemetry.
+"""Handlers for client telemetry (KIP-714): GetTelemetrySubscriptions, PushTelemetry.
 
 The state of a client instance belongs to its connection, because Kafka forgets an instance when its connection ends.
 """

@@ -1,4 +1,4 @@
-"""Changes of topics: CreateTopics, CreatePartitions, DeleteTopics."""
+"""Handlers that create, extend and delete topics: CreateTopics, CreatePartitions, DeleteTopics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn; for administrators (KIP-664):
-ListTransactions, DescribeTransactions, WriteTxnMarkers.
+"""Handlers for transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn; and for administrators
+(KIP-664): ListTransactions, DescribeTransactions, WriteTxnMarkers.
 """
 
 from __future__ import annotations

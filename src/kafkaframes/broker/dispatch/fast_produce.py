@@ -240,8 +240,8 @@ class RequestCache:
     """A cache of parsed Produce requests, by the bytes before their records.
 
     A producer sends many requests that differ only in their records and correlation id. A request need not be parsed if
-    the bytes before its records equal those of an earlier request on any connection. State that can change
-    is checked for each request: the topic's existence, the partition's leader and the client's permission.
+    the bytes before its records equal those of an earlier request on any connection. Each request is still checked for
+    state that can change, which is the topic's existence, the partition's leader and the client's permission.
     """
 
     def __init__(self, broker: BrokerState) -> None:

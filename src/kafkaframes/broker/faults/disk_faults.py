@@ -2,8 +2,8 @@
 
 ``broker.on_disk("write", path="*/orders-0/*.log")`` creates a rule, and the rule's methods define its fault. Rules are
 tried in order of their creation; the first rule that matches decides. As in Kafka, the first failure takes the log
-directory offline: Produce requests fail with KAFKA_STORAGE_ERROR until the broker is restarted. If the disk is full,
-Produce requests fail until there is free space.
+directory offline, and Produce requests fail with KAFKA_STORAGE_ERROR until the broker is restarted. If the disk is
+full, Produce requests fail until there is free space.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class FaultyDisk(DelegatingFileSystem):
         self.inner.make_directory(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file or directory. Rules match the new name."""
+        """Rename a file or directory. Rules are matched against the new name."""
         self._faults.before("rename", target)
         self.inner.rename(source, target)
         self.unflushed.after_rename(source, target)

@@ -2,8 +2,8 @@
 
 The journal contains each request, its response and its duration. The request log has one JSON line for each request, in
 the format of Kafka's request log (``kafka.request.logger``, KIP-673), so that tools for Kafka's log can read it. As in
-Kafka, the log contains the size of records instead of the records. The journal and the request log show secrets
-(``errors.sensitive``) as ``(redacted)``.
+Kafka, the log contains the size of records instead of the records. The journal and the request log contain
+``(redacted)`` instead of secrets (``errors.sensitive``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class JournalEntry:
 
     Attributes:
         number: sequence number of the request in the broker, from 1.
-        connection: number of the connection.
+        connection: number of the connection on which the request arrived.
         peer: client address.
         software: name and version of the client library, from ApiVersions; empty texts if the client sent none.
         received_ms: time of arrival, by the broker's clock.
@@ -49,7 +49,8 @@ class JournalEntry:
         answer_tags: unknown tagged fields of the response header.
         unknown_tags: unknown top-level tagged fields of the request body.
         fault: description of the fault that a rule caused.
-        size_bytes: approximate memory of the bodies. The oldest bodies are dropped if the total is too large.
+        size_bytes: approximate memory of the request and response bodies, in bytes. The oldest bodies are dropped if
+            the total is too large.
     """
 
     number: int

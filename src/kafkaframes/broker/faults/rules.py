@@ -40,7 +40,7 @@ class RuleBase:
         skip: number of matches without a fault at the beginning.
         left: remaining number of faults; None for no limit.
         is_removed: whether the rule was removed.
-        is_optional: whether the fault need not happen (``optional=True``).
+        is_optional: whether a test may pass although the fault never happens (``optional=True``).
         occurrences: number of faults that have happened.
         origin: file and line of the call that created the rule.
         is_reported: whether a ``with`` block has failed because the fault never happened.

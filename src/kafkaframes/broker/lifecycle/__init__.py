@@ -1,1 +1,1 @@
-"""A broker from start to stop: the class ``Broker``, opening its directories, and its periodic work."""
+"""A broker's life from start to stop: the class ``Broker``, the opening of directories, and the periodic work."""

@@ -1,4 +1,4 @@
-"""Selects the range of an open log to compact, if a compaction is due (LogCleanerManager), without reading files."""
+"""Select the range of an open log to compact, if a compaction is due (LogCleanerManager), without reading files."""
 
 from __future__ import annotations
 

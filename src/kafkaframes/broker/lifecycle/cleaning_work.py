@@ -1,4 +1,4 @@
-"""Compacts closed segments of an open log into new files next to the old files.
+"""Compact closed segments of an open log into new files next to the old files.
 
 The log itself is not changed, so that a compaction can run in a thread while records are appended.
 """

@@ -104,7 +104,7 @@ class Broker:
         clock: the broker's clock. By default, the broker creates a clock, which a test can ``advance``.
         journal: whether to record requests and responses (``.journal``) and to allow faults (``.on``). Without a
             journal, ordinary requests take a faster path.
-        security: SASL, TLS and ACLs. By default, all clients may do everything.
+        security: options for SASL, TLS and ACLs. By default, all clients may do everything.
         broker_release: Kafka release to emulate (``0.8.2`` ... ``4.3``). The broker advertises and serves exactly the
             APIs and versions of this release.
         specs: a folder with message specs, or the specs themselves, which replace the catalog's specs of the same
@@ -564,7 +564,7 @@ class Broker:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Findings about served directories, one line each: how differing copies were resolved, missing data, and
-        data that cannot be read. Later reads can add lines.
+        data that cannot be read. Reads that find more damage add lines.
         """
         return tuple(remark.text for remark in self._all_remarks())
 
@@ -597,8 +597,8 @@ class Broker:
 
         Args:
             api: Kafka's name of the API; None matches every API.
-            optional: whether the fault need not happen. With the pytest fixtures, a test fails at its end if a
-                required fault never happened.
+            optional: whether a test may pass although the fault never happens. With the pytest fixtures, a test fails
+                at its end if a required fault never happened.
             conditions: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, and ``where`` (a function
                 that returns whether a request matches).
 

@@ -1,4 +1,4 @@
-"""Opens log directories and tiered stores that a broker serves read-only, and takes and restores snapshots."""
+"""Open log directories and tiered stores that a broker serves read-only, and take and restore snapshots."""
 
 from __future__ import annotations
 

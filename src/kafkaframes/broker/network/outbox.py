@@ -1,4 +1,4 @@
-"""``Outbox``, the send queue of a connection, and ``GroupCommit``, the flushes that responses wait for (``fsync``).
+"""``Outbox``, the send queue of a connection, and ``GroupCommit``, which flushes before responses (``fsync``).
 
 The queue contains buffers and file ranges. File ranges are sent with sendfile. An element leaves the queue after the
 operating system has accepted all earlier elements. A client that does not read therefore only delays its own responses,

@@ -1,4 +1,4 @@
-"""Error responses of any API, and changes to responses for faults."""
+"""Build error responses of any API, and change responses for faults."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """The server side of GSSAPI with Kerberos (RFC 4752), which requires the extra ``kerberos``.
 
-As in Kafka, no security layer is offered, and the client's authorization id is ignored. Tickets are accepted in a
-thread, because an acceptance reads the keytab and may resolve host names.
+As in Kafka, no security layer is offered, and the client's authorization id is ignored. Tickets are checked in a
+thread, because the check reads the keytab and may resolve host names.
 
-``sasl.kerberos.principal.to.local.rules`` map principals to users, as in Kafka. A rule is ``DEFAULT``, which accepts
-principals of the default realm, or ``RULE:[n:format](match)s/from/to/gL``. A ``RULE`` applies to principals with ``n``
-components. The rule expands ``format`` (``$0`` is the realm, ``$1`` and ``$2`` are components). The expanded text must
-match ``match`` completely. The rule then replaces the first match of ``from`` (all matches with ``g``), and changes the
-case with ``L`` or ``U``. The first rule that applies and matches is used. Rules use Python's regular expressions, which
-are compatible with Java's in usual cases.
+The rules in ``sasl.kerberos.principal.to.local.rules`` map principals to users, as in Kafka. A rule is ``DEFAULT``,
+which accepts principals of the default realm, or ``RULE:[n:format](match)s/from/to/gL``. A ``RULE`` applies to
+principals with ``n`` components. The rule expands ``format`` (``$0`` is the realm, ``$1`` and ``$2`` are components).
+The expanded text must match ``match`` completely. The rule then replaces the first match of ``from`` (all matches with
+``g``), and changes the case with ``L`` or ``U``. The first rule that applies and matches is used. Rules use Python's
+regular expressions, which are compatible with Java's in usual cases.
 """
 
 from __future__ import annotations

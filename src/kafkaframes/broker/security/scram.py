@@ -185,8 +185,8 @@ class DelegationToken:
         requester: principal that requested the token: the owner, or a principal that may create tokens for other users.
         renewers: further principals that may renew the token.
         issued_ms: time of creation.
-        expires_ms: expiry, unless the token is renewed.
-        ends_ms: latest possible expiry.
+        expires_ms: time at which the token expires unless it is renewed.
+        ends_ms: end of the token's lifetime, which a renewal cannot extend.
     """
 
     token_id: str

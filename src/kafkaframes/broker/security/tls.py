@@ -1,4 +1,4 @@
-"""TLS: a server-side context from PEM files, and the principal's name from a client certificate."""
+"""Create a server-side TLS context from PEM files, and read the principal's name from a client certificate."""
 
 from __future__ import annotations
 

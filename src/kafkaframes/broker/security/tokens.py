@@ -47,7 +47,7 @@ class ClaimRules:
     """The rules for the claims of tokens.
 
     Attributes:
-        issuer: required ``iss`` (``expected.issuer``); None accepts any issuer.
+        issuer: required value of ``iss`` (``expected.issuer``); None accepts any issuer.
         audiences: accepted values of ``aud`` (``expected.audience``); if empty, any audience is accepted.
         clock_skew_seconds: allowed difference between clocks (``clock.skew.seconds``).
         sub_claim: name of the claim with the user (``sub.claim.name``).

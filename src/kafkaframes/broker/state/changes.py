@@ -1,8 +1,9 @@
 """Long-running changes of topics in steps, between which other requests are answered.
 
-Kafka's controller executes changes one after the other while brokers continue to answer. Here, a change is a generator
-that yields None to let other requests run, or a ``DeferredResponse`` to wait for it. The next change starts after the
-current change has finished, so that it sees the result. The effects of a change become visible together at its end.
+Kafka's controller executes changes one after the other while brokers continue to answer. In this broker, a change is a
+generator that yields None to let other requests run, or yields a ``DeferredResponse`` to wait for the response. The
+next change starts after the current change has finished, so that it sees the result. The effects of a change become
+visible together at its end.
 """
 
 from __future__ import annotations

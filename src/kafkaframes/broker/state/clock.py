@@ -1,10 +1,10 @@
 """``Clock``, the broker's clock, and the event loop and threads that the broker runs on.
 
-A clock has two times. ``now_ms`` is the wall time, for times that are stored, displayed or compared with stored times.
-``monotonic_ms`` is for timeouts, intervals and durations. Timers use ``monotonic_ms``, which a change of the system
-time does not affect. The clock never sleeps: the server reads ``next_due_ms``, waits, and calls ``run_due``. A test
-calls ``advance``, which moves both times. The event loop has its own thread, or it is the application's loop. Slow work
-runs in further threads (``WorkerThreads``).
+A clock reports two times, ``now_ms`` and ``monotonic_ms``. ``now_ms`` is the wall time, for times that are stored,
+displayed or compared with stored times. ``monotonic_ms`` is for timeouts, intervals and durations. Timers use
+``monotonic_ms``, which a change of the system time does not affect. The clock never sleeps: the server reads
+``next_due_ms``, waits, and calls ``run_due``. A test calls ``advance``, which moves both times. The event loop has its
+own thread, or it is the application's loop. Slow work runs in further threads (``WorkerThreads``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Creates a broker's coordinators, and connects them to its clock and internal topics, and to each other."""
+"""Create a broker's coordinators, and connect them to the broker's clock and internal topics, and to each other."""
 
 from __future__ import annotations
 

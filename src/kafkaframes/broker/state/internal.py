@@ -1,4 +1,4 @@
-"""Internal topics: how coordinators append their state, and load it after a restart."""
+"""Internal topics, to which coordinators append their state, and from which they load the state after a restart."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 The broker's state and the handlers belong to the thread of the event loop. Code that reads logs therefore runs as an
 *attempt* (``run_when_read``). If an attempt needs bytes of a store that have not been read, it is cancelled, threads
-read the bytes, and the attempt is repeated from its start with these bytes. A connection still has one request at a
-time. Files on local disks are read directly. With a store that takes 200 ms for a read, other requests are answered in
-1 ms instead of 180 ms (``benchmarks/results/store_reads.md``).
+read the bytes, and the attempt is repeated from its start with these bytes. The requests of a connection are still
+handled one at a time. Files on local disks are read directly. With a store that takes 200 ms for a read, other requests
+are answered in 1 ms instead of 180 ms (``benchmarks/results/store_reads.md``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Members of groups with member epochs: reconciliation and checks of commits (KIP-848, KIP-932, KIP-1071).
 
-The coordinator computes a **target** assignment for every member. Each member reconciles with its target at its own
-pace: its heartbeat response first lists the partitions to revoke, and the coordinator assigns a new partition when no
-other member owns it any more.
+The coordinator computes a **target** assignment for every member. Each member moves towards its target at its own pace.
+A member first revokes partitions that are not in its target, and the coordinator assigns a new partition when no other
+member owns the partition any more.
 """
 
 from __future__ import annotations

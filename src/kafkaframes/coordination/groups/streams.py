@@ -353,8 +353,8 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         configured_topology: the topology after a comparison with the broker's topics, at ``topics_version``.
         assignment_configs: assignment settings of the current epoch.
         delayed_until_ms: earliest monotonic time of the first assignment; None if there is no delay.
-        endpoint_epoch: epoch of the endpoints, which grows when a member with an endpoint is sent its tasks, and which
-            a restart of the broker resets.
+        endpoint_epoch: epoch of the endpoints, which grows each time tasks are sent to a member with an endpoint, and
+            restarts with the broker.
         shutdown_by: id of the member that requested a shutdown of the application.
     """
 

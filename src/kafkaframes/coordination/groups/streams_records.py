@@ -1,4 +1,4 @@
-"""Records of streams groups in ``__consumer_offsets``, as Kafka 4.3 writes them, and topologies in messages."""
+"""Records of streams groups in ``__consumer_offsets``, as Kafka 4.3 writes them, and their topologies."""
 
 from __future__ import annotations
 

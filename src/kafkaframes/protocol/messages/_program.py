@@ -1,10 +1,9 @@
 """Programs, which contain a message's plan as integer tables for the kernels and as a tree of Arrow types. No numba.
 
 A *level* is one nesting of lists. Level 0 has a row per message, and an array's level has a row per element. A *column*
-has
-buffers of its own: a fixed-width field, a string, a list's offsets, or a nullable struct's validity. Structs outside
-arrays share their parent's level and rows. Columns are in depth-first order. In each struct, the tagged fields follow
-the untagged fields, so the columns of any field are contiguous.
+has its own buffers; it is a fixed-width field, a string, a list's offsets, or a nullable struct's validity. Structs
+outside arrays share their parent's level and rows. Columns are in depth-first order. In each struct, the tagged fields
+follow the untagged fields, so the columns of any field are contiguous.
 
 The decoding and encoding interpreters read ``Program.ops``, with one row of ``OP_WIDTH`` int64 per operation: ``[op,
 column, a, b, c, base, valid, data]``. The last three are byte addresses in the arena. ``_arena.py`` sets these

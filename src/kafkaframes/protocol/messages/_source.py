@@ -1,8 +1,8 @@
 """Generate Python source from plans: shared parts of ``_source_read.py`` and ``_source_write.py``.
 
 ``decoder_source`` and ``encoder_source`` return the source for one message at one version, with one or two functions
-per struct. ``codec.py`` compiles the source, and ``kafkaframes spec show-codec`` prints it. Properties of the generated
-code:
+per struct. ``codec.py`` compiles the source, and ``kafkaframes spec show-codec`` prints it. The generated code has
+these properties:
 
 * Consecutive fixed-size fields, and the length after them, are one ``struct`` call.
 * A compact length is nearly always one byte; only a branch handles longer ones.

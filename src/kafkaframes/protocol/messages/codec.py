@@ -1,7 +1,7 @@
 """Encoding and decoding of one message at one version, by generated functions or, for unusual input, an interpreter.
 
-The functions are generated from the plan on first use. Tracebacks and profilers show their source, which is registered
-with ``linecache``, and :func:`show_codec` prints it.
+The functions are generated from the plan on first use. Tracebacks and profilers show the functions' source, which is
+registered with ``linecache``, and :func:`show_codec` prints it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages as Arrow columns: decoding of many messages of one kind and version to a struct array, and encoding.
+"""Decode many messages of one kind and version to an Arrow struct array, and encode such an array.
 
 * ``decode_columns(plan, messages)`` returns a ``pa.StructArray`` with one row per message. Fields are named as in
   Kafka's JSON form (``throttleTimeMs``); fields of other versions are omitted. Strings have type ``string``, bytes and

@@ -1,8 +1,8 @@
 """Encode and decode messages inside records of Kafka's internal topics, including the bytes around them.
 
 * ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state`` (coordinator records): the key is an int16
-  record type and a body of version 0. The value is an int16 version and a body, or null for a tombstone. Before 4.0 the
-  type was called the key's version; the bytes are the same.
+  record type and a body of version 0. The value is an int16 version and a body, or null for a tombstone. Before 4.0,
+  the record type was called the version of the key, with the same bytes.
 * ``__cluster_metadata`` and ``__remote_log_metadata``: the value is an unsigned varint frame version (1), API key and
   version, and a body.
 * Consumer protocol subscriptions and assignments, principals, transaction markers: an int16 version and a body.

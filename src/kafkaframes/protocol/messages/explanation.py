@@ -1,6 +1,6 @@
 """Explanations of each byte of a message or of record batches, as values and as the lines of an annotated hex dump.
 
-``kafkaframes.protocol`` has the functions that create objects of these classes.
+The functions that create objects of these classes are in ``kafkaframes.protocol``.
 """
 
 from __future__ import annotations

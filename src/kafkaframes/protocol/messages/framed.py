@@ -1,4 +1,4 @@
-"""Decode whole requests and responses to columns: header and body in one kernel pass, for one API and version.
+"""Decode whole requests and responses of one API and version to columns, with header and body in one kernel pass.
 
 The array has the structs ``header`` and ``body``, and the text column ``_error``. The column kernels only need a plan,
 so a frame is decoded by the plan of a message with these two fields.

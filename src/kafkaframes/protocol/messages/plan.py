@@ -55,7 +55,7 @@ class FieldPlan:
         name, attribute, json_name: ``TopicId`` in the spec, ``topic_id`` in Python, ``topicId`` in JSON.
         type: a primitive's name or ``"struct"``.
         array: whether the value is a list of ``type``.
-        nullable: whether null may be written and read.
+        nullable: whether the field may be null.
         compact: whether lengths are unsigned varints of n + 1.
         struct: the plan of the struct or of each element, if ``type`` is ``"struct"``.
         default: the value if the tag is absent.

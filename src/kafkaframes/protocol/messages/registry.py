@@ -1,4 +1,4 @@
-"""Lookup of messages by name or API key, in a user's specs and in the catalog."""
+"""Find messages by name or API key, in a user's specs and in the catalog."""
 
 from __future__ import annotations
 

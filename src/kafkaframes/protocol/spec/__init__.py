@@ -1,4 +1,4 @@
-"""The language of message specs (KIP-482): loading, checks, evolution, the catalog."""
+"""The language of message specs (KIP-482), with loading, checks, rules of evolution, and the catalog."""
 
 from kafkaframes.protocol.spec.load import load_message
 from kafkaframes.protocol.spec.model import FieldSpec, FieldType, MessageSpec, StructSpec

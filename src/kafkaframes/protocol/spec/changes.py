@@ -117,7 +117,7 @@ class SpecCheck:
 
     Attributes:
         changes: the changes, each with a verdict and the rule for it.
-        messages: number of the later specs.
+        messages: number of messages in the later set of specs.
     """
 
     changes: tuple[SpecChange, ...]

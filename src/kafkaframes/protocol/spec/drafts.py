@@ -1,8 +1,8 @@
 """Change specs by a proposal (KIP) in a few lines of Python: from current specs to specs with a new version.
 
 A proposal's function gets a ``Kip``. With this object, the function selects fields by name, type and path, tags, drops
-or adds fields, and raises an API's version. Request and response always get their new version together. The following
-needs no code in a proposal:
+or adds fields, and raises an API's version. Request and response always get their new version together. A proposal
+needs no code for these changes:
 
 * A tag gets the next free number of its struct.
 * Null becomes the default of a tagged text if all versions of the field are nullable. Otherwise a null text, which

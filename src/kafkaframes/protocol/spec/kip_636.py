@@ -1,8 +1,8 @@
 """Apply KIP-636 to specs: the error codes and messages of every response become tagged fields.
 
 According to the KIP, request and response get a new version in which each ErrorCode and ErrorMessage of the previous
-version is tagged. OffsetDelete becomes flexible, and SaslHandshake is unchanged (KAFKA-9577). The KIP leaves the
-following open:
+version is tagged. OffsetDelete becomes flexible, and SaslHandshake is unchanged (KAFKA-9577). The KIP leaves these
+questions open:
 
 * Clients that do not support the version must be able to read ApiVersions (KIP-511), so its error code stays untagged.
 * Tag numbers, null defaults of texts and extended ranges follow the rules for all proposals (``drafts.py``).

@@ -28,7 +28,7 @@ class LintFinding(NamedTuple):
 
     Attributes:
         is_error: whether Kafka's generator rejects the spec because of this mistake; False for a warning.
-        text: file, line, field, reason and rule.
+        text: description of the mistake, with file, line, field, reason and rule.
     """
 
     is_error: bool

@@ -45,7 +45,7 @@ def load_message(source: str | bytes, *, file: str | None = None, dialect: SpecD
 
     Args:
         source: the JSON text.
-        file: file name for errors.
+        file: file name that errors contain.
         dialect: rules to apply.
 
     Raises:

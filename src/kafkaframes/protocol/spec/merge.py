@@ -1,7 +1,7 @@
 """Merge the specs of two releases; the result has the versions of both, each in its newest release's layout.
 
 Fields are matched by name within their struct. A renamed field becomes two fields with disjoint versions. The result is
-checked: if a version's layout differs from its source, a SpecError names it.
+checked, and a ``SpecError`` names a version whose layout differs from the layout in its release.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Build the catalog from the specs of Kafka releases, without their descriptions, with every version down to 0.
+"""Build the catalog from the specs of Kafka releases, without descriptions and with every version from 0 on.
 
 The functions take published spec files and return the catalog's files; they do no I/O. Each version has the layout of
 the newest release that supports the version.
