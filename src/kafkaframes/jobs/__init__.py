@@ -1,4 +1,6 @@
-"""The jobs, one package each. A job turns settings into a plan of tasks, runs the tasks and combines their results.
+"""Run the jobs over logs, topics and traffic; each job has its own package.
+
+A job turns settings into a plan of tasks, runs the tasks and combines their results.
 
 The functions that run a job are in ``kafkaframes``. The classes of their results are exported here.
 """

@@ -79,7 +79,7 @@ def analyze_tag_headers(
         messages: names of messages, which are measured at their newest version. Default: all messages in the catalog.
         lengths: lengths of values, in bytes, for the table of header sizes. Default: examples.
         tags: tag numbers for the table of header sizes. Default: examples.
-        text_bytes: length of strings and bytes in example messages. Default: 10.
+        text_bytes: length of each string and bytes field in example messages, in bytes. Default: 10.
 
     Raises:
         SpecError: a message does not exist.
@@ -112,9 +112,10 @@ def measure_proposal(
         paths: captures or request logs of brokers. Default: no files; the result then only has the spec changes and the
             mix.
         before: source of the specs before the change. Default: the catalog.
-        values: values of new fields, ``PATH=VALUE`` (docs/proposals.md). Other new fields have their default.
-        by: additional attributes to group the sizes by: ``client``, ``connection``, ``second``.
-        mix: a CSV file (api, version, calls_per_second), or traffic with the mix of calls to scale the sizes to.
+        values: values of new fields, ``PATH=VALUE`` (docs/proposals.md). New fields without a value have their default.
+        by: additional attributes by which the sizes are grouped: ``client``, ``connection``, ``second``.
+        mix: the mix of calls for which bytes per second are computed: a CSV file (api, version, calls_per_second), or
+            recorded traffic.
         ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by their traffic.
         to: HTML page to write. Default: None, which writes no file.
 

@@ -1,9 +1,9 @@
 """Create and move the output directories of task attempts.
 
-A task may run twice at the same time: Spark repeats it if an executor is lost, and the lost executor may still write.
-Therefore each attempt writes to its own directory inside the job's unfinished directory. When the driver receives the
-result of an attempt, it moves the directory of this attempt. An attempt never creates its parent directory, so an
-attempt that outlives its job cannot write.
+A task may run twice at the same time: Spark repeats it if an executor is lost, and the lost executor may still be
+writing. Therefore each attempt writes to its own directory inside the job's unfinished directory. When the driver
+receives the result of an attempt, it moves the directory of this attempt. An attempt never creates its parent
+directory, so an attempt that outlives its job cannot write.
 """
 
 from __future__ import annotations

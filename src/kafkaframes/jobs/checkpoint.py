@@ -5,8 +5,8 @@ A checkpoint is a directory with ``metadata`` (the query's id), ``offsets/N`` (m
 (micro-batch N is finished), ``sources/S/0`` (start offsets of Spark's own Kafka connector) and ``state`` (state of
 operators such as aggregates, independent of sources). ``kafka-topic``, ``kafka-log`` and Spark's own connector write
 offsets in the same form. A query can therefore continue with another of these sources and keep its state.
-``convert_checkpoint`` copies a checkpoint for this purpose. The copy has the new topic names and the connector's start
-offsets.
+``convert_checkpoint`` copies a checkpoint for this purpose. The copied files contain the new topic names and the start
+offsets that Spark's own connector expects.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Checkpoint(ReprAsText):
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a micro-batch was planned and not finished. The next run repeats that micro-batch."""
+        """Whether a micro-batch was planned but not finished. The next run repeats that micro-batch."""
         return self.planned_batch > self.committed_batch
 
     @property
@@ -87,7 +87,7 @@ class Checkpoint(ReprAsText):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Lines about the options that the next run with ``kafka-topic`` or ``kafka-log`` needs; usually none."""
+        """Lines about the options that the next run with ``kafka-topic`` or ``kafka-log`` needs; usually empty."""
         if not self.is_first_batch_in_flight:
             return ()
         lines = [
@@ -197,7 +197,7 @@ def convert_checkpoint(
         The contents of the copy.
 
     Raises:
-        OptionError: the format is unknown, or the start offsets of the first micro-batch are needed and missing.
+        OptionError: the format is unknown, or the start offsets of the first micro-batch are required but missing.
         LogDirError: a file is damaged or cannot be written.
     """
     if target not in SOURCE_FORMATS:

@@ -1,8 +1,8 @@
 """Functions for the commands verify, info, report, export, convert, recompress, compact, repair, restore, mirror.
 
-Each function runs in the calling process, while the command of the same name uses several processes or Spark. The
-result prints as a summary and has ``to_dict()``. Sources are never modified. An output directory gets its name only
-when it is complete; an export instead completes its directory file by file.
+Each function runs in the calling process, while the command of the same name uses several processes or Spark. The text
+of the result is a summary, and ``to_dict()`` returns its values. Sources are never modified. An output directory gets
+its name only when it is complete; an export instead completes its directory file by file.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def verify_log(
         partitions: partition numbers to read from each topic. Default: all.
         start: first batch to verify in each partition, as in ``scan_log``: earliest, an offset, a time, or a mapping
             with one of these for each partition.
-        end: end of the verification (exclusive), as in ``scan_log``. Checks of whole logs, such as checkpoints above
-            the log end, are omitted with a range.
-        deep: also decompress and parse every record.
+        end: end of the verification (exclusive), as in ``scan_log``. If a range is selected, checks of whole logs, such
+            as checkpoints above the log end, are omitted.
+        deep: whether to also decompress and parse every record.
         replicas: how to handle several copies of a partition (on brokers or disks): ``merge`` verifies each copy, and
             whether they form a whole log; ``all`` only verifies each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
@@ -142,7 +142,7 @@ def describe_log(
         paths: log directories, partition directories, segments, glob patterns, tiered stores, or their URLs.
         topics: topic names or patterns. Default: all.
         partitions: partition numbers to read from each topic. Default: all.
-        deep: read the header of every batch, for exact codecs, formats, timestamps and counts.
+        deep: whether to read the header of every batch, for exact codecs, formats, timestamps and counts.
         replicas: ``merge`` summarizes several copies of a partition (on brokers or disks) as the log that they form;
             ``all`` summarizes each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
@@ -282,7 +282,9 @@ def export_log(
     follow_links: bool = False,
     storage: Mapping[str, Any] | None = None,
 ) -> JobResult[Outcome]:
-    """Export the records of Kafka logs to files, one for each segment. An interrupted export resumes if run again.
+    """Export the records of Kafka logs to files, one for each segment.
+
+    An interrupted export resumes if it is run again.
 
     >>> export_log("/backup/kafka-logs", "out", topics=["orders"])  # doctest: +SKIP
     80,000 records read, 80,000 written to out, in 12 segments
@@ -297,7 +299,7 @@ def export_log(
         end: end of the export (exclusive), as in ``scan_log``.
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on; ``report.notes`` has the hidden records. Default: ``read_committed``, and
-            ``read_uncommitted`` for single segments. All runs into a destination must have the same level.
+            ``read_uncommitted`` for single segments. All runs into a destination must use the same isolation level.
         control_records: also export transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             stops the export of the segment.
@@ -389,8 +391,8 @@ def export_topics(
     >>> export_topics("localhost:9092", "orders", "out")  # doctest: +SKIP
     80,000 records read, 80,000 written to out, in 3 ranges
 
-    Each run ends at the end offsets of its start. The destination stores the exported ranges. An interrupted export
-    therefore continues if run again, and each record is in the files once.
+    Each run ends at the end offsets that the topics had when it started. The destination stores the exported ranges. An
+    interrupted export therefore continues if it is run again, and each record is in the files once.
 
     Args:
         servers: bootstrap servers: ``host:port``, several separated by commas, or a list.
@@ -402,7 +404,7 @@ def export_topics(
         end: end of the export (exclusive), as in ``scan_topic``.
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on; ``report.notes`` has the hidden records, which a later run exports. All runs into a
-            destination must have the same level.
+            destination must use the same isolation level.
         control_records: also export transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             stops the export of the range.
@@ -510,7 +512,8 @@ def table_log(
             after these end offsets is a gap, which is a data loss.
         end: end of the read (exclusive), as in ``scan_log``.
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
-            transaction on; ``report.notes`` has the hidden records. All runs into a table must have the same level.
+            transaction on; ``report.notes`` has the hidden records. All runs into a table must use the same isolation
+            level.
         control_records: also write transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             ends the table's partition before the damage.
@@ -521,18 +524,18 @@ def table_log(
         key_regex: regular expression that a record's key has to match.
         headers: whether the table has a column of headers.
         verify_crc: whether a wrong CRC counts as damage.
-        mode: additional columns: raw has values as bytes; json, avro and protobuf have a column for each field; latest
-            has one row for each key.
+        mode: contents of the table: raw keeps values as bytes; json, avro and protobuf add a column for each field;
+            latest has one row for each key.
         value: how mode latest decodes values. Default: raw.
-        schemas: files with a JSON Schema, an Avro schema or Protobuf descriptors. ``ID=FILE`` is the schema of values
-            with a registry's prefix.
+        schemas: files with the schema of values: a JSON Schema, an Avro schema or Protobuf descriptors. ``ID=FILE`` is
+            the schema of values with a registry's prefix.
         registry: URL of a schema registry.
-        subject: the registry's subject whose newest schema the table gets. Default: ``TOPIC-value``.
+        subject: registry subject whose newest schema defines the table's columns. Default: ``TOPIC-value``.
         message: full name of the Protobuf message. Default: the first message in the file.
-        dead_letters: location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.
+        dead_letters: location of a second table, for records that cannot be decoded. Default: ``TO-dead-letters``.
         catalog: for Iceberg: name of a catalog in pyiceberg's configuration. Default: ``TO/catalog.db``.
         table: for Iceberg: NAMESPACE.NAME of the table. Default: ``kafka.records``.
-        commit_bytes: largest amount of log in a commit.
+        commit_bytes: largest number of log bytes in a commit.
         overwrite: replace the table's content in one commit.
         continuous: add new records every ``interval`` seconds until ``stop`` is set.
         interval: shortest time between two commits of a continuous job, in seconds.
@@ -540,8 +543,8 @@ def table_log(
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. By default, links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
-        stop: ends a continuous job after its current round. Default: only an exception ends it.
-        report: receives the result of each round of a continuous job.
+        stop: ends a continuous job after its current round. By default, only an exception ends the job.
+        report: function that receives the result of each round of a continuous job.
 
     Returns:
         A result whose ``report.table`` has the version, the end offsets and the dead letters. A continuous job returns
@@ -643,7 +646,8 @@ def table_topics(
             after these end offsets is a gap, which is a data loss.
         end: end of the read (exclusive), as in ``scan_topic``.
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
-            transaction on; ``report.notes`` has the hidden records. All runs into a table must have the same level.
+            transaction on; ``report.notes`` has the hidden records. All runs into a table must use the same isolation
+            level.
         control_records: also write transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             ends the table's partition before the damage.
@@ -654,24 +658,24 @@ def table_topics(
         key_regex: regular expression that a record's key has to match.
         headers: whether the table has a column of headers.
         verify_crc: whether a wrong CRC counts as damage.
-        mode: additional columns: raw has values as bytes; json, avro and protobuf have a column for each field; latest
-            has one row for each key.
+        mode: contents of the table: raw keeps values as bytes; json, avro and protobuf add a column for each field;
+            latest has one row for each key.
         value: how mode latest decodes values. Default: raw.
-        schemas: files with a JSON Schema, an Avro schema or Protobuf descriptors. ``ID=FILE`` is the schema of values
-            with a registry's prefix.
+        schemas: files with the schema of values: a JSON Schema, an Avro schema or Protobuf descriptors. ``ID=FILE`` is
+            the schema of values with a registry's prefix.
         registry: URL of a schema registry.
-        subject: the registry's subject whose newest schema the table gets. Default: ``TOPIC-value``.
+        subject: registry subject whose newest schema defines the table's columns. Default: ``TOPIC-value``.
         message: full name of the Protobuf message. Default: the first message in the file.
-        dead_letters: location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.
+        dead_letters: location of a second table, for records that cannot be decoded. Default: ``TO-dead-letters``.
         catalog: for Iceberg: name of a catalog in pyiceberg's configuration. Default: ``TO/catalog.db``.
         table: for Iceberg: NAMESPACE.NAME of the table. Default: ``kafka.records``.
-        commit_bytes: largest amount of log in a commit.
+        commit_bytes: largest number of log bytes in a commit.
         overwrite: replace the table's content in one commit.
         continuous: add new records every ``interval`` seconds until ``stop`` is set.
         interval: shortest time between two commits of a continuous job, in seconds.
         client: further consumer settings under Kafka's names, for example ``{"security.protocol": "SSL"}``.
-        stop: ends a continuous job after its current round. Default: only an exception ends it.
-        report: receives the result of each round of a continuous job.
+        stop: ends a continuous job after its current round. By default, only an exception ends the job.
+        report: function that receives the result of each round of a continuous job.
 
     Returns:
         A result whose ``report.table`` has the version, the end offsets and the dead letters. A continuous job returns
@@ -856,7 +860,8 @@ def compact_log(
         source: a log directory or a partition. Several sources are read as one log, and their copies are merged.
         to: the output directory, which must not exist. Default: None, which writes nothing and only reports the records
             that compaction would remove.
-        topics: topic names or patterns. Default: the topics that brokers have compacted. Other topics are copied.
+        topics: topic names or patterns. Default: the topics that brokers have compacted, according to the log
+            directory. Other topics are copied.
         partitions: partition numbers to compact in each topic. Default: all. Other partitions are copied.
         broker_release: Kafka release whose cleaning rules apply.
         delete_retention_ms: value of the topic setting ``delete.retention.ms``.
@@ -867,7 +872,7 @@ def compact_log(
     Raises:
         LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
             removed.
-        OptionError: no topic is to be compacted, or a setting is invalid.
+        OptionError: the settings select no topic, or a setting is invalid.
     """
     from kafkaframes.jobs.compact.compaction import compact
 
@@ -997,10 +1002,10 @@ def restore_log(
         topic_map: pairs (old name, new name) of topics to rename.
         topic_ids: pairs (topic, id). Default: the source's id if it has one, else a new id.
         topic_configs: pairs (name, value) for all topics, or (topic:name, value) for one topic.
-        keep_retention: keep the retention settings of the source. Default: set retention.ms to -1, so that the broker
-            does not delete the restored records.
+        keep_retention: whether to keep the source's retention settings. Default: set retention.ms to -1, so that the
+            broker does not delete the restored records.
         offsets: keep the offsets, or reassign offsets without gaps in each partition.
-        start_offset: first offset if ``offsets`` is "reassign".
+        start_offset: first offset in the new log, if ``offsets`` is "reassign".
         start: first position in each partition: an offset of the source, or a time, which is resolved as ListOffsets
             resolves it.
         end: end of the restore in each partition (exclusive).
@@ -1009,10 +1014,10 @@ def restore_log(
         leader_epoch: leader epoch to write into every batch of format 2. Use 0 for an existing cluster.
         segment_bytes: size of the new segments. Default: keep the segment boundaries of the source.
         index_interval_bytes: bytes between two entries of the new indexes.
-        groups: also copy the committed offsets of groups.
+        groups: whether to also copy the committed offsets of groups.
         offsets_partitions: number of partitions of __consumer_offsets. Default: the source's number.
-        keep_commit_times: keep the commit timestamps. Default: the time of the restore, so that committed offsets do
-            not expire immediately.
+        keep_commit_times: whether committed offsets keep their timestamps. Default: the time of the restore, so that
+            committed offsets do not expire immediately.
         record_format: for Parquet sources: record format of the new batches.
         codec: for Parquet sources: codec of the new batches.
         level: compression level. Default: Kafka's.
@@ -1026,12 +1031,12 @@ def restore_log(
         follow_links: whether to follow symbolic links in directories. By default, links are skipped.
 
     Returns:
-        A report of the restore. The result prints as a summary and has ``to_dict()``.
+        A report of the restore. The text of the result is a summary, and ``to_dict()`` returns its values.
 
     Raises:
         LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
             removed.
-        OptionError: no record is to be restored, or a setting is unknown or invalid.
+        OptionError: the settings select nothing to restore, or a setting is unknown or invalid.
     """
     from kafkaframes.jobs.restore.job import restore
 
@@ -1093,8 +1098,9 @@ def mirror_topics(
 ) -> MirrorReport:
     """Copy topics batch by batch. Source and target are each a cluster or a log directory.
 
-    If run again, the mirror resumes at the end of the copy. A copy in a kafkaframes broker or in a directory has the
-    source's bytes and offsets. Other brokers assign new offsets, and ``state_dir`` stores the mapping from old to new.
+    If it is run again, the mirror resumes at the end of the copy. A copy in a kafkaframes broker or in a directory has
+    the source's bytes and offsets. Other brokers assign new offsets, and ``state_dir`` stores the mapping from old to
+    new.
 
     >>> mirror_topics("old:9092", "/backup/orders", topics=("orders",))  # doctest: +SKIP
     old:9092 to /backup/orders: offsets kept
@@ -1106,14 +1112,15 @@ def mirror_topics(
         start: first position of partitions without a copy, as in ``scan_topic``. Later runs resume at the end of the
             copy; a start after it is an error.
         end: end of the copy (exclusive), as in ``scan_topic``.
-        groups: also copy the committed offsets of groups.
-        follow: keep copying new records and new topics until Ctrl-C.
-        dry_run: report the topics and first offsets that would be copied; write nothing.
-        keep_retention: let the target delete records by the source's retention settings.
+        groups: whether to also copy the committed offsets of groups.
+        follow: whether to keep copying new records and new topics until Ctrl-C.
+        dry_run: whether to only report the topics and first offsets that would be copied, without writing.
+        keep_retention: whether the target may delete records by the source's retention settings.
         offsets: keep the offsets, or let the target assign new ones. Default: keep if the target supports it.
         on_damage: how to handle a batch with a wrong CRC: fail stops, drop omits the batch.
-        unverified: resume even if no common offset can show that the copy was made from this source.
-        compare: which common records to compare before resuming. Default: all between directories, samples otherwise.
+        unverified: whether to resume even if no common offset proves that the copy was made from this source.
+        compare: which of the records that source and copy share are compared before resuming. Default: all between
+            directories, samples otherwise.
         state_dir: directory for the offset mapping, if the target assigns new offsets.
         source_properties: client settings for the source, under Kafka's names.
         target_properties: client settings for the target, under Kafka's names.
@@ -1122,7 +1129,8 @@ def mirror_topics(
         topic_interval_s: interval between two searches for new topics and partitions, in seconds.
 
     Returns:
-        A report of copied, rebuilt and omitted records. The result prints as a summary and has ``to_dict()``.
+        A report of copied, rebuilt and omitted records. The text of the result is a summary, and ``to_dict()`` returns
+        its values.
 
     Raises:
         BrokerError, NetworkError: source or target rejects a request or is unreachable.
@@ -1172,7 +1180,10 @@ def _run_conversion(source: Paths, to: Path, settings: RewriteSettings) -> JobRe
 
 
 def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
-    """Return the log directories at paths, with the selected partitions. The caller reports those without access."""
+    """Return the log directories at paths, with the selected partitions.
+
+    The caller reports logs that cannot be accessed.
+    """
 
     from kafkaframes.storage.log.discover import discover, select_partitions
 

@@ -78,23 +78,23 @@ def dump_log(
         deep_iteration: text only: print the records of each batch.
         print_data_log: text only: print keys and payloads.
         skip_record_metadata: text only: print only the key and payload of a record.
-        index_sanity_check: indexes: check only what a broker checks at its start.
-        verify_index_only: indexes: compare with the segment, and print no entries.
+        index_sanity_check: indexes only: check only what a broker checks when it starts.
+        verify_index_only: indexes only: compare the index with its segment, and do not print its entries.
         max_bytes: read only the batches in the first bytes of each segment.
-        max_message_size: indexes: bytes of the segment to read for each entry.
+        max_message_size: indexes only: number of bytes of the segment that are read for each index entry.
         decoder: text only: internal topic whose keys and payloads are decoded.
         style: text only: Kafka release whose output is printed.
-        full_values: jsonl only: print values above 200 bytes. Default: their SHA-256.
+        full_values: jsonl only: print values in full, even those above 200 bytes. Default: their SHA-256.
         base64: csv only: write keys, values and header values in base64, which preserves every byte.
-        replicas: ``merge`` prints several copies of a partition as one log. ``all`` prints each copy.
+        replicas: ``merge`` prints several copies of a partition as one log. ``all`` prints each copy separately.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. By default, links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
         An iterator over the output in bytes. Attributes of the iterator: ``errors`` lists the damage found so far,
-        ``notes`` the lines that kafka-dump-log writes to standard error, and ``decisions`` how copies were merged.
-        ``read_all()`` returns the whole output.
+        ``notes`` lists the lines that kafka-dump-log writes to standard error, and ``decisions`` describes how copies
+        were merged. ``read_all()`` returns the whole output.
 
     Raises:
         LogDirError: a path does not exist, or is not a file of a log.
@@ -183,15 +183,15 @@ def grep_log(
         control_records: whether to search transaction markers and other control records.
         on_damage: ``keep`` searches the records that Kafka's reader returns, ``drop`` omits damaged batches, ``fail``
             raises at the first damage.
-        replicas: ``merge`` combines the replicas of a partition to one log. ``all`` reads each replica.
+        replicas: ``merge`` combines the replicas of a partition into one log. ``all`` reads each replica separately.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. By default, links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
         An iterator over Arrow record batches with topic, partition, offset, timestamp, timestamp_type, key, value and
-        headers. ``errors`` lists the damage found so far, ``notes`` the records that an open transaction hides.
-        ``read_all()`` returns a ``pa.Table``. Polars, DuckDB and pandas accept the iterator as an Arrow stream.
+        headers. ``errors`` lists the damage found so far, and ``notes`` describes the records that an open transaction
+        hides. ``read_all()`` returns a ``pa.Table``. Polars, DuckDB and pandas accept the iterator as an Arrow stream.
 
     Raises:
         LogDirError: while iterating: a path does not exist or cannot be read.

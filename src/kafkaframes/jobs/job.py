@@ -35,7 +35,9 @@ def split_by_cost(
     *,
     is_separate: Callable[[Item, Item], bool] | None = None,
 ) -> Iterator[list[Item]]:
-    """Split items into runs of neighbors with a limited total cost. An item that exceeds the limit is a run of its own.
+    """Split items into groups of neighbors with a limited total cost.
+
+    An item that exceeds the limit is a group of its own.
 
     >>> list(split_by_cost([3, 1, 5, 1, 1], 4, int))
     [[3, 1], [5], [1, 1]]
@@ -43,9 +45,9 @@ def split_by_cost(
     [['a', 'a'], ['b']]
 
     Args:
-        max_cost: largest total cost of a run.
-        cost: returns the cost of an item.
-        is_separate: returns whether two neighbors must be in different runs.
+        max_cost: largest total cost of a group.
+        cost: function that returns the cost of an item.
+        is_separate: function that returns whether two neighbors must be in different groups.
     """
     run: list[Item] = []
     total = 0
@@ -89,7 +91,7 @@ class JsonDataclass:
 
 
 class ReprAsText:
-    """Base class of results with their text as ``repr``, also in notebooks."""
+    """Base class of results whose ``repr`` is their text, which notebooks show too."""
 
     __slots__ = ()
 
@@ -139,7 +141,7 @@ class JobOutputReport(JsonDataclass):
 
     @property
     def ending(self) -> str:
-        """The last line of the summary, with the path of the result."""
+        """The last line of the summary, which contains the path of the output."""
         return f"{'done before' if self.done_before else 'done'}: {self.destination}"
 
 
@@ -147,7 +149,10 @@ DoneT = TypeVar("DoneT", bound=JobOutputReport)
 
 
 def format_counts(parts: Sequence[Any], read_name: str, written_name: str, left_out_name: str) -> str:
-    """Return the totals of read, written and omitted records as text. The arguments name the attributes to add up."""
+    """Return the totals of read, written and omitted records as text.
+
+    ``read_name`` and ``written_name`` are the names of the attributes that are added up.
+    """
     sums = {name: [getattr(part, name) for part in parts] for name in (read_name, written_name, left_out_name)}
     reasons = sum(map(Counter, sums[left_out_name]), Counter[str]())
     return format_row_counts(sum(sums[read_name]), sum(sums[written_name]), reasons)
@@ -170,7 +175,7 @@ def settings_as_json(settings: Any) -> dict[str, Any]:
 
 
 def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
-    """Fill the output directory with ``fill`` and store the report, or return the report of an earlier, equal run.
+    """Fill the output directory with ``fill`` and store the report, or return the report of an earlier equal job.
 
     The directory gets its name only when it is complete.
 
@@ -191,7 +196,7 @@ def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
 
 
 def _find_earlier_report(target: Path, report: JobOutputReport) -> dict[str, Any]:
-    """Return the stored report of an equal earlier run. A directory with other contents is an error."""
+    """Return the stored report of an equal earlier run. A directory with other contents raises an error."""
     requested_state = json.loads(json.dumps([report.source, report.settings, report.fingerprint]))
     try:
         before: dict[str, Any] = json.loads((target / atomic.SUCCESS_FILE).read_bytes())
@@ -209,7 +214,7 @@ def _find_earlier_report(target: Path, report: JobOutputReport) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JobResult(ReprAsText, Generic[Report]):
-    """The outcome of a job over a log. ``str()`` returns a readable summary.
+    """The outcome of a job. ``str()`` returns a readable summary.
 
     Attributes:
         report: the job's own report object.

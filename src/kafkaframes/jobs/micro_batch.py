@@ -1,4 +1,4 @@
-"""Identify a streaming query's micro-batches, and check that a micro-batch continues the marks that a sink stored.
+"""Identify the micro-batches of a streaming query, and check that each one continues the last one that a sink recorded.
 
 The number of a micro-batch does not identify its rows. If a query's checkpoint was copied, deleted or restored from a
 backup, the query plans other rows under numbers that the sink has already seen. A mark therefore also stores the
@@ -61,7 +61,7 @@ class StreamBatch:
         True
 
         Raises:
-            ValueError: the value is not a mark.
+            ValueError: the value is not a stored mark.
         """
         if isinstance(note, int):
             return cls(query_id, note)
@@ -84,7 +84,7 @@ def read_batch_offsets(read: Callable[[str], str | None], batch_id: int) -> tupl
     """Return the begin and end offsets of a micro-batch from its checkpoint.
 
     Args:
-        read: returns the text of a checkpoint file, or None if the file does not exist.
+        read: function that returns the text of a checkpoint file, or None if the file does not exist.
         batch_id: number of the micro-batch. The checkpoint does not store the begin offsets of micro-batch 0.
     """
     previous_text = read(f"offsets/{batch_id - 1}") if batch_id else None
@@ -132,7 +132,7 @@ def parse_all_offsets(line: str) -> Offsets | None:
 
 
 def find_mark(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatch | None:
-    """Return the mark that a micro-batch must continue: its query's newest mark, else the newest of its checkpoint."""
+    """Return the mark that a micro-batch must continue: the newest one of its query, otherwise of its checkpoint."""
     own_mark = marks.get(batch.query_id)
     if own_mark is not None or not batch.checkpoint:
         return own_mark
@@ -143,7 +143,7 @@ def find_mark(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBat
 
 
 def explain_conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
-    """Return why a micro-batch neither follows a mark nor equals the marked micro-batch; None if it does."""
+    """Return why a micro-batch neither follows a mark nor equals the marked micro-batch; None if it does either."""
     if mark.query_id != batch.query_id:
         return (
             f"query {mark.query_id} has written micro-batch {mark.batch_id} from the same checkpoint, but this is "
@@ -209,7 +209,7 @@ def _describe_offset_difference(mark_line: str, batch_line: str) -> str:
 
 
 def _describe_rewind(mark: StreamBatch, batch: StreamBatch) -> str | None:
-    """Return where a micro-batch begins below a mark's end offset; None if it does not."""
+    """Return the place at which a micro-batch begins below a mark's end offset; None if there is none."""
     for mark_line, batch_line in zip(mark.ends or (), batch.begins or (), strict=False):
         end, begin = flatten_topics(parse_offsets(mark_line) or {}), flatten_topics(parse_offsets(batch_line) or {})
         for topic, partition in sorted(end.keys() & begin.keys()):

@@ -19,7 +19,7 @@ def check_row_counts(read: int, written_rows: int, left_out: Mapping[str, int], 
         where: partition or file, for the error message.
 
     Raises:
-        LogDirError: the sums differ. A difference is a defect of this program, never of the source.
+        LogDirError: the sums differ. A difference is a defect of kafkaframes, not of the source.
     """
     counted_rows = sum(left_out.values())
     if written_rows + counted_rows != read:
@@ -31,7 +31,7 @@ def check_row_counts(read: int, written_rows: int, left_out: Mapping[str, int], 
 
 
 def format_row_counts(read: int, written_rows: int, left_out: Mapping[str, int]) -> str:
-    """Return the counts as text.
+    """Return the numbers of read, written and omitted records as text.
 
     >>> format_row_counts(5, 3, {"outside the selected offsets": 2})
     '5 records read, 3 written, 2 left out (outside the selected offsets)'

@@ -1,7 +1,7 @@
-"""``Scan.export`` and ``Scan.write_table``, by the jobs of ``export_log``, ``export_topics`` and of tables.
+"""Implement ``Scan.export`` and ``Scan.write_table`` with the jobs for exports and tables.
 
-The jobs write what the scan selects: topics, partitions, the range, conditions and decoded values. Everything that they
-cannot write as the scan returns it, such as other columns or a limited number of rows, is an error.
+The jobs write what the scan selects: topics, partitions, the range, conditions and decoded values. A scan that the jobs
+cannot write exactly as it is, such as one with other columns or a row limit, is an error.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _DecodedValues(ValueSettings):
 
     @classmethod
     def from_decoding(cls, settings: TopicTableSettings, decoding: DecodingOptions | None) -> _DecodedValues:
-        """Return the values of a scan with this decoding."""
+        """Create the value settings of a scan that decodes values in this way."""
         return cls(settings, None, {}, "", decoding)
 
     @property

@@ -57,11 +57,11 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True, slots=True)
 class StoredForm:
-    """The stored form of a setting in a job's report, so that reports of earlier releases are still recognized.
+    """The form in which a job's report stores a setting, so that reports of earlier releases are still recognized.
 
     Attributes:
         name: the stored key.
-        values: stored values by value. Other values are stored unchanged.
+        values: stored values by value of the setting. Other values are stored unchanged.
     """
 
     name: str
@@ -91,8 +91,9 @@ def setting(
         choices: allowed texts, if the type is not a ``Literal``.
         minimum: smallest allowed number.
         flag: names of the command-line flag, the short one first. Default: the setting's name with hyphens.
-        default_text: metavar of the value in help. ``NAME=VALUE`` makes the flag repeatable.
-        is_recorded: whether the setting is part of the job's identity. If True, the result of a job with another value
+        default_text: placeholder for the value in help texts, such as ``RELEASE``. ``NAME=VALUE`` makes the flag
+            repeatable.
+        is_recorded: whether the setting is part of a job's identity. If True, the result of a job with another value
             is not reused.
         stored_as: name and values in the job's report, if they differ from those of the setting.
         secret: whether the value may contain a password. Secret values are omitted from ``repr``.
@@ -186,7 +187,7 @@ def create_settings(make: Callable[..., Settings], values: Mapping[str, Any]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """Settings for reading source files, which every job over logs has."""
+    """Settings for reading source files, which all jobs over logs have in common."""
 
     key_files: Sequence[str] = setting(
         (),
@@ -222,7 +223,7 @@ class PartitionSettings(SourceSettings, ValidatedSettings):
 
     @property
     def selection(self) -> Selection:
-        """The selection of the settings.
+        """The topics, partitions and range that the settings select.
 
         Raises:
             OptionError: a value is invalid.
@@ -242,14 +243,14 @@ class PartitionSettings(SourceSettings, ValidatedSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeSettings(PartitionSettings):
-    """Settings that select topic partitions, and a range of offsets or time in each."""
+    """Settings that select topic partitions, and in each a range of offsets or times."""
 
     start: Limit = setting(None, START_HELP, default_text=POSITION_METAVAR, is_recorded=False)
     end: Limit = setting(None, END_HELP, default_text=POSITION_METAVAR, is_recorded=False)
 
     @property
     def selection(self) -> Selection:
-        """The selection of the settings.
+        """The topics, partitions and range that the settings select.
 
         Raises:
             OptionError: a value is invalid.
@@ -350,9 +351,9 @@ class RewriteSettings(RangeSettings):
         return "error"
 
     def to_stored_values(self) -> dict[str, Any]:
-        """Return the settings of both jobs under the keys that all reports have.
+        """Return the settings under the keys that the reports of both jobs have.
 
-        A selection of partitions or a range adds a key.
+        If partitions or a range are selected, there is an additional key.
         """
         values: dict[str, Any] = {"record_format": self.record_format, "codec": self.codec, "on_loss": self.on_loss}
         if self.is_limited:
@@ -405,7 +406,7 @@ class RecompressSettings(RewriteSettings):
 class CompactSettings(PartitionSettings):
     """Settings of ``compact_log``: topic partitions, and the cleaning rules to apply.
 
-    A range is not selectable: the last record of a key is only known from all later records.
+    A range cannot be selected, because the last record of a key is only known from all later records.
     """
 
     broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Compact by the rules of this release.")

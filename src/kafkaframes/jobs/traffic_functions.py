@@ -1,4 +1,6 @@
-"""Functions for the commands audit, report (of traffic), record and redact. Each imports its code on use.
+"""Functions for the commands audit, report (of traffic), record and redact.
+
+Each function imports its code when it is called.
 
 The functions read captures and request logs of brokers, or write captures. The results of these functions print as a
 summary and have ``to_dict()``.
@@ -114,8 +116,8 @@ def report_traffic(
         format: format of the output file.
         generated_at_ms: the time shown on the page, in milliseconds since 1970. Default: now.
 
-    Returns:
-        A result whose ``report`` has the numbers, and in ``judged`` how much of the input was measured.
+    Returns: A result whose ``report`` has the numbers. Its attribute ``judged`` states how much of the input was
+        measured.
 
     Raises:
         OptionError: a path does not exist, or ``to`` is inside a source or cannot be written.
@@ -150,8 +152,8 @@ def redact_capture(
 ) -> JobResult[RedactionResult]:
     """Write a capture that can be shared: without payloads, names or secrets, with sizes, versions, times and errors.
 
-    Texts and ids are replaced by others of the same length (equal ones stay equal), and bytes by zeros. Of records only
-    the batch headers remain. The names of client software and SASL mechanisms are kept.
+    Texts and ids are replaced with others of the same length (equal ones stay equal), and bytes with zeros. Only the
+    batch headers of records remain. The names of client software and SASL mechanisms are kept.
 
     >>> redact_capture("trace.pcap", "for-the-ticket.pcapng")  # doctest: +SKIP
     for-the-ticket.pcapng: 5,120 calls, 1.2 MiB
@@ -215,23 +217,26 @@ def record_traffic(
     ...     run_clients(recording.bootstrap_servers)
 
     Clients connect to the recorder. Broker addresses in responses are replaced by those of further listeners, so that
-    clients stay connected through the recorder. The file has the original bytes. The file is flushed every second.
+    clients stay connected through the recorder. The file contains the original bytes. The file is flushed every second.
 
     Args:
         upstream: address of a broker, ``HOST:PORT``. The addresses of the other brokers are read from its responses.
         to: the pcapng file to write, which must not exist.
-        listen: address for clients, ``[HOST]:PORT`` or ``[HOST]:PORT-PORT``. Each broker gets a port of the range, then
-            a free port. Without a host, only clients on this machine can connect. Default: free ports.
-        cert: certificate chain (PEM). Clients then have to use TLS.
+        listen: address for clients, ``[HOST]:PORT`` or ``[HOST]:PORT-PORT``. Each broker gets a port of the range, or a
+            free port if none is left. Without a host, only clients on this machine can connect. Default: free ports.
+        cert: certificate chain (PEM). With a certificate, clients have to use TLS.
         key: private key (PEM) of the certificate, if it is not in the same file.
         upstream_tls: whether to connect to brokers with TLS.
         upstream_ca: trusted certificates (PEM) for TLS with brokers. Default: the certificates of the system.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
         strict: whether to close a connection at a response that cannot be decoded and may contain a broker address.
-        stop: ends the wait of ``Recording.wait``. Default: a new event.
-        on_slow: called with the duration of a slow write to the file, in seconds. Clients wait during this time.
-        on_unknown: called once for each kind of response that cannot be decoded and may contain a broker address.
-        on_refused: called once for each reason why a connection is refused, such as a broker that cannot be reached.
+        stop: event that ends the wait of ``Recording.wait``. Default: a new event.
+        on_slow: function that is called with the duration of a slow write to the file, in seconds. Clients wait during
+            this time.
+        on_unknown: function that is called once for each kind of response that cannot be decoded and may contain a
+            broker address.
+        on_refused: function that is called once for each reason why a connection is refused, such as an unreachable
+            broker.
 
     Returns:
         The running recording.

@@ -1,4 +1,4 @@
-"""Values for fields that a proposal adds: ``Message.path=value``, as columns for the structs that get the field.
+"""Fill the fields that a proposal adds: turn ``Message.path=value`` into a column for the structs with the field.
 
 * a constant: ``7``, ``true``, ``null``, ``[1, 2]``, ``"text"`` (JSON), or any text that is not JSON
 * a range: ``1..100`` gives its numbers in turn. For strings, bytes and arrays, these numbers are lengths.
@@ -52,7 +52,7 @@ def plan_new_columns(values: tuple[str, ...], form: MessageForm, *, has_header: 
 
 
 def _find_column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str:
-    """Return the column path of a new field. ``path`` is the name of the field in the new spec."""
+    """Return the column path of a new field. ``path`` is the path of the field in the new spec."""
     paths = {".".join(names): names for names, _ in walk_slots(list_slots(spec, version))}
     if path not in paths:
         raise OptionError(f"`values` {spec.name}.{path}: version {version} of the new spec does not have this field")

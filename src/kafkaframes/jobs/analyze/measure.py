@@ -1,4 +1,4 @@
-"""Measure what record formats, tag headers and proposals cost on the wire: the plans, and results with JSON forms."""
+"""Plan how to measure what record formats, tag headers and proposals cost on the wire, and define the results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RecordAnalysis:
     """The sizes of the same records in formats 0, 1 and 2.
 
     Attributes:
-        sizes: sizes of the records of logs (``log``), and of captured ones (``produced``, ``fetched``).
+        sizes: sizes of the records in logs (``log``) and in captures (``produced``, ``fetched``).
         coverage: data of captures that was not read.
     """
 
@@ -58,8 +58,8 @@ class TagHeaderSizes:
     """The sizes of the tag headers that KIP-482 considers.
 
     Attributes:
-        headers: sizes for each value length and tag number.
-        fields: sizes for each tagged field of the messages.
+        headers: sizes of tag headers for each value length and tag number.
+        fields: sizes of the tag header of each tagged field in the messages.
         messages: sizes of whole messages with one element in each array.
     """
 
@@ -100,7 +100,7 @@ def split_logs_and_captures(paths: Sequence[str]) -> tuple[list[str], list[str]]
 
 
 def _is_capture(source: str) -> bool:
-    """Return whether a source is a capture, or a directory of captures. A request log is an ``OptionError``."""
+    """Return whether a source is a capture, or a directory of captures. A request log raises ``OptionError``."""
 
     if not is_traffic(source):
         return False
@@ -119,10 +119,10 @@ def measure_records(
     specs: Specs | None,
     run: Runner,
 ) -> RecordAnalysis:
-    """Measure the records of logs, in this process, and those of captures, with a runner of the tasks.
+    """Measure the records of logs in this process, and the records of captures in tasks that ``run`` executes.
 
     Raises:
-        OptionError: topics or partitions are selected that the logs do not have.
+        OptionError: the logs do not have a selected topic or partition.
     """
     result = RecordAnalysis()
     if logs:
@@ -158,7 +158,7 @@ def _measure_logs(sources: Sequence[str], settings: PartitionSettings) -> Record
 def measure_tag_headers(
     names: Sequence[str], lengths: Sequence[int], tags: Sequence[int], text_bytes: int | None
 ) -> TagHeaderSizes:
-    """Measure tag headers for the given lengths and tags, and for the newest version of the messages ``names``."""
+    """Measure tag headers for the given lengths and tags, and for the newest versions of the messages in ``names``."""
     size = scale.EXAMPLE_TEXT_BYTES if text_bytes is None else text_bytes
     specs = [catalog.load_spec(name) for name in names or catalog.list_names()]
     newest = [(spec, _find_newest_flexible_version(spec, is_required=bool(names))) for spec in specs]
@@ -171,7 +171,10 @@ def measure_tag_headers(
 
 
 def _find_newest_flexible_version(spec: MessageSpec, *, is_required: bool) -> int | None:
-    """Return the newest version if it is flexible; otherwise None, or an error if ``is_required``."""
+    """Return the newest version if it is flexible.
+
+    Otherwise return None, or raise an error if ``is_required`` is set.
+    """
     version = spec.valid_versions.highest
     if not spec.valid_versions.is_empty and spec.flexible_versions.contains(version):
         return version

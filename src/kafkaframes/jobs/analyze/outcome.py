@@ -1,6 +1,4 @@
-"""The sizes of messages in the old and the proposed layout by API, version, direction and kind,
-and the omitted messages.
-"""
+"""Sum the sizes of messages in the old and the proposed layout by API, version, direction and kind."""
 
 from __future__ import annotations
 
@@ -43,10 +41,10 @@ class SizeTotals:
 
     Attributes:
         checked: number of messages with a known size on the wire.
-        mismatched: number of checked messages that have another size when they are encoded again.
+        mismatched: number of checked messages whose size differs when they are encoded again.
         counts: other counts by name: moved fields, moved fields that are set (``sizes.py``), tag sections, blank bytes.
         reasons: number of omitted messages by reason.
-        lengths: number of arrays, strings, byte fields and record sets, by kind and length.
+        lengths: counts of arrays, strings, byte fields and record sets, by kind and length.
     """
 
     messages: int = 0
@@ -59,7 +57,7 @@ class SizeTotals:
     lengths: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def add(self, other: SizeTotals) -> None:
-        """Add the numbers of other totals."""
+        """Add the values of other totals to these."""
         for name in (entry.name for entry in fields(self)):
             own_value, other_value = getattr(self, name), getattr(other, name)
             if isinstance(own_value, Counter):
@@ -79,14 +77,14 @@ class SizeTotals:
 
     @property
     def omitted_count(self) -> int:
-        """The number of messages that could not be decoded or raised to the newest version."""
+        """The number of messages that could not be decoded or converted to the newest version."""
         return sum(self.reasons.values())
 
     @property
     def break_even_share(self) -> float | None:
         """The share of moved fields that must be set for the savings to be zero; None without moved fields.
 
-        The cost of a set field is the mean in these messages, or two bytes if none is set.
+        The cost of a set field is its mean in these messages, or two bytes if no field is set.
 
         >>> SizeTotals(1, before=100, after=98, counts=Counter({"moved": 1, "bytes of unset": 2})).break_even_share
         0.5
@@ -105,10 +103,11 @@ class LengthSummary:
 
     Attributes:
         kind: ``arrays`` (lengths are numbers of elements), ``strings``, ``bytes`` or ``records`` (bytes).
-        count: number of fields, nulls included.
+        count: number of fields, including null fields.
         nulls: number of null fields. A compact null length takes one byte.
-        one_byte: number of fields whose compact length takes one byte: null, and up to 126.
-        hundred: number of fields that are null or not longer than 100.
+        one_byte: number of fields whose compact length takes one byte, which are those with null or a length of up to
+            126.
+        hundred: number of fields that are null or have a length of at most 100.
         median, p90, p99, maximum: quantiles of the lengths, nulls excluded; None if all fields are null.
     """
 
@@ -141,7 +140,7 @@ _MAX_ONE_BYTE_LENGTH: Final = 126  # a compact length is a varint of the length 
 
 
 def _summarize_kind(kind: str, counts: dict[int, int]) -> LengthSummary:
-    """Return the summary of one kind of field. ``counts`` is the number of fields by length."""
+    """Return the summary of one kind of field. ``counts`` has the number of fields by length."""
     values = sorted(counts.items())
     total, nulls = sum(counts.values()), counts.get(NULL_LENGTH, 0)
     one_byte, percents = (
@@ -153,7 +152,7 @@ def _summarize_kind(kind: str, counts: dict[int, int]) -> LengthSummary:
 
 
 def _find_quantile(values: list[tuple[int, int]], total: int, share: float) -> int | None:
-    """Return the smallest length that is not exceeded by at least this share of the fields."""
+    """Return the smallest length such that at least this share of the fields is not longer."""
     count_so_far = 0
     for length, count in values:
         if length != NULL_LENGTH:
@@ -185,7 +184,7 @@ class SizeComparison:
         self.coverage.update(other.coverage.entries)
 
     def get_or_add_totals(self, group: SizeGroup) -> SizeTotals:
-        """Return the totals of a group, after creating them if they are missing."""
+        """Return the totals of a group; create them if they are missing."""
         return self.totals_by_group.setdefault(group, SizeTotals())
 
     def extend_span(self, span: tuple[int, int] | None) -> None:

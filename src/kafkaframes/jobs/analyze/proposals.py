@@ -1,4 +1,4 @@
-"""Proposals for other message layouts. For a message in the traffic, a proposal returns the layouts to compare.
+"""Define proposals for other message layouts. For a message in the traffic, a proposal returns the layouts to compare.
 
 The named proposals are ``kip-636``, ``flexible`` and ``tag-header``. Any other proposal is a pair of message specs: the
 old and the new ones.
@@ -41,10 +41,11 @@ class FormPair(NamedTuple):
     """The old and the new layout of a message, whose sizes are compared.
 
     Attributes:
-        kind: table of the report that shows the comparison.
+        kind: key of the report's table that shows the comparison.
         before, after: old and new layout. If the two forms are identical, only ``tag_header`` differs.
         tag_header: scheme of the headers of tagged fields in ``after``.
-        blank: suffix of field names. Mandatory fields with this suffix are counted if they have their default value.
+        blank: suffix of names of mandatory fields. Fields with this suffix are counted if they have their default
+            value.
         has_lengths: whether the lengths of arrays, strings and bytes are recorded too.
     """
 
@@ -64,9 +65,10 @@ class Proposal:
     """A proposal for other message layouts.
 
     Attributes:
-        title: sentence for the heading of reports.
+        title: sentence that describes the proposal in the heading of reports.
         kinds: headings of the tables, by kind.
-        layouts: returns the layouts to compare, for the form of a message on the wire and the specs after.
+        layouts: function that returns the layouts to compare, given a message's form on the wire and the specs after
+            the change.
         has_headers: whether message headers are measured too.
     """
 
@@ -83,7 +85,7 @@ class Proposal:
 def _make_kip_636_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
     """Compare responses with the same version after their errors become tagged fields.
 
-    Inflexible versions are also raised to the newest flexible version.
+    Messages of inflexible versions are also converted to the newest flexible version and compared.
     """
     if sent_form.spec.is_flexible(sent_form.version):
         yield FormPair(FLEXIBLE, sent_form, _tag_errors(sent_form))
@@ -96,7 +98,7 @@ def _make_kip_636_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iterato
 
 
 def _tag_errors(form: MessageForm) -> MessageForm:
-    """Return the form with its error fields tagged; the same form if it has none, or for ApiVersions."""
+    """Return the form with its error fields tagged. ApiVersions and forms without error fields do not change."""
     if form.spec.api_key == API_VERSIONS:
         return form
     draft = MessageDraft(form.spec, form.version, form.version)
@@ -108,7 +110,7 @@ def _tag_errors(form: MessageForm) -> MessageForm:
 
 
 def _make_flexible_version_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
-    """Compare a message in inflexible layout (lengths of two and four bytes, no tags) and in flexible layout."""
+    """Compare a message in the inflexible layout (lengths of two and four bytes, no tags) with the flexible layout."""
     forms = [
         sent_form._replace(spec=_change_layout(sent_form.spec, sent_form.version, flexible=flexible))
         for flexible in (False, True)
@@ -117,7 +119,7 @@ def _make_flexible_version_pair(sent_form: MessageForm, _: SpecsByName | None) -
 
 
 def _change_layout(spec: MessageSpec, version: int, *, flexible: bool) -> MessageSpec:
-    """Return a spec in which one version is flexible; or inflexible, with tagged fields after the mandatory ones."""
+    """Return a spec with one version flexible, or inflexible with its tagged fields after the mandatory ones."""
     if spec.is_flexible(version) == flexible:
         return spec
     if flexible:
@@ -139,7 +141,7 @@ def _remove_tags(struct: StructSpec) -> StructSpec:
 
 
 def _make_tag_header_pair(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
-    """Compare a message with other headers before its tagged fields."""
+    """Compare a message with one that has other headers before its tagged fields."""
     if not sent_form.spec.is_flexible(sent_form.version):
         yield FormPair(INFLEXIBLE, sent_form, sent_form)
         return
@@ -177,7 +179,7 @@ def _make_spec_change_pair(sent_form: MessageForm, after: SpecsByName | None) ->
 
 
 def find_spec(specs: SpecsByName, message_spec: MessageSpec) -> MessageSpec | None:
-    """Return the spec of the same message among other specs: by name, or by API key and type if it was renamed."""
+    """Find a message's spec in another set of specs, by name, or by API key and type if the message was renamed."""
     if message_spec.name in specs:
         return specs[message_spec.name]
     keys = [
@@ -189,7 +191,7 @@ def find_spec(specs: SpecsByName, message_spec: MessageSpec) -> MessageSpec | No
 
 
 def list_spec_changes(settings: ProposalSettings) -> Iterator[tuple[str, list[Change]]]:
-    """Yield the changes in the specs: "Message version -> version", and the fields."""
+    """Yield (message with its old and new version, changed fields) for each change in the specs."""
     after = settings.after
     if after is None and settings.name == "kip-636":
         after = rewrite_errors(settings.specs_before).specs
@@ -260,9 +262,9 @@ class ProposalSettings:
 
     Attributes:
         name: a name in ``PROPOSALS``, or any name for a pair of specs.
-        after: specs after the change, by name; None for a named proposal.
-        before: specs before the change; None for those of the catalog.
-        values: ``Message.path=value`` for new fields.
+        after: specs after the change, by message name; None for a named proposal.
+        before: specs before the change; None for the specs in the catalog.
+        values: values of new fields, each as ``Message.path=value``.
         by: further attributes to group by, besides API, version and direction: client, connection, second.
     """
 

@@ -56,8 +56,8 @@ class RecordSizes:
     """The size of the same records in formats 0, 1 and 2, by field, in bytes.
 
     Attributes:
-        left_out: number of batches and messages that were not measured: control batches, damaged ones, and those with
-            LogAppendTime, because the timestamps of their producers are unknown.
+        left_out: number of batches and messages that were not measured. These are control batches, damaged batches, and
+            batches with LogAppendTime, because the timestamps of their producers are unknown.
     """
 
     batches: int = 0
@@ -82,11 +82,14 @@ class RecordSizes:
 
     @property
     def totals(self) -> list[int]:
-        """The total sizes in formats 0, 1 and 2. Only format 2 includes headers, because 0 and 1 do not have them."""
+        """The total sizes in formats 0, 1 and 2.
+
+        Only format 2 includes headers, because formats 0 and 1 do not have them.
+        """
         return [sum(sizes[number] for sizes in self.sizes.values()) for number in range(3)]
 
     def _add_part(self, part: DecodedBatches) -> None:
-        """Add the sizes of a part's records, except those of damaged, control and LogAppendTime batches."""
+        """Add the sizes of records, except those in damaged batches, control batches and batches with LogAppendTime."""
         batches, index = part.batches, part.index
         attributes = batches.column("attributes")
         is_measured = (attributes & (CONTROL | LOG_APPEND_TIME) == 0) & (index.statuses == 0)
@@ -109,7 +112,10 @@ class RecordSizes:
             self.sizes[name][2] += sizes[name]
 
     def _compute_v2_sizes(self, selected_records: DecodedBatches, first: Ints) -> dict[str, int]:
-        """Return the total size of each field in format 2. ``first`` is the first record of each record's batch."""
+        """Return the total size of each field in format 2.
+
+        ``first`` has, for each record, the index of the first record in its batch.
+        """
         batches, index, owners = selected_records.batches, selected_records.index, selected_records.owners
         is_old = batches.column("magic")[owners] < 2
         base_timestamps = np.where(is_old, index.timestamps[first], batches.column("base_timestamp")[owners])
@@ -156,7 +162,7 @@ def _compute_header_bytes(selected_records: DecodedBatches) -> Ints:
 
 
 def compute_varint_sizes(values: npt.NDArray[Any]) -> Ints:
-    """Return the size of each number's zig-zag varint, in bytes.
+    """Return the size of each number as a zig-zag varint, in bytes.
 
     >>> compute_varint_sizes(np.array([0, -1, 63, 64, 8191, 8192, -(2**63)])).tolist()
     [1, 1, 1, 2, 2, 3, 10]

@@ -1,8 +1,8 @@
-"""Example messages, the sizes of tagged fields, and the traffic of clusters that were not captured.
+"""Make example messages, compute sizes of tagged fields, and estimate the traffic of clusters without captures.
 
 An example of a spec and version has one element in each array, texts of ten bytes, and numbers that are not 0. For a
-mix, examples have no error and no tagged field. For the comparison of tag schemes (``sizes.py``), no field is null, and
-either all tagged fields are written or none.
+mix, examples contain neither errors nor tagged fields. For the comparison of tag schemes (``sizes.py``), no field is
+null, and either all tagged fields are written or none.
 
 A mix is the number of calls per second by API and version. The mix is read from a CSV file with
 ``api,version,calls_per_second``, or counted in recorded traffic. The size of a call is the mean of the measured
@@ -61,7 +61,7 @@ EXAMPLE_TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, MAX_INT32)
 
 @dataclass(frozen=True, slots=True)
 class ExampleGenerator:
-    """A generator of example messages with a given text size, with or without tagged fields and an error message."""
+    """Generates example messages with a given text size, with or without tagged fields and an error message."""
 
     text_bytes: int = EXAMPLE_TEXT_BYTES
     has_tagged_fields: bool = False
@@ -120,7 +120,7 @@ def make_example_messages(form: MessageForm, direction: str) -> ApiMessages:
 
 @dataclass(frozen=True, slots=True)
 class HeaderSize:
-    """The size of a tagged field's header in KIP-482 and in its draft, and the draft's bytes (``written``)."""
+    """The size of a tagged field's header in KIP-482 and in its draft, and its bytes in the draft (``written``)."""
 
     length: int
     tag: int
@@ -142,7 +142,7 @@ class TaggedField:
 
 @dataclass(frozen=True, slots=True)
 class MessageSize:
-    """The size of an example by scheme: without tagged fields (``bare``), and with all of them (``filled``)."""
+    """The size of an example message by scheme, without tagged fields (``bare``) and with all of them (``filled``)."""
 
     message: str
     version: int
@@ -214,7 +214,10 @@ class CallRate(NamedTuple):
 
 
 class ByteRate(NamedTuple):
-    """The bytes per second of an API, version and direction. ``basis`` is the source of the message size."""
+    """The bytes per second of messages of one API, version and direction.
+
+    ``basis`` is the source of the message size.
+    """
 
     api_key: int
     api_version: int
@@ -256,7 +259,7 @@ def read_mix(path: str, apis: ApiRegistry = CATALOG) -> list[CallRate]:
 def measure_mix(
     files: Sequence[str], ports: Sequence[int] = (), apis: ApiRegistry = CATALOG, coverage: Coverage | None = None
 ) -> list[CallRate]:
-    """Return the rates of recorded traffic: its calls by API and version, divided by its duration.
+    """Return the call rates of recorded traffic: the number of calls by API and version, divided by the duration.
 
     Unread parts are added to ``coverage``.
 
@@ -280,7 +283,10 @@ def measure_mix(
 
 
 def scale_outcome(outcome: SizeComparison, rates: Sequence[CallRate], settings: ProposalSettings) -> Iterator[ByteRate]:
-    """Yield the bytes per second of a mix of calls. Without recorded messages, the sizes are those of examples."""
+    """Yield the bytes per second of a mix of calls.
+
+    Without recorded messages, the sizes of example messages are used.
+    """
     measured_totals = outcome.sum_totals_by("api_key", "api_version", "direction", "kind")
     for rate in rates:
         totals_by_group = {key[2:]: size_totals for key, size_totals in measured_totals.items() if key[:2] == rate[:2]}

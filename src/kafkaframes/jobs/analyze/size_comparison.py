@@ -1,8 +1,8 @@
 """Measure messages of recorded traffic: compute their exact sizes in the old and the proposed layout.
 
 Each message is encoded again in both layouts (``proposals.py``). The size of the encoding in its original version is
-checked against the size on the wire. To raise a message of an older version, it is decoded as one of the newest
-version. The raised message has only the fields of the older version, with their values.
+checked against the size on the wire. A message of an older version is converted to the newest version by decoding it
+into that version's fields. The converted message has only the fields of the older version, with their values.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class _LayoutPairComparer:
         return compute_sizes(plan_message(self.sent_form.header, version), self.messages.frames.field("header"))
 
     def _add_count(self, name: str, rows: Ints, numbers: Ints) -> None:
-        """Add numbers to the count ``name`` in the totals of each label. ``rows`` are their messages."""
+        """Add numbers to the count ``name`` in the totals of each label. ``rows`` are the indexes of their messages."""
         sums = np.bincount(self.messages.labels[rows], weights=numbers, minlength=1)
         for label, size_totals in self._iterate_totals_by_label():
             if label < len(sums) and sums[label]:
@@ -241,7 +241,10 @@ class _LayoutPairComparer:
             self._add_lengths("records", np.array(record_sizes, np.int64), np.full(len(record_sizes), row))
 
     def _add_lengths(self, kind: str, lengths: Ints, rows: Ints) -> None:
-        """Count the lengths of one kind of field in the totals for each label. ``rows`` are their messages."""
+        """Count the lengths of one kind of field in the totals for each label.
+
+        ``rows`` are the indexes of their messages.
+        """
         labels = self.messages.labels[rows]
         for label, size_totals in self._iterate_totals_by_label():
             values, counts = np.unique(lengths[labels == label], return_counts=True)
@@ -249,7 +252,7 @@ class _LayoutPairComparer:
                 size_totals.lengths[kind, value] += count
 
     def _count_blank_fields(self) -> None:
-        """Count the bytes of mandatory numbers with a certain name and their default value, as in KIP-482's example."""
+        """Count the bytes of blank mandatory fields: those with the suffix ``blank`` and their default value."""
         for _, field, values, rows in iterate_fields(self.message_array, self.plans[0].root):
             if field.tag is not None or field.array or field.type != "int32":
                 continue

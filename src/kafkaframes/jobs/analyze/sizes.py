@@ -7,9 +7,9 @@ These schemes of the header before a tagged field's value are compared:
 * typed: the tag and a type, from which the end of the value follows. The KIP rejects this scheme, and does not specify
   a layout. In this model a type is one byte, which has space for all types of the protocol and for arrays of them.
 * escape: as adopted, but an empty section has no bytes. The KIP rejects this scheme, and does not specify a layout. In
-  this model an escape byte before the struct announces a section, which therefore takes one byte more. A struct that
-  begins with the escape byte would have to double that byte. The model neglects these structs: they are one in 256 if
-  first bytes are random.
+  this model, an escape byte before the struct announces a tag section, which therefore takes one more byte. A struct
+  that begins with the escape byte would have to double that byte. The model neglects these structs: they are one in 256
+  if first bytes are random.
 * all tagged: no field is mandatory, and each field has the header of the adopted scheme. Strings and bytes have no
   length prefix, because the header has their length. Fields are numbered in order, and tagged fields follow. Formerly
   mandatory fields are all written, because the KIP refers to fields that are always used. Null has the size of an empty
@@ -68,18 +68,18 @@ def compute_sizes(plan: MessagePlan, array: pa.StructArray) -> Ints:
 def count_saved_bytes(
     scheme: str, plan: MessagePlan, array: pa.StructArray, counts: Counter[str] | None = None
 ) -> Ints:
-    """Return how many bytes another scheme saves in each message, compared to the adopted one.
+    """Return how many bytes another scheme for tagged fields saves in each message, compared to the adopted scheme.
 
     Args:
         scheme: scheme of tagged fields: a name in ``HEADER_SIZE_BY_SCHEME``, or ``escape`` or ``all tagged``.
         plan, array: the messages, as in :func:`compute_sizes`.
-        counts: receives the numbers of tag sections, of empty ones, and of the fields in them.
+        counts: counter to which the numbers of tag sections, of empty sections and of the fields in them are added.
     """
     return _SavingsCalculator(scheme, Counter() if counts is None else counts).compute_savings(array, plan.root)
 
 
 class _SavingsCalculator:
-    """A calculator of the bytes that a scheme for tagged fields saves, compared to the adopted scheme."""
+    """Calculates the bytes that a scheme for tagged fields saves, compared to the adopted scheme."""
 
     def __init__(self, scheme: str, counts: Counter[str]) -> None:
         self.scheme = scheme
@@ -137,7 +137,8 @@ class _SavingsCalculator:
         return _sum_by_owner(self.compute_savings(inner, field.struct), owners, len(child))
 
     def compute_prefix_savings(self, child: pa.Array, field: FieldPlan, lengths: Ints) -> Ints:
-        """Return the savings from omitting length prefixes of strings and bytes, if the field's header has it."""
+        """Return the savings from omitting length prefixes of strings and bytes, if the field's header has the
+        length."""
         if self.scheme != ALL_TAGGED or field.array or field.type not in ("string", "bytes", "records"):
             return np.zeros(len(child), np.int64)
         texts: Ints = pc.binary_length(child).fill_null(0).to_numpy(zero_copy_only=False)
@@ -199,7 +200,7 @@ def _compute_header_sizes(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
 def compute_single_field_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
     """Return the size of each value as a mandatory field, or as the only tagged field.
 
-    With a tag section, the size of a default value is 1.
+    A tagged default value is not written, so its size is that of the empty tag section: 1.
     """
     if not is_tagged and not field.array and field.type in SIZE_BY_FIXED_TYPE:
         return np.full(len(child), SIZE_BY_FIXED_TYPE[field.type], np.int64)
@@ -210,13 +211,13 @@ def compute_single_field_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: 
 
 @lru_cache(maxsize=1024)
 def compute_default_size(field: FieldPlan) -> int:
-    """Return the size of a mandatory field with its default value."""
+    """Return the size of a field's default value in bytes, if the field is mandatory."""
     return int(compute_sizes(_plan_single_field(field, is_tagged=False), pa.array([{}], pa.struct([])))[0])
 
 
 @lru_cache(maxsize=1024)
 def _plan_single_field(field: FieldPlan, *, is_tagged: bool) -> MessagePlan:
-    """Return the plan of a message with this field only."""
+    """Return the plan of a message that has only this field."""
     mandatory, tags = ((), (replace(field, tag=field.tag or 0),)) if is_tagged else ((replace(field, tag=None),), ())
     root = StructPlan(
         name=field.name,
@@ -254,7 +255,7 @@ def fit_columns(
     Args:
         array: the messages, or the structs at ``path``.
         values: functions that make the column of a new field, by path (``topics.owner``). Other new fields are omitted,
-            which means their default.
+            so they have their default.
     """
     fields, columns = map_fields_by_column(plan), {}
     for index, name in enumerate(column.name for column in array.type):
@@ -369,7 +370,7 @@ def count_moved_fields(
     """Count the fields that move into tag sections.
 
     Args:
-        add: receives the name of a count, the rows of messages, and the number to add for each row.
+        add: function that receives the name of a count, the rows of messages, and the number to add for each row.
     """
     for field, field_after, is_first, values, rows in _find_moved_fields(array, before, after, np.arange(len(array))):
         is_written = mask_set_values(field_after, values)

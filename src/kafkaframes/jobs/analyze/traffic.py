@@ -68,7 +68,7 @@ class ApiMessages:
         wire_sizes: size of each message on the wire; None if unknown (in a request log).
         labels: row of ``names`` for each message.
         names: (client, connection, second) of each label, with None for parts that were not requested.
-        unread: number of messages that could not be decoded, by label and reason.
+        unread: number of messages that could not be decoded, by label number and reason.
         span: times of the first and the last message, in microseconds.
         records: sizes of each message's records, if the message does not contain the records themselves (request logs).
     """
@@ -87,7 +87,7 @@ class ApiMessages:
     def sum_record_bytes(self, *, compact: bool) -> Ints | int:
         """Return the size of the records that the messages do not contain.
 
-        The size includes the additional bytes of their length prefixes.
+        The size includes the additional bytes of the records' length prefixes.
         """
         if not any(self.records):
             return 0
@@ -105,7 +105,7 @@ class ApiMessages:
         return replace(self, frames=frames, wire_sizes=sizes, labels=self.labels[rows], records=records)
 
     def split_by_label(self) -> Iterator[ApiMessages]:
-        """Yield the messages with each label."""
+        """Yield the messages of each label."""
         labels = np.unique(self.labels).tolist()
         for label in labels:
             yield self if len(labels) == 1 else self.select_rows(np.flatnonzero(self.labels == label))
@@ -135,7 +135,7 @@ def read_messages(
         directions: requests, responses or both.
         by: parts of the labels.
         apis: message specs for decoding.
-        coverage: receives the unread parts.
+        coverage: object to which the unread parts are added.
     """
     account = Coverage() if coverage is None else coverage
     for calls in read_captured_calls(task, apis, account):
@@ -219,7 +219,7 @@ def _decode_captured_messages(
 
 
 def _find_version_0_responses(raw: Any, starts: Ints, version: int, apis: ApiRegistry) -> Ints:
-    """Return which ApiVersions responses have version 0, the broker's answer to an unknown version (KIP-511)."""
+    """Return a flag for each ApiVersions response: whether it has version 0, as for unknown versions (KIP-511)."""
     array = to_array(raw, starts)
     read = [
         decode_columns(find_frame_plan(API_VERSIONS, candidate_version, RESPONSE, apis), array).field("_error")
@@ -319,7 +319,7 @@ class RecordMeasurement(NamedTuple):
 
 
 def measure_task_records(task: TrafficTask, apis: ApiRegistry = CATALOG) -> RecordMeasurement:
-    """Measure the records in a task's share as ``measure_records`` does, and return the unread parts too."""
+    """Measure the records in a task's share of the captures, and return their sizes with the unread parts."""
     coverage = Coverage()
     return RecordMeasurement(measure_records(task, apis, coverage), coverage)
 
@@ -329,7 +329,7 @@ def measure_records(
 ) -> dict[str, RecordSizes]:
     """Measure the records in a task's share of captures, separately for produced and fetched records.
 
-    A record that was produced and then fetched counts in both. Request logs do not have records. Unread parts are added
+    A record that was produced and then fetched counts twice. Request logs do not have records. Unread parts are added
     to ``coverage``.
     """
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}

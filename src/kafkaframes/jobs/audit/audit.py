@@ -1,21 +1,22 @@
-"""Find out whether an upgrade of the brokers breaks clients: compare the versions in use with those of a release. Pure
-functions.
+"""Find out whether an upgrade of the brokers breaks clients: compare the versions in use with those of a release.
+
+The functions are pure.
 
 Kafka 4.0 removed many versions (KIP-896). Kafka 4.0 still reads record formats 0 and 1, but does not write them
 (KIP-724). Three cases need care:
 
-* A client uses the highest version that both ends support. If this version is the old broker's highest, the client may
-  support higher versions. The verdict is ``fine`` if the client sends its software name (KIP-511, 2019), because these
-  clients support versions that Kafka 4 accepts. For other clients the verdict is ``unknown``.
-* A version above the target's range does not break a client that negotiates. Such a version breaks a client whose
-  lowest version is known to be above the range (kafka-clients 4 with brokers before 2.1).
+* A client uses the highest version that both ends support. If this is the highest version of the old broker, the client
+  may support higher versions. The verdict is ``fine`` if the client sends its software name (KIP-511, 2019), because
+  these clients support versions that Kafka 4 accepts. For other clients the verdict is ``unknown``.
+* A version above the target's range does not break a client that negotiates. It does break a client whose lowest
+  version is known to be above the range (kafka-clients 4 with brokers before 2.1).
 * ApiVersions requests may have any version, because brokers also answer unknown versions (KIP-511).
 
 Brokers and controllers that send requests to each other are not checked: the upgrade replaces them.
 
 Before ApiVersions 3 (KIP-511), clients did not send the name of their library. The library of these clients is guessed,
-and reported with the evidence. A guess never changes a verdict. There are two kinds of evidence: a client id in the
-form of a library's default, and, for Kafka's Java client, a release whose highest versions are exactly those in use.
+and reported with the evidence. A guess never changes a verdict. There are two kinds of evidence: a client id like a
+library's default; and, for Kafka's Java client, a release whose highest versions are exactly those in use.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> Li
 
 
 def _guess_release(versions: Mapping[int, set[int]]) -> str | None:
-    """Return the release, or range of two, whose highest versions are those in use; None if more releases fit."""
+    """Return the release whose highest versions are in use, or a range of two; None if more releases match."""
     if len(versions) < _MIN_APIS_FOR_GUESS or any(len(versions_in_use) != 1 for versions_in_use in versions.values()):
         return None
     fitting = [name for name in list_releases() if _matches_versions(find_release(name), versions)]
@@ -98,7 +99,7 @@ def _guess_release(versions: Mapping[int, set[int]]) -> str | None:
 
 
 def _matches_versions(entry: Release, versions: Mapping[int, set[int]]) -> bool:
-    """Return whether a client's highest version of every API is the highest that a release accepts."""
+    """Return whether the highest version that a client uses of each API is the highest that a release accepts."""
     apis = entry.all_apis
     return all(
         key in apis and apis[key].accepted_versions.highest == max(versions_in_use)
@@ -142,7 +143,10 @@ class ApiUse(NamedTuple):
 
 
 class FormatUse(NamedTuple):
-    """Records of an old format. ``where`` is ``produce``, ``fetch`` or ``disk``; ``topic`` is set only for ``disk``."""
+    """A use of records in an old format.
+
+    ``where`` is ``produce``, ``fetch`` or ``disk``; ``topic`` is set only for ``disk``.
+    """
 
     client: ClientIdentity | None
     where: str
@@ -201,7 +205,10 @@ class AuditVerdict:
 
 @dataclass(frozen=True)
 class ClientAudit:
-    """The findings on one client. ``guess`` is its probable library if the client does not send a software name."""
+    """An audit's findings on one client.
+
+    ``guess`` is its probable library if the client does not send a software name.
+    """
 
     client: ClientIdentity
     findings: tuple[AuditVerdict, ...]
@@ -227,11 +234,11 @@ class Audit:
     Attributes:
         target: release to upgrade to.
         clients: findings on clients.
-        disk: findings on the record formats of logs.
+        disk: findings on the record formats in log directories.
         notes: limits of the verdicts, as sentences.
         brokers: brokers and controllers of the cluster, which do not count for the verdict.
-        unread: unread parts of the input that may contain uses.
-        harmless: unread parts of the input that cannot contain uses.
+        unread: unread parts of the input that may contain API calls or records.
+        harmless: unread parts of the input that cannot contain API calls or records.
         is_strict: whether the exit status is 5 if parts of the input are unread.
     """
 
@@ -262,7 +269,7 @@ class Audit:
 
     @property
     def exit_status(self) -> int:
-        """0 if the upgrade is safe, 3 if a use is deprecated, 4 if one is removed, 5 if too little was checked."""
+        """0 if the upgrade is safe, 3 for deprecated uses, 4 for removed ones, 5 if too little was checked."""
         if self.judged == NOTHING or (self.judged == PART and self.is_strict):
             return EXIT_STATUS_UNCHECKED
         return EXIT_STATUS_BY_VERDICT[self.verdict]
@@ -300,7 +307,10 @@ def find_release(name: str | None) -> Release:
 
 
 def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG, *, is_strict: bool = False) -> Audit:
-    """Return the audit of all uses against a release. With ``is_strict``, unread input sets the exit status to 5."""
+    """Audit all uses of APIs and record formats against a release.
+
+    With ``is_strict``, unread input sets the exit status to 5.
+    """
     findings_by_client: dict[ClientIdentity, list[AuditVerdict]] = {}
     versions: dict[ClientIdentity, dict[int, set[int]]] = {}
     for use, occurrences in uses.apis.items():
@@ -392,7 +402,7 @@ def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: Ap
 
 
 def _judge_missing_api(key: int, target: Release) -> tuple[str, str]:
-    """Return verdict and reason for an API that the target does not have: it was removed, or is newer."""
+    """Return the verdict and the reason for an API that the target does not have: it was removed, or is newer."""
     known_releases = list_releases()
     releases_with_api = [name for name in known_releases if key in find_release(name).all_apis]
     if not releases_with_api:
@@ -410,7 +420,7 @@ def _judge_missing_api(key: int, target: Release) -> tuple[str, str]:
 
 
 def _judge_newer_version(use: ApiUse, name: str, target: Release, highest: int) -> tuple[str, str]:
-    """Return verdict and reason for a version above the target's highest."""
+    """Return the verdict and the reason for a version above the target's highest."""
     client_release = _find_java_release(use.client)
     if client_release is None:
         reason = f"{target.name} accepts {name} up to {highest} only; it is unknown whether the client supports that"
@@ -482,7 +492,7 @@ def _guess_unnamed_library(client: ClientIdentity, versions: Mapping[int, set[in
 
 
 def find_first_fitting_release(target: Release) -> str | None:
-    """Return the oldest release of Kafka's Java client whose APIs all work with the target.
+    """Return the oldest release of Kafka's Java client that works with the target in all APIs.
 
     A client that supports version N of an API also negotiates lower versions. Therefore the result is the first release
     whose highest versions all reach the lowest versions that the target accepts.

@@ -138,7 +138,9 @@ _MAX_LISTED_API_NAMES: Final = 3  # number of API names in an action
 
 
 def format_audit(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
-    """Yield an audit as lines: one for each client that is not fine. ``verbose`` adds other clients and all findings.
+    """Yield an audit as lines: one for each client that is not fine.
+
+    ``verbose`` adds the other clients and all findings.
 
     If parts of the input were not checked, the first line describes them.
     """
@@ -161,7 +163,7 @@ def format_audit(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
 
 
 def describe_coverage(audit: Audit) -> str:
-    """Return how much of the input was assessed as a sentence, with a summary of the unread parts."""
+    """Return a sentence that states how much of the input was assessed and summarizes the unread parts."""
     unread = summarize_entries(audit.unread)
     if audit.judged == ALL:
         return "All of the input was checked."
@@ -172,7 +174,10 @@ def describe_coverage(audit: Audit) -> str:
 
 
 def list_notes(audit: Audit) -> list[str]:
-    """Return the limits of the verdicts as sentences. The first names the brokers, which get no verdict."""
+    """Return the limits of the verdicts as sentences.
+
+    The first sentence names the brokers, which do not get a verdict.
+    """
     names = ", ".join(sorted({format_client(client_audit.client) for client_audit in audit.brokers}))
     brokers = [f"brokers of the cluster, which the upgrade replaces, are not checked: {names}"] if names else []
     unaffected_clients = (
@@ -199,7 +204,7 @@ def _format_details(client_audit: ClientAudit) -> Iterator[str]:
 
 
 def _format_verdict_counts(audit: Audit) -> str:
-    """Return the number of clients, and of topics in log directories, with each verdict as text."""
+    """Return as text how many clients, and how many topics in log directories, have each verdict."""
     if audit.judged == NOTHING:
         return "the input had nothing to check"
     parts = []
@@ -218,7 +223,7 @@ def _format_verdict_counts(audit: Audit) -> str:
 
 
 def _join_counts(title: str, counts: Mapping[str, int], text_by_verdict: Mapping[str, str]) -> str:
-    """Return a title with the number of its clients or topics with each verdict."""
+    """Return a title, followed by the number of clients or topics with each verdict."""
     texts = [f"{counts[verdict]} {text_by_verdict[verdict]}" for verdict in reversed(VERDICTS) if counts.get(verdict)]
     return title + (f": {', '.join(texts)}" if texts else "")
 

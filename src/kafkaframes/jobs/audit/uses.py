@@ -74,7 +74,7 @@ def count_uses(
 def find_broker_limits(
     files: Sequence[str], target: Release, *, ports: Sequence[int] = (), apis: ApiRegistry = CATALOG
 ) -> dict[tuple[str, int], int]:
-    """Return the highest advertised versions by connection and API key, if they are below the target's lowest."""
+    """Return the highest advertised versions by connection and API key, if the target no longer accepts them."""
     result: dict[tuple[str, int], int] = {}
     for connection, advertised_versions in _read_advertised_versions(files, ports, apis):
         for key, max_versions in advertised_versions.items():
@@ -144,7 +144,7 @@ def _count_batch(batch: pa.RecordBatch, uses: UsageSummary, limits: Mapping[tupl
 
 
 def _mask_limited_calls(table: pa.Table, limits: Mapping[tuple[str, int], int]) -> list[bool]:
-    """Return for each call whether its version is the highest that the broker advertised."""
+    """Return a flag for each call: whether its version is the highest that the broker advertised."""
     if not limits:
         return [False] * len(table)
     columns = (table.column(name).to_pylist() for name in ("connection", "apiKey", "apiVersion"))
