@@ -30,7 +30,7 @@ _VERSION_SEPARATOR: Final = "\0"
 
 
 class ClientEvent(NamedTuple):
-    """A value (software or principal) of a connection's client, which is valid from a request offset on.
+    """A client software or principal that applies to a connection from a request offset onwards.
 
     ``value`` is an index into ``ClientValues.texts``, or ``NO_VALUE``. ``final`` is 1 if the event occurs only in
     this window. While a request waits for its response, its event is repeated in every window.

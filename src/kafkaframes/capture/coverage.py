@@ -168,7 +168,7 @@ def _add_to_entry(entries: dict[tuple[str, str, str], UnreadData], data: UnreadD
 
 
 def _add_entries(entry: UnreadData, other: UnreadData) -> UnreadData:
-    """Return the sum of two entries."""
+    """Return an entry with the summed amounts of two entries."""
     size = None
     if entry.size_bytes is not None and other.size_bytes is not None:
         size = -1 if min(entry.size_bytes, other.size_bytes) < 0 else entry.size_bytes + other.size_bytes

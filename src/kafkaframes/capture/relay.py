@@ -226,7 +226,7 @@ class ResponseRewriter:
         """Process bytes that the broker sent, and yield the bytes for the client.
 
         Raises:
-            Exception: any exception of ``on_unknown``.
+            Exception: any exception that ``on_unknown`` raises.
         """
         for head, part in self._frames.feed(data):
             if head:

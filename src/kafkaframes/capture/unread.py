@@ -114,7 +114,7 @@ _FIRST_PPP_CONTROL_PROTOCOL: Final = 0x8000  # this number and higher ones are P
 
 
 def list_gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[UnreadData]:
-    """Yield an entry for each file and reason of stream gaps.
+    """Yield a coverage entry for the stream gaps of each file and reason.
 
     Args:
         gaps: table of gaps, with the columns ``G_`` of ``layout.py``.
@@ -140,7 +140,7 @@ OTHER_TCP_REASON: Final = "another protocol over TCP"
 
 
 def list_connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) -> Iterator[UnreadData]:
-    """Yield an entry for each file and reason of unread connections.
+    """Yield a coverage entry for the unread connections of each file and reason.
 
     Args:
         table: connections, in the connection columns of ``layout.py``.

@@ -252,8 +252,8 @@ class AsyncAdmin(
         """Close the connections. Requests in flight fail.
 
         Args:
-            timeout_ms: longest duration, in milliseconds. Only a last push of metrics waits for a broker, for at most
-                one second.
+            timeout_ms: longest duration, in milliseconds. The call waits for a broker only to push metrics a last time,
+                for at most one second.
         """
         await self._telemetry.close(timeout_ms / 1000)
         await self._cluster.close()
@@ -898,7 +898,7 @@ def _is_own_value(entry: ConfigEntry, kind: str, name: str) -> bool:
 
 
 def _to_config_text(name: str, value: ConfigValue | None) -> str | None:
-    """Return the value of a setting as brokers parse it."""
+    """Return a setting's value as text that brokers can parse."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is not None and not isinstance(value, (str, int, float)):

@@ -115,7 +115,7 @@ class BatchDelivery:
     parts: list[PartResult] = field(default_factory=list)
 
     def add(self, part: PartResult) -> None:
-        """Add the result of a part."""
+        """Add the result of a part of the batch."""
         self.parts.append(part)
         self.open_records -= part.records
         if not self.open_records and not self.results.done():

@@ -82,7 +82,7 @@ async def fetch_committed_offsets(
     Args:
         cluster: client of the cluster.
         group_id: id of the group.
-        partitions: partitions to look up. The result omits those without a committed offset.
+        partitions: partitions to look up. The result omits partitions without a committed offset.
         stable: whether to wait until no open transaction has uncommitted offsets of the group (KIP-447).
 
     Raises:

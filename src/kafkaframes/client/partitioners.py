@@ -47,7 +47,7 @@ def hash_fnv1a(key: bytes) -> int:
 
 
 class _RoundRobin:
-    """Java's RoundRobinPartitioner: the available partitions of a topic in turn, regardless of the key."""
+    """Java's RoundRobinPartitioner, which chooses a topic's available partitions in turn, regardless of the key."""
 
     def __init__(self) -> None:
         self._turns: defaultdict[str, Any] = defaultdict(count)  # calling ``next`` on a count is atomic
@@ -123,7 +123,7 @@ class ConfiguredPartitioner(NamedTuple):
     """The partitioner in the settings of a producer.
 
     Attributes:
-        name: name in error messages.
+        name: name of the partitioner in error messages.
         function: chooses the partition of records that do not specify one; None for the built-in partitioner.
         ignores_keys: whether the built-in partitioner also uses the sticky partition for records with a key.
     """

@@ -269,8 +269,8 @@ class Positions:
             reset_time_ms: function that returns the timestamp of the policy ``by_duration`` (KIP-1106); None for other
                 policies.
             has_group: whether the consumer has committed offsets.
-            max_bytes: first fetch size of a partition.
-            max_fetch_bytes: largest fetch size of a partition.
+            max_bytes: initial fetch size of a partition, in bytes.
+            max_fetch_bytes: largest fetch size of a partition, in bytes.
             unknown_topic_s: time until an unknown topic is an error, in seconds.
             replica_s: time to read from a preferred replica, in seconds.
             backoff_s: function that returns the backoff after a number of failures, in seconds.
@@ -338,7 +338,7 @@ class Positions:
             self.errors.append(error)
 
     def find_stuck_error(self) -> Exception | None:
-        """Return the error for a partition that requires a seek; None if no partition does."""
+        """Return the error for a partition that requires a seek; None if no partition requires a seek."""
         if not self._may_be_stuck:
             return None
         stuck = [state for state in self.states.values() if state.step is PartitionStep.STUCK]

@@ -356,7 +356,7 @@ class AsyncProducer(TelemetryMethods):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send one record without ``linger_ms``, and wait for its result.
+        """Send one record without waiting for ``linger_ms``, and wait for the record's result.
 
         Args:
             topic: topic name.

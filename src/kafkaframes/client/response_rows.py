@@ -52,7 +52,7 @@ def require_one_row(rows: Sequence[Any] | None, subject: str) -> Any:
     """Return the only row of a response to a request with one item.
 
     Raises:
-        BrokerError: the response has another number of rows.
+        BrokerError: the response does not have exactly one row.
     """
     count = len(rows or ())
     if not rows or count != 1:

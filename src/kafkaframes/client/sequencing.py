@@ -382,7 +382,7 @@ class Sequencer:
             self.must_abort, self.abort_cause = True, cause
 
     def fail_waiting_batches(self, error: Exception, *, topic: str | None = None) -> None:
-        """Fail all waiting batches, of one topic or of all."""
+        """Fail all waiting batches of one topic, or of all topics if ``topic`` is None."""
         for partition, queue in self._queues.items():
             if topic is None or partition.topic == topic:
                 self._end_waiting_batches(queue, error)

@@ -741,7 +741,7 @@ class ShareConsumerMachine:
     def _record_row_results(
         self, state: _ShareNode, kinds: Acknowledgements, rows: Mapping[PartitionId, BrokerError | None]
     ) -> None:
-        """Record the result of each partition. A partition without a row has failed."""
+        """Record the result of each partition. A partition without a row in the response counts as failed."""
         for partition_id, offsets in kinds.items():
             self._record_result({partition_id: offsets}, _get_row_error(partition_id, rows, state.node), state)
 

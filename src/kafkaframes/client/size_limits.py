@@ -15,8 +15,8 @@ class _SizeBounds:
     """The smallest rejected and the largest accepted batch size of one topic, in bytes.
 
     Attributes:
-        refused_bytes: smallest rejected size.
-        accepted_bytes: largest accepted size below the smallest rejected size; 0 if unknown.
+        refused_bytes: smallest rejected batch size.
+        accepted_bytes: largest accepted batch size below the smallest rejected size; 0 if unknown.
         until: time at which the sizes expire, in seconds of the monotonic clock.
     """
 

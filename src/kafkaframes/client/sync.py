@@ -457,8 +457,8 @@ class Admin(SyncClient):
         """Close the connections. Requests in flight fail.
 
         Args:
-            timeout_ms: longest duration, in milliseconds. Only a last push of metrics waits for a broker, for at most
-                one second.
+            timeout_ms: longest duration, in milliseconds. The call waits for a broker only to push metrics a last time,
+                for at most one second.
         """
         self._loop.end_loop(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
 

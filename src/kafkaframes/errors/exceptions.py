@@ -96,7 +96,7 @@ class EncodeError(_LocatedError):
 
 
 class DecodeError(_LocatedError):
-    """Data is invalid. ``path`` is the field's path, ``position`` its first byte."""
+    """Data is invalid. ``path`` is the field's path, and ``position`` is the position of the field's first byte."""
 
 
 class TruncatedError(DecodeError):

@@ -12,7 +12,7 @@ def reject_attributes(hints: Mapping[str, str]) -> Callable[[object, str], NoRet
     Assign it only if not ``TYPE_CHECKING``: type checkers accept every attribute of a class with ``__getattr__``.
 
     Args:
-        hints: advice by space-separated attribute names of other libraries.
+        hints: advice for users of other libraries; each key lists attribute names, separated by spaces.
     """
     hint_by_name = {name: hint for names, hint in hints.items() for name in names.split()}
 

@@ -134,7 +134,7 @@ def find_envelope_field(api_key: int, direction: str) -> str | None:
 
 
 def redact_json(api_key: int, direction: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Redact the secrets of a message's JSON form in place, and return it.
+    """Redact the secrets in a message's JSON form in place, and return the JSON form.
 
     >>> redact_json(36, "request", {"authBytes": "AGFsaWNl"})
     {'authBytes': '(redacted)'}

@@ -430,7 +430,7 @@ def _parse_index(text: str) -> int:
 
 
 def _find_by_number(rows: dict[int, Any], request: HttpRequest) -> Any:
-    """Return the row with the number in the request's path."""
+    """Return the row whose number is in the request's path."""
     number = _parse_index(request.path[0])
     if number not in rows:
         raise HttpError(HTTPStatus.NOT_FOUND, f"number {number} does not exist")

@@ -38,7 +38,7 @@ class AclBinding:
         resource_type: ``topic``, ``group``, ``cluster``, ``transactional_id``, ``delegation_token`` or ``user``.
         resource_name: name of the resource, or a prefix of names. ``*`` matches every resource of the type. The name of
             a ``cluster`` is ``kafka-cluster``.
-        principal: principal such as ``User:alice``. ``User:*`` matches every principal.
+        principal: principal to which the rule applies, such as ``User:alice``. ``User:*`` matches every principal.
         operation: key of ``ACL_OPERATIONS``, such as ``read``, ``write``, ``create`` or ``all``.
         permission: ``allow`` or ``deny``.
         host: address that the principal connects from. ``*`` matches every address.

@@ -75,8 +75,8 @@ class QuotaEntity(NamedTuple):
     Attributes:
         user: user name; None if the quota does not depend on the user.
         client_id: client id; None if the quota does not depend on the client id.
-        ip: client address; None if the quota does not depend on the address. An address excludes ``user`` and
-            ``client_id``.
+        ip: client address; None if the quota does not depend on the address. An entity with an address has neither
+            ``user`` nor ``client_id``.
     """
 
     user: str | QuotaMatch | None = None
