@@ -95,7 +95,7 @@ def decode_steps(
     base: int = 0,
     file: str | None = None,
 ) -> Iterator[DecodedBatches]:
-    """Decode batches in parts that fit into a memory budget. A batch that exceeds the budget is a part of its own.
+    """Decode batches in parts that fit into a memory budget. A batch that exceeds the budget becomes a separate part.
 
     The budget counts decompressed records, and the index of records and headers. A part is valid only as long as the
     memory from ``allocate`` is valid.
@@ -193,7 +193,7 @@ def _skip_batch(sections: RecordSections, row: int, status: int) -> None:
 
 
 def _mask_unusual_headers(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
-    """Return which batches have an unusual header, so that ``_find_header_problem`` must check them."""
+    """Return a mask of the batches with an unusual header, which ``_find_header_problem`` must check."""
     unusual: Flags = (magics >= 2) & (sizes < BATCH_V2.size)
     unusual |= (numbers != 0) & ((numbers >= len(CODECS)) | (magics < 0) | ((magics < 2) & (numbers == ZSTD)))
     return unusual

@@ -101,7 +101,7 @@ class DecodedBatches:
         data: the bytes that were scanned; positions in ``batches`` count from its start.
         batches: the batch headers.
         sections: the decompressed records of each batch.
-        index: the records that Kafka would return, or those selected from them.
+        index: the records that Kafka would return, or a selection of these records.
         first: number of the first batch in the batches that were passed to ``decode_steps``.
         base: position of the first byte of ``data`` in its source.
         file: name of the source in errors.

@@ -11,7 +11,8 @@ Kafka has two iterators over batches, with different rules:
 Both iterators stop without an error at an incomplete last batch, and with an error at an impossible size.
 
 ``Chunks`` splits a source of any size into chunks of some megabytes of complete batches, so memory is bounded. A source
-provides its size and its bytes; other packages open the files. A batch larger than a chunk is a chunk of its own. A
+provides its size and its bytes; other packages open the files. A batch that is larger than a chunk becomes a separate
+chunk. A
 batch is read only if its size fits into the source.
 """
 

@@ -238,7 +238,7 @@ TARGET_BATCH_BYTES = 1 << 20
 def rebatch(batches: Iterable[pa.RecordBatch], *, target: int = TARGET_BATCH_BYTES) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in the same order, in batches of about ``target`` bytes. Empty batches are dropped.
 
-    A row that is larger than the target is a batch of its own.
+    A row that is larger than the target becomes a separate batch.
     """
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0

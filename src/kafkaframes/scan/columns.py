@@ -150,7 +150,7 @@ _DEFAULT_COLUMNS_BY_TABLE = {
 def choose_columns(
     names_or_none: Sequence[str] | None, *, include_headers: bool = False, table: str = "records", source: bool = False
 ) -> tuple[Column, ...]:
-    """Return the columns in the given order; by default those of Spark's Kafka source, or all of ``batches``.
+    """Return the columns in the given order; by default the columns of Spark's Kafka source, or all of ``batches``.
 
     ``source`` adds the column ``source``, which distinguishes the rows of two replicas.
 

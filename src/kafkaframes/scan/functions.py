@@ -264,8 +264,8 @@ def read_records(
         fail_on_data_loss: Whether an offset in ``start`` or ``end`` that the log no longer has is an error.
         replicas: ``merge`` combines the segments of a partition in several directories to one log
             (docs/many-copies.md). ``all`` reads each file as it is.
-        key_files: Private RSA keys (``path`` or ``id=path``) of encrypted tiered segments. The path of an encrypted
-            segment is that of its ``.log`` object.
+        key_files: Private RSA keys (``path`` or ``id=path``) of encrypted tiered segments. For an encrypted segment,
+            pass the path of its ``.log`` object.
         follow_links: Whether symbolic links in directories are followed. If False, symbolic links are ignored.
         limit_bytes: Largest size of a decompressed batch, 512 MiB by default. A larger batch counts as damage.
         budget_bytes: Largest total memory of the batches that are decompressed at the same time, 256 MiB by default.

@@ -42,7 +42,8 @@ class ReadAhead:
     Args:
         slices: Slices in row order.
         threads: Number of threads.
-        max_bytes: Largest size of the rows that wait for the caller, exceeded by one batch at most. None: no limit.
+        max_bytes: Largest size of the rows that wait for the caller, exceeded by one batch at most; None means no
+            limit.
     """
 
     def __init__(self, slices: Sequence[ReadableSlice], *, threads: int, max_bytes: int | None) -> None:

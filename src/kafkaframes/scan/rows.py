@@ -105,7 +105,7 @@ def check_origin_columns(
 def check_names(columns: Sequence[str], valid_names: Sequence[str]) -> tuple[str, ...]:
     """Check that each name is in ``valid_names`` and is specified once, and return the names.
 
-    The exceptions are those of ``check_origin_columns``.
+    Raises the same exceptions as ``check_origin_columns``.
     """
     for position, name in enumerate(columns):
         if name not in valid_names:

@@ -65,10 +65,10 @@ class Scan:
 
     Attributes:
         source: The log, topics or captures.
-        selected_columns: Names of the selected columns. None: the default columns of the source.
+        selected_columns: Names of the selected columns. If None, the scan has the default columns of the source.
         conditions: Conditions on rows.
-        row_limit: Largest number of rows. None: no limit.
-        decoding: Decoding of the values. None: values are bytes.
+        row_limit: Largest number of rows; None means no limit.
+        decoding: Decoding of the values. If None, values are bytes.
     """
 
     source: ScanSource
@@ -266,8 +266,10 @@ class Scan:
         """Return an iterator over Arrow record batches. Memory is bounded, regardless of the amount of data.
 
         Args:
-            workers: Number of slices that are read at the same time: by threads, since the reader is compiled code, or
-                by processes if values are decoded. None: 1. A limited scan reads one slice after the other.
+            workers: Number of slices that are read at the same time. Threads read them, because the reader is compiled
+                code, or processes if values are decoded. If None, it is 1. A scan with a row limit always reads one
+                slice
+                    after the other.
 
         Returns:
             An iterator with ``schema``, ``errors`` (the damage found so far) and ``notes`` (records that an open
@@ -280,7 +282,7 @@ class Scan:
         return self._start_reading(workers, collects=False)[0]
 
     def _start_reading(self, workers: int | None, *, collects: bool) -> tuple[RecordBatches, ScanProgress]:
-        """Return the rows as they are read, and the progress of the read."""
+        """Start the scan; return an iterator over its rows, and the progress of the read."""
         running = ScanProgress([])
         rows = read_scan(self, running, workers, collects=collects)
         return RecordBatches(rows, self.schema, running.errors, running.notes), running
@@ -440,7 +442,7 @@ class Scan:
         With ``decode``, the table has a column for each field. ``select`` may only omit headers.
 
         Args:
-            to: Directory of the table, which is created if it does not exist; with ``delta`` also a URL.
+            to: Directory of the table, which is created if it does not exist. With ``delta``, a URL is also accepted.
             format: Format of the table. Delta and Iceberg are extras.
             latest: Whether the table has one row for each key.
             dead_letters: Location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.

@@ -29,8 +29,8 @@ class ReaderDefaults:
     """A reader's default settings.
 
     Attributes:
-        isolation: Isolation level. None: ``read_committed`` for whole logs, ``read_uncommitted`` for single segments,
-            whose transactions may begin in segments outside of the read.
+        isolation: Isolation level. If None, it is ``read_committed`` for whole logs and ``read_uncommitted`` for
+            single segments, whose transactions may begin in segments outside of the read.
         control_records: Whether control records are read.
         on_damage: ``keep``, ``drop`` or ``fail``.
 
@@ -85,9 +85,10 @@ class Selection:
     Attributes:
         topics: Topic names or patterns. Empty: all topics except Kafka's internal topics.
         partitions: Partition numbers in each topic. Empty: all.
-        start: First offset or time. None: the earliest.
-        end: Offset or time of the end, exclusive. None: the latest.
-        isolation: Isolation level. None: ``read_committed`` for whole logs, ``read_uncommitted`` for single segments.
+        start: First offset or time. If None, reading starts at the earliest offset.
+        end: Offset or time of the end, exclusive. If None, reading ends at the latest offset.
+        isolation: Isolation level. If None, it is ``read_committed`` for whole logs and ``read_uncommitted`` for
+            single segments.
         control_records: Whether control records are read.
         on_damage: ``keep``, ``drop`` or ``fail``.
 

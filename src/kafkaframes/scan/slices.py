@@ -146,7 +146,7 @@ class ScanSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScanSlice:
-    """A part of a scan that can be read on its own, also in another process.
+    """A part of a scan that can be read independently of the other parts, also in another process.
 
     Attributes:
         source: Source of the scan. The source may contain passwords.
@@ -154,7 +154,7 @@ class ScanSlice:
         plain_columns: Columns that the source reads.
         where: Conditions on rows.
         columns: Columns of the result.
-        decoding: Decoding of the values. None: values are bytes.
+        decoding: Decoding of the values. If None, values are bytes.
     """
 
     source: ScanSource = field(repr=False)
@@ -203,7 +203,7 @@ class ScanPlan:
     Attributes:
         slices: Slices in row order.
         schema: Schema of the rows.
-        limit: Largest number of rows. None: no limit.
+        limit: Largest number of rows; None means no limit.
         notes: Findings of the planner other than damage, such as records that an open transaction hides. The text of
             each finding is one line.
         errors: Damage that the planner found: segments that a tiered store lacks.

@@ -227,7 +227,7 @@ def check_batches(content: DecodedBatches, settings: AppendSettings) -> None:
     """Check every batch and every record.
 
     Raises:
-        AppendRefusedError: for the first invalid batch.
+        AppendRefusedError: a batch is invalid; the error describes the first invalid one.
     """
     batch_faults = [rule.find_faults(content, settings) for rule in BATCH_CHECKS]
     record_faults = (

@@ -19,7 +19,7 @@ AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendSettings:
-    """The settings of one append. The defaults are those of Kafka.
+    """The settings of one append. The defaults are the same as in Kafka.
 
     Attributes:
         record_format: the record format of the log: 0, 1 or 2.

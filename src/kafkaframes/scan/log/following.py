@@ -106,7 +106,8 @@ class LogFollower:
     def find_start_offsets(self) -> StreamOffsets:
         """Return the start offsets of the first micro-batch, with the topic ids.
 
-        A topic without ``partition.metadata`` has no id. The partitions of such a topic have fingerprints.
+        A topic without ``partition.metadata`` has no id. Offsets in a topic without an id are stored with
+        fingerprints.
 
         Raises:
             OptionError: A topic, partition or offset in the options does not exist, or is lost.
@@ -139,13 +140,13 @@ class LogFollower:
         """Return the end of the micro-batch that begins at ``start_offsets``, with the topic ids and fingerprints.
 
         A topic with another id was deleted and created again; a partition with another record at the offset of a
-        fingerprint has another log. This is an error; with ``failOnDataLoss=false`` it is a warning, and the topic or
-        partition is read from its start.
+        fingerprint has another log. Either is an error. With ``failOnDataLoss=false`` it is a warning, and the topic
+        or partition is read from its start.
 
         Args:
             start_offsets: Start of the micro-batch. A topic without an id and without fingerprints in
                 ``start_offsets`` counts as the same topic.
-            ends: Largest end. None: the current end offsets.
+            ends: Upper limit of the end offsets. If None, the limit is the current end offset of each partition.
             max_offsets: Largest number of offsets, divided in proportion to the backlogs, as in Spark's Kafka source.
             max_bytes: Largest number of log bytes, divided equally. Each partition contributes at least one batch.
             is_first: Whether this is the first micro-batch of the query.

@@ -72,7 +72,7 @@ def narrow_segment(
         segment: The segment.
         offsets: Range of offsets.
         start: Smallest start position of the result.
-        end: Largest end position of the result. None: the end of the file.
+        end: Largest end position of the result. If None, it is the end of the file.
 
     Raises:
         LogDirError: The segment cannot be read.

@@ -26,19 +26,19 @@ class ReadOptions:
         start, end: EARLIEST, LATEST, an offset for each topic partition, or a time (``scan.ranges``).
         no_match: Handling of a start time without a record at or after it: ``error``, or ``latest`` (no rows).
         fail_on_data_loss: Whether offsets that the log has lost are an error. If False, lost offsets are a warning.
-        partitions: Partition numbers in each selected topic. None: all.
-        isolation: ``read_uncommitted`` or ``read_committed``. None: ``read_committed`` for whole logs,
+        partitions: Partition numbers in each selected topic. If None, all partitions are read.
+        isolation: ``read_uncommitted`` or ``read_committed``. If None, it is ``read_committed`` for whole logs, and
             ``read_uncommitted`` for single segments.
-        columns: Columns of the result, in order. None: the columns of Spark's Kafka source.
+        columns: Columns of the result, in order. If None, the result has the columns of Spark's Kafka source.
         include_headers, include_control, include_internal: Whether the column ``headers``, control records and Kafka's
             internal topics are read.
         table: Table of the rows: ``records``, ``batches`` or ``segments``.
         decode: ``none``, or ``internal`` to decode the records of Kafka's internal topics.
         replicas: ``merge`` combines the replicas of a partition to one log. ``all`` reads each.
-        deep: Whether batches are decompressed, or the batch headers of segments are read.
+        deep: Whether batches are decompressed (table ``batches``), or all batch headers are read (table ``segments``).
         on_damage: ``keep``, ``drop`` or ``fail``.
         timestamp_errors: Handling of a timestamp out of the range of Spark's microseconds: ``raise`` or ``null``. Scans
-            have milliseconds and do not need it.
+            return milliseconds and do not need this option.
         verify_crc: Whether a wrong CRC counts as damage.
         limit_bytes: Largest size of a decompressed batch. A larger batch counts as damage.
         budget_bytes: Largest total memory of the batches that a task has open at the same time.

@@ -6,8 +6,8 @@ handles damage by ``on_damage``, and decodes only the selected columns.
 
 ``on_damage``
 
-* ``keep``: return the records that Kafka's reader returns. In a damaged batch these are the records before the damage;
-  in a batch with a wrong checksum, all readable records. The slice ends where the framing is broken.
+* ``keep``: return the records that Kafka's reader returns. In a damaged batch, the records before the damage are
+  returned. In a batch with a wrong checksum, all readable records are. The slice ends where the framing is broken.
 * ``drop``: omit all records of damaged batches, including batches with a wrong checksum.
 * ``fail``: raise at the first damage.
 

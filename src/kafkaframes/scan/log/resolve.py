@@ -98,7 +98,7 @@ class ReadPlan:
         segments: Number of segments in the selected topic partitions.
         log_bytes: Size of these segments.
         bytes_to_fetch: Number of bytes to fetch: the stored chunks of tiered segments, and the slices of others.
-        decisions: Decisions of the merge of replicas; the most severe first.
+        decisions: What was decided while replicas were merged, most severe first.
         internal_topics: Kafka's internal topics that exist but are not selected.
         notes: Findings about swap files and transaction indexes, records that an open transaction hides, and missing
             segments of a tiered store.
@@ -218,7 +218,9 @@ def choose_segments(
 
 
 def make_placeholder(partition: UnreadablePartition) -> Segment:
-    """Return an empty segment for an unreadable partition, so that the rules of the selection apply to it."""
+    """Return an empty segment for an unreadable partition, so that the partition is selected by the same rules as
+    others.
+    """
     name = partition.topic_partition
     return Segment(partition.directory, 0, 0, name.topic, name.partition, directory=partition.directory)
 
@@ -319,7 +321,7 @@ def plan_slices(
 
 
 def _count_fetched_bytes(part: SegmentSlice, entry: Log) -> int:
-    """Return the number of bytes to fetch for a slice: for a tiered segment, whole stored chunks."""
+    """Return the number of bytes to fetch for a slice. Of a tiered segment, whole stored chunks are fetched."""
     filesystem = entry.filesystem
     if isinstance(filesystem, MergedFileSystem):
         filesystem = filesystem.find_outer_filesystem(part.segment.path)
@@ -334,7 +336,7 @@ def map_logs_by_partition(part: DistinctSegments) -> Logs:
 
 
 def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
-    """Return the options with offsets in place of timestamps.
+    """Return a copy of the options in which offsets replace timestamps.
 
     Raises:
         OptionError: A timestamp is later than every record and ``no_match`` is ``error``, or the bounds do not name a
@@ -476,7 +478,7 @@ def _narrow_slice(part: SegmentSlice, logs: Logs, *, omit_unreadable: bool) -> S
     Args:
         part: Slice.
         logs: Logs of the topic partitions.
-        omit_unreadable: Whether a slice that cannot be read stays as it is, so that its task reports the error.
+        omit_unreadable: Whether a slice that cannot be read is returned unchanged, so that its task reports the error.
 
     Raises:
         LogDirError: The segment cannot be read.

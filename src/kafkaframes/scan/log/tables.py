@@ -5,7 +5,8 @@ records and report errors. Damage is reported in a column, regardless of ``on_da
 (broken framing, a torn tail) are one row, with their ``sizeBytes``.
 
 ``segments`` has a row for each segment. To fill this row, the first batch header and the headers after the last index
-entries are read; with ``deepIteration``, all headers. A segment that cannot be read is a row with an ``error``.
+entries are read. With ``deepIteration``, all headers are read. A segment that cannot be read is a row with an
+``error``.
 
 With ``decode=internal``, records of Kafka's internal topics are read as usual. The columns for type, version, key and
 value are then decoded in Python, one record at a time, because these topics are small compared with user data. If a

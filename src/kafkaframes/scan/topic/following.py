@@ -155,7 +155,7 @@ class TopicFollower:
 
         Args:
             start: Start of the micro-batch.
-            goal: Largest end. None: the current end offsets.
+            goal: Upper limit of the end offsets. If None, the limit is the current end offset of each partition.
             is_limited: Whether the limits of the options apply.
             is_first: Whether this is the first micro-batch of the query.
 

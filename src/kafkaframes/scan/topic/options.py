@@ -22,7 +22,7 @@ class TopicOptions:
         client: Consumer settings under Kafka's names.
         subscribe, subscribe_pattern, assign: Topics by name, by a regular expression for whole names, or topic
             partitions.
-        partitions: Partition numbers in each selected topic. None: all.
+        partitions: Partition numbers in each selected topic. If None, all partitions are read.
         start, end: EARLIEST, LATEST, an offset for each topic partition, a time, or a group (``scan.ranges``).
         no_match: Handling of a start time without a record at or after it: ``error`` or ``latest``.
         fail_on_data_loss: Whether offsets that the topic has lost are an error. If False, lost offsets are a warning.

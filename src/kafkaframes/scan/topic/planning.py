@@ -233,7 +233,7 @@ class TopicLookups:
 
         Args:
             starts: Start offset of each partition.
-            ends: End offset of each partition. None: the current end offsets.
+            ends: End offset of each partition. If None, the current end offsets are used.
 
         Raises:
             OptionError: ``failOnDataLoss`` is set, and retention or DeleteRecords removed records of the range, or the

@@ -24,7 +24,7 @@ Json = Any
 
 
 class AvroSchemaError(Exception):
-    """Raised if JSON is not an Avro schema. The message has the position and the reason."""
+    """Raised if JSON is not an Avro schema. The message contains the position and the reason."""
 
 
 @dataclass(frozen=True, slots=True)

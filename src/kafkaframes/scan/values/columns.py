@@ -172,8 +172,8 @@ def separate_rows(
         needs_key: Whether a row without a key is invalid.
         has_prefix: Whether values start with a schema registry's prefix, or have it in their headers.
 
-    Returns:
-        The valid rows; if there is a decoder, ``tombstone`` and the columns of the value replace ``value``. A pair: the
+    Returns: The valid rows; if there is a decoder, ``tombstone`` and the columns of the value replace ``value``. A
+        pair: the
         valid rows, and the invalid rows, unchanged, with an additional column ``reason``; None if there are no invalid
         rows.
     """

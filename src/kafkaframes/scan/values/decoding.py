@@ -48,7 +48,7 @@ class DecodingOptions:
         mode: One of ``DECODE_MODES``.
         schema: Schema of the table: text (JSON, Avro) or a FileDescriptorSet (Protobuf), as bytes.
         by_id: Schemas by the id in the prefix, if they come from files.
-        registry: URL of the registry. None: no registry.
+        registry: URL of the schema registry; None if no registry is used.
         registered_schema: Schema of the table's subject in the registry at the start of the run.
         message: Full name of the Protobuf message. Empty: the first message.
         other_fields: JSON only. Whether fields that are not in the schema are returned in a column of their own.

@@ -59,8 +59,8 @@ def simplify(schema: Mapping[str, Any], references: Mapping[str, Any]) -> Column
 class _SchemaSimplifier:
     """A converter of a JSON Schema to a ``ColumnSchema``.
 
-    The argument ``root`` is the document of a part, to which its references are relative. ``within`` has the ids of the
-    parts that contain the part.
+    The argument ``root`` is the document of a part, to which its references are relative. ``within`` contains the ids
+    of the parts that enclose this part.
     """
 
     def __init__(self, references: Mapping[str, Any]) -> None:

@@ -150,7 +150,10 @@ class _MessagePlanner:
         self._budget = ColumnBudget("Protobuf")
 
     def plan_field(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
-        """Plan the column of a field at ``path``. ``within`` has the names of the messages that contain it."""
+        """Plan the column of a field at ``path``.
+
+        ``within`` contains the names of the messages that enclose the field.
+        """
         if field.type == _GROUP:
             raise OptionError(f"Protobuf, {path}: groups are not supported")
         name = field.name

@@ -45,7 +45,7 @@ def read_query_id(files: CheckpointFiles) -> str | None:
 
 
 def find_next_batch(files: WritableFiles, target: str) -> StreamBatch:
-    """Return the micro-batch with which a query continues: a planned one, or the next one."""
+    """Return the micro-batch with which a query continues, which is a planned one or the next one."""
     planned_batch = _find_newest_batch(files, "offsets")
     number = planned_batch if planned_batch > _find_newest_batch(files, "commits") else planned_batch + 1
     begins, ends = read_batch_offsets(files.read_text, number)

@@ -31,7 +31,7 @@ def get_micro_batch_of_task() -> tuple[TaskContext, str, int]:
     """Return the context, the query id and the micro-batch number of a task that writes a stream.
 
     Raises:
-        KafkaframesError: The process does not run such a task.
+        KafkaframesError: The process does not run a task that writes a stream.
     """
     context = TaskContext.get()
     if context is None:

@@ -1,7 +1,7 @@
 """Error handling and garbage collection in the Python processes of Spark. No pyspark.
 
-Users of Spark see an error of this package as its message, without the traceback of a Python worker. Names of settings
-in the message are those of Spark's options.
+Users of Spark see an error of this package as its message, without the traceback of a Python worker. In the message,
+settings have the names of Spark's options.
 
 Spark adds a prefix to the output of a worker's exception (``[PYTHON_DATA_SOURCE_ERROR] Failed to ...:``). It remains.
 A worker omits the traceback if ``SPARK_HIDE_TRACEBACK`` is set in its environment, and then ends

@@ -31,7 +31,7 @@ def start_job_session(app_name: str, master: str, *, config: dict[str, str] | No
     Raises:
         MissingExtraError: PySpark or a supported Java is not installed.
         OptionError: The master's URL is invalid, even if an existing session of this process is used instead.
-        KafkaframesError: Spark does not start, or fails with an error of its own (such as a lost executor).
+        KafkaframesError: Spark does not start, or fails for a reason such as a lost executor.
     """
     from kafkaframes.spark.sessions.builder import check_master_url
 

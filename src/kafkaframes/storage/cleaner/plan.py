@@ -34,7 +34,7 @@ from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The settings for one cleaning of a partition. Names and defaults are those of Kafka.
+    """The settings for one cleaning of a partition. The settings have the same names and defaults as in Kafka.
 
     Attributes:
         now_ms: time of the round, in milliseconds since 1970.

@@ -137,7 +137,9 @@ class ChosenBlocks:
         return filled_spans
 
     def _mask_fillable(self, copy: int) -> Flags:
-        """Return which blocks of a copy may fill gaps: those from the row in ``floors`` on."""
+        """Return a mask of the blocks of a copy that may fill gaps, which are the blocks from the row in ``floors``
+        on.
+        """
         may_fill: Flags = np.arange(len(self.usable[copy])) >= self.floors[copy]
         return may_fill
 

@@ -70,7 +70,8 @@ class BatchBuilder:
         """Add rows in offset order, and yield the batches that are complete.
 
         Raises:
-            EncodeError: a value cannot be encoded; ``path`` has the column and the index of the row, counted from the
+            EncodeError: a value cannot be encoded; ``path`` contains the column and the index of the row, counted from
+                the
                 first row that is not in a batch yet.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows

@@ -9,7 +9,7 @@ The rules are those of UnifiedLog and LogSegment (4.x), compared with brokers fr
   after the requested timestamp.
 
 All functions take the file system and partition from ``discover``. With ``use_indexes=False`` the functions read batch
-headers in place of indexes.
+headers instead of indexes.
 """
 
 from __future__ import annotations

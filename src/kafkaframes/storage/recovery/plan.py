@@ -256,7 +256,7 @@ def _drop_orphans(draft: RecoveryDraft) -> None:
 
 
 def _find_first_unflushed_base(bases: Sequence[int], recovery_point: int) -> int:
-    """Return the base offset of the segment that contains the recovery point; otherwise that of the first segment."""
+    """Return the base offset of the segment that contains the recovery point, or else of the first segment."""
     return max((base for base in bases if base <= recovery_point), default=min(bases, default=0))
 
 

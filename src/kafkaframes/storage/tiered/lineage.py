@@ -79,7 +79,7 @@ def is_in_lineage(segment: SegmentMetadata, epochs: Epochs) -> bool:
 def sort_newest_first(segments: Iterable[SegmentMetadata]) -> list[SegmentMetadata]:
     """Sort segments from newest to oldest.
 
-    Without a local copy the newest segment's leader epochs are those of the log.
+    Without a local copy, the leader epochs of the newest segment are used as the leader epochs of the log.
     """
 
     def sort_key(segment: SegmentMetadata) -> tuple[int, int, int, str]:

@@ -291,7 +291,7 @@ def parse_manifest(raw: bytes, *, file: str | None = None) -> Manifest:
     """Parse a manifest.
 
     Raises:
-        LogDirError: ``raw`` is not a manifest of version 1; the error has the object and the field.
+        LogDirError: ``raw`` is not a manifest of version 1; the error names the object and the field.
     """
     try:
         if len(raw) > MAX_MANIFEST_BYTES:
