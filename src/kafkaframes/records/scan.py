@@ -12,8 +12,7 @@ Both iterators stop without an error at an incomplete last batch, and with an er
 
 ``Chunks`` splits a source of any size into chunks of some megabytes of complete batches, so memory is bounded. A source
 provides its size and its bytes; other packages open the files. A batch that is larger than a chunk becomes a separate
-chunk. A
-batch is read only if its size fits into the source.
+chunk. A batch is read only if its size fits into the source.
 """
 
 from __future__ import annotations

@@ -282,7 +282,7 @@ class Scan:
         return self._start_reading(workers, collects=False)[0]
 
     def _start_reading(self, workers: int | None, *, collects: bool) -> tuple[RecordBatches, ScanProgress]:
-        """Start the scan; return an iterator over its rows, and the progress of the read."""
+        """Return an iterator that reads the rows, and the progress of the read."""
         running = ScanProgress([])
         rows = read_scan(self, running, workers, collects=collects)
         return RecordBatches(rows, self.schema, running.errors, running.notes), running

@@ -218,9 +218,7 @@ def choose_segments(
 
 
 def make_placeholder(partition: UnreadablePartition) -> Segment:
-    """Return an empty segment for an unreadable partition, so that the partition is selected by the same rules as
-    others.
-    """
+    """Return an empty segment for an unreadable partition, so that the same selection rules apply to it."""
     name = partition.topic_partition
     return Segment(partition.directory, 0, 0, name.topic, name.partition, directory=partition.directory)
 

@@ -137,9 +137,7 @@ class ChosenBlocks:
         return filled_spans
 
     def _mask_fillable(self, copy: int) -> Flags:
-        """Return a mask of the blocks of a copy that may fill gaps, which are the blocks from the row in ``floors``
-        on.
-        """
+        """Return a mask of a copy's blocks that may fill gaps, which are those from the row in ``floors`` on."""
         may_fill: Flags = np.arange(len(self.usable[copy])) >= self.floors[copy]
         return may_fill
 

@@ -6,8 +6,8 @@ with another copy reveals the fault:
 
 * Another copy has the same batch (checksum, size) at other offsets, and there its neighbors are adjacent to it, unlike
   in this copy.
-* The last batch spans more offsets than it has records, and its checksum is wrong. A batch with a wrong offset does
-  not define the end of the log.
+* The last batch spans more offsets than it has records, and its checksum is wrong. This batch does not count for the
+  end of the log.
 * Another copy has the same batch with another leader epoch, which this copy's own checkpoint confirms.
 """
 

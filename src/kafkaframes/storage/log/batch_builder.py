@@ -71,8 +71,7 @@ class BatchBuilder:
 
         Raises:
             EncodeError: a value cannot be encoded; ``path`` contains the column and the index of the row, counted from
-                the
-                first row that is not in a batch yet.
+                the first row that is not in a batch yet.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         types = _read_timestamp_types(table)
