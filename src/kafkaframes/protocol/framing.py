@@ -3,7 +3,7 @@
 A socket fills a ``FrameBuffer``, which returns complete frames. The buffer has the interface of
 ``asyncio.BufferedProtocol`` (``get_buffer``, ``buffer_updated``), so that the socket writes directly into this memory.
 The buffer doubles its size as data arrives, and never trusts a size prefix. A client can receive each large frame in
-separate memory (``allocate``), and returns it without a copy.
+separate memory (``allocate``), and the frame is then returned without a copy.
 
 ``ClientConnection`` encodes requests and decodes responses. Kafka returns responses in the order of the requests, and
 each response must have the correlation ID of its request.

@@ -167,7 +167,7 @@ class Api:
         tier: tier in the support table, from T0 (used by every client) to T6 (rarely used).
         behaviour: description of this implementation, in one or two sentences.
         notes: differences between versions: ``{"v4+": "..."}``.
-        gaps: features of Kafka that are missing here.
+        gaps: features that the API has in Kafka and that this broker lacks.
         versions: lowest and highest served version; None for all stable versions.
         before_authentication: whether the API is served on connections that have not authenticated.
         group_type: ``consumer``, ``share`` or ``streams``: the request is rejected with UNSUPPORTED_VERSION while these

@@ -1,4 +1,4 @@
-"""Leader elections after the stop or start of a node, and at a client's request (Kafka's PartitionChangeBuilder)."""
+"""Elect leaders after a node stops or starts, and at a client's request (Kafka's PartitionChangeBuilder)."""
 
 from __future__ import annotations
 

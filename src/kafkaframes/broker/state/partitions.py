@@ -1,6 +1,7 @@
 """Look up the partitions of requests, with an error code if a lookup fails, and read records for fetches.
 
-Reads respect size limits, isolation levels, leader epochs and older record formats. ``FetchWait`` is the long poll.
+Reads respect size limits, isolation levels, leader epochs and older record formats. ``FetchWait`` implements long
+polls.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class ClassicMember:
         return reply is not None
 
     def stop_timer(self) -> None:
-        """Cancel the member's deadline."""
+        """Cancel the timer that removes the member if no heartbeat arrives."""
         if self.deadline is not None:
             self.deadline.cancel()
             self.deadline = None

@@ -131,7 +131,7 @@ class _ConsumerChanges:
 
 @dataclass
 class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
-    """Heartbeats of consumer groups.
+    """The heartbeat protocol of consumer groups.
 
     ``on_leave`` is called before members are removed. ``on_leave`` returns True if it has removed the members itself.
     """

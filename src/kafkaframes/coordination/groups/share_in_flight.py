@@ -1,7 +1,7 @@
 """In-flight records of a share group, each with a state and a delivery count (InFlightBatch in Kafka).
 
 A run is a range of records that were acquired together. All records of a run share one delivery while they have the
-same state. Later, each record has a delivery of its own.
+same state. Once their states differ, each record has a delivery of its own.
 """
 
 from __future__ import annotations

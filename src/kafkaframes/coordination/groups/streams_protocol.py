@@ -136,7 +136,7 @@ class _StreamsChanges:
 
 @dataclass
 class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
-    """The protocol of streams groups."""
+    """The heartbeat protocol of streams groups."""
 
     records = rows
 

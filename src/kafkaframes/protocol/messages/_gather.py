@@ -1,4 +1,4 @@
-"""Prepare Arrow input for the encoder: find columns by name, cast them, validate them, copy them to an arena.
+"""Prepare Arrow input for the encoder: find columns by name, cast them, validate them, and copy them to an arena.
 
 This module does all validation, column by column and without a loop over rows. The validation rejects nulls at versions
 that do not allow them, text that is too long, integers beyond an unsigned type's range, unknown tags that are not in

@@ -13,7 +13,7 @@ needs no code for these changes:
 * A version with tags becomes flexible, with flexible headers.
 
 Old versions keep their layouts, and the new version differs from its predecessor only by the requested changes. Each
-message is checked for both properties. The functions take and return specs; they do no I/O.
+changed message is checked for both properties. The functions take and return specs; they do no I/O.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules of Kafka's generator for messages. Rules for fields are in ``rules_fields.py``.
+"""Rules by which Kafka's generator rejects specs of messages. Rules for fields are in ``rules_fields.py``.
 
 Each ``SpecRule`` checks a declaration of a field, struct or message, and yields the reasons for a rejection with
 remedies. A spec is valid if no rule yields a reason.

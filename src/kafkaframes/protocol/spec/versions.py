@@ -1,6 +1,6 @@
 """Version ranges in message specs: ``0-5``, ``3+``, ``7``, ``none``.
 
-Whitespace and digits are interpreted as by Kafka's generator, which is written in Java.
+Whitespace and digits are interpreted as in Kafka's generator, which is written in Java.
 """
 
 from __future__ import annotations

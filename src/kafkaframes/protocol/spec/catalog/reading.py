@@ -1,6 +1,6 @@
 """The catalog: the specs of all versions of Apache Kafka's messages, loaded on demand.
 
-``index.json`` lists the messages. A message's own file is opened by its first ``load_spec``.
+``index.json`` lists the messages. The first ``load_spec`` of a message opens the message's file.
 """
 
 from __future__ import annotations
