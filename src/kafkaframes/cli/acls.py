@@ -49,7 +49,7 @@ _resource_options = add_click_options(
 
 
 def _pop_resources(flags: dict[str, Any]) -> list[tuple[str, str]]:
-    """Remove the resource flags from a command's flags, and return them as (type, name) pairs."""
+    """Remove the resource flags from ``flags``, and return the resources as (type, name) pairs."""
     from kafkaframes.client.administration.acls import CLUSTER_RESOURCE_NAME
 
     resources = [(kind, name) for kind in _RESOURCE_TYPES.values() for name in flags.pop(kind)]

@@ -208,7 +208,7 @@ def command(
 
 
 def _read_users(file: str | None) -> tuple[str, ...]:
-    """Return the users of a file and of an environment variable, which is then removed from the environment."""
+    """Return the users in a file and in an environment variable. The variable is then removed from the environment."""
     from kafkaframes.broker.security.from_settings import parse_users, read_private_file
 
     users = parse_users(os.environ.pop(_USERS_VARIABLE, ""), source=_USERS_VARIABLE)
@@ -218,7 +218,7 @@ def _read_users(file: str | None) -> tuple[str, ...]:
 
 
 def _parse_settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the broker's settings from the file and flags, and the names of settings without effect."""
+    """Return the broker's settings from a file and from flags, and the names of settings without effect."""
 
     from kafkaframes.broker.settings.properties import is_known, read_properties
 

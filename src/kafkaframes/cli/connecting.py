@@ -1,4 +1,4 @@
-"""The options with which every command connects to its cluster: ``-b``, ``-X KEY=VALUE``, and ``--timeout``."""
+"""Define the options with which commands connect to a cluster: ``-b``, ``-X KEY=VALUE``, and ``--timeout``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PROPERTIES_KEY = "kafkaframes.properties"  # key of a context's meta data: the 
 
 
 def _prepend_group_values(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Prepend the values that were given before the subcommand. The subcommand's own values override them."""
+    """Prepend the values that were given before the subcommand. The values of the subcommand itself override them."""
     context.meta[_PROPERTIES_KEY] = (*context.meta.get(_PROPERTIES_KEY, ()), *values)
     return tuple(context.meta[_PROPERTIES_KEY])
 
@@ -90,7 +90,7 @@ def add_topic_argument(name: str, **options: Any) -> Callable[[Function], Functi
 
 
 def _reject_colons(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Return the names unchanged. A name with a colon, which Kafka does not allow, is an ``OptionError``."""
+    """Return the names unchanged. A name with a colon, which Kafka does not allow, raises ``OptionError``."""
     for name in [value] if isinstance(value, str) else value or ():
         if ":" in _CHARACTER_CLASS.sub("", name):
             raise OptionError(
@@ -124,7 +124,7 @@ def reach_broker(
     flags: Mapping[str, Mapping[str, Any]] | None = None,
     kind: type[ClientSettings] | None = None,
 ) -> dict[str, Any]:
-    """Return a client's settings once a broker has responded.
+    """Wait until a broker has responded, and return the client's settings.
 
     If the connection takes time, print a message on standard error.
 
@@ -173,7 +173,7 @@ def merge_connection_settings(servers: str | None, properties: tuple[str, ...]) 
 
 
 def is_specified(name: str) -> bool:
-    """Return whether a parameter of the current command was specified, and does not have its default."""
+    """Return whether a parameter of the current command was specified by the user instead of having its default."""
     context = click.get_current_context(silent=True)
     source = None if context is None else context.get_parameter_source(name)
     return source not in (None, ParameterSource.DEFAULT)
@@ -210,7 +210,7 @@ def parse_topic_partition(text: str) -> tuple[str, int]:
 
 
 def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, text_without_rows: str = "") -> None:
-    """Print rows as JSON, or as one table for each run of rows with equal columns.
+    """Print rows as JSON, or as tables; consecutive rows with the same columns share a table.
 
     Args:
         text_without_rows: text to print if there are no rows.

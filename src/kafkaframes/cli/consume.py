@@ -122,7 +122,7 @@ def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, 
 
 
 def select_range(flags: dict[str, Any]) -> KcatOffsetRange:
-    """Return the range from ``--start`` to ``--end``. An end offset is left to ``_limit_ends``."""
+    """Return the range from ``--start`` to ``--end``. End offsets are applied later, by ``_limit_ends``."""
     from kafkaframes.jobs.dump.kcat import KcatOffsetRange
 
     if is_specified("offsets"):
@@ -140,7 +140,7 @@ def _choose_auto_offset_reset(offset_range: KcatOffsetRange) -> str:
 
 
 def _choose_default_start(settings: ConsumerSettings) -> KcatOffsetRange:
-    """Return the start according to ``auto.offset.reset``, for a consumer without ``--offset``."""
+    """Return the start that ``auto.offset.reset`` selects, if ``--offset`` is not specified."""
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
     if settings.reset_duration_ms is not None:

@@ -1,4 +1,4 @@
-"""``kafkaframes convert``, ``recompress``, ``compact``: write a log in another format or codec, or compacted."""
+"""``kafkaframes convert``, ``recompress``, ``compact``: rewrite a log in another format or codec, or compact it."""
 
 from __future__ import annotations
 

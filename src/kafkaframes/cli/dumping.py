@@ -28,7 +28,7 @@ _DUMP_LOG_ARGUMENTS = (
 
 
 def run_dump(flags: dict[str, Any]) -> None:
-    """Print the requested files. The exit status is 1 if one is damaged."""
+    """Print the requested files. The exit status is 1 if a file is damaged."""
     paths = [*flags["paths"], *(path for text in flags["named"] for path in text.split(",") if path)]
     if not paths:
         raise OptionError("the files are missing; specify PATHS or --files")
@@ -88,7 +88,10 @@ def _print_dump(dump: LogDump, out: BinaryIO) -> None:
 
 
 def _print_messages(dump: LogDump, notes: int, errors: int, out: BinaryIO) -> tuple[int, int]:
-    """Print the new notes and errors, after the output to which they belong. Return how many are printed in all."""
+    """Print the new notes and errors, after the output to which they belong.
+
+    Return the total numbers of messages that have been printed.
+    """
     if len(dump.notes) > notes or len(dump.errors) > errors:
         out.flush()
     for note in dump.notes[notes:]:

@@ -148,7 +148,7 @@ def _build_offset_rows(admin: Admin, name: str, result: AnyDescription | None) -
 
 
 def _find_log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
-    """Return log end offsets, without partitions that were deleted after a commit or that have no leader."""
+    """Return log end offsets. Partitions that were deleted after a commit, or that have no leader, are omitted."""
     from kafkaframes.client import LATEST
     from kafkaframes.errors import BrokerError
 

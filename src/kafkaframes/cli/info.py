@@ -205,7 +205,7 @@ def _format_heading(directory: LogDirectory) -> str:
 
 
 def _format_totals(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
-    """Return the number of topics, partitions and segments, their size, and how the values were read."""
+    """Return a line with the numbers of topics, partitions and segments, their size, and how the values were read."""
     live_partitions = [partition for partition in partitions if not partition.state]
     segments = sum(len(partition.segments) for partition in partitions)
     size = format_size(sum(partition.size_bytes for partition in partitions))

@@ -21,7 +21,7 @@ _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignal:
-    """The first Ctrl-C or SIGTERM that the process has received since ``catch_signals``, if any.
+    """The first Ctrl-C or SIGTERM, if any, that the process has received since ``catch_signals`` was entered.
 
     Attributes:
         number: number of the signal; None if none was received.
@@ -67,7 +67,7 @@ def read_lines(stream: BinaryIO, stop: StopSignal, *, linger_s: float, max_lines
 
     Args:
         stream: input to read.
-        stop: ends the input when it receives a signal. An incomplete line is then discarded.
+        stop: object that ends the input when the process receives a signal. An incomplete line is then discarded.
         linger_s: longest time to collect lines after the first line of a group, in seconds.
         max_lines: largest number of lines in a group.
     """

@@ -1,4 +1,4 @@
-"""Options that several commands share: sources, copies, selection, workers, Spark, memory, JSON."""
+"""Define options that several commands share: sources, copies, selection, workers, Spark, memory, JSON."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def parse_pair(text: str, option: str = "", form: str = "KEY=VALUE", *, has_valu
 
 
 def choose_format(output: str | None, as_json: bool, *, default: str) -> str:
-    """Return the format of a result: from ``--json``, else from the suffix of ``-o``.
+    """Return the format of a result, which ``--json`` or else the suffix of ``-o`` determines.
 
     >>> choose_format("audit.html", False, default=TEXT), choose_format(None, True, default=TEXT)
     ('html', 'json')

@@ -1,4 +1,4 @@
-"""Texts for the outcome of an export or table: totals, table state, damage and notes."""
+"""Format the outcome of an export as text: totals, state of the table, damage and notes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def print_problems(outcome: Outcome, *, failure: str) -> None:
 
     Args:
         outcome: outcome of the export.
-        failure: first words of the line about a task that failed.
+        failure: text with which the line about a failed task begins.
     """
     for line in outcome.problem_lines(failure=failure):
         print_text(f"kafkaframes: {line}", err=True)

@@ -1,4 +1,4 @@
-"""Placeholders in settings, so that secrets stay out of command lines and files of settings.
+"""Resolve placeholders in settings, so that secrets stay out of command lines and settings files.
 
 Placeholders have the syntax of Kafka's config providers (KIP-297, KIP-421, KIP-887). ``${env:NAME}`` is an environment
 variable, ``${file:PATH:KEY}`` a key of a properties file, and ``${directory:DIR:FILE}`` the content of a file. Kafka
@@ -24,7 +24,7 @@ def resolve_placeholders(settings: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         OptionError: a variable is not set, a file cannot be read or can be read by other users, or a key is missing.
-            The message contains no value.
+            The message does not contain secret values.
     """
     return {name: _PLACEHOLDER.sub(partial(_resolve_placeholder, name), text) for name, text in settings.items()}
 

@@ -1,4 +1,4 @@
-"""Sources of commands that read either log directories or live topics."""
+"""Distinguish the sources of commands that read either log directories or live topics."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def make_live_read_options(
     properties: tuple[str, ...],
     timeout: float,
 ) -> TopicOptions:
-    """Return the options of a read of live topics, once a broker has responded.
+    """Wait until a broker has responded, and return the options for reading live topics.
 
     ``--isolation`` overrides ``isolation.level`` of ``-X``, which overrides the default.
     """

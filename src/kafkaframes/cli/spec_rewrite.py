@@ -109,8 +109,8 @@ def rewrite_specs(
 
     Every request and response gets a new version. In the new version, each ErrorCode and ErrorMessage of the response
     is a tagged field with the next free tag of its struct. The default of error messages is null. OffsetDelete becomes
-    flexible in its new version. SaslHandshake is not changed, as KIP-636 specifies, and neither is ApiVersions, because
-    every client must find its error code (KIP-511). Other specs are copied.
+    flexible in its new version. SaslHandshake is not changed, as KIP-636 specifies. ApiVersions is not changed either,
+    because every client must be able to read the error code in its response (KIP-511). Other specs are copied.
 
     The same input results in the same files, and rewriting a rewritten folder changes nothing. Use the specs with
     --specs, or with Kafka's own generator.

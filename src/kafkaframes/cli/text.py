@@ -1,4 +1,4 @@
-"""Output of the commands for people: sizes, times, and text from logs, which could control the terminal.
+"""Print the output of commands for people: sizes, times, and text from logs, which could control the terminal.
 
 Names of topics and files, ids, and all other text from a log are untrusted. ``escape_unprintable`` makes it safe to
 print: no escape sequence reaches the terminal, and names that are not UTF-8 do not stop a command.
@@ -103,7 +103,7 @@ def encode_base64(raw: bytes | None) -> str | None:
 
 
 def make_console(*, stderr: bool = False, width: int = _PIPED_TABLE_WIDTH) -> Console:
-    """Return a console for tables and colors. In a pipe it has the given width and no colors."""
+    """Return a console for tables and colors. In a pipe, the console has the given width and no colors."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout

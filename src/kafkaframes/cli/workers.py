@@ -1,4 +1,4 @@
-"""Distributes work to processes and returns the results in order, with a progress bar."""
+"""Distribute work to processes, and return the results in order, with a progress bar."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run_in_order(
     Args:
         function: function that can be imported by its name. Tasks and results are pickled.
         tasks: arguments of the function.
-        size_of: returns the size of a task in bytes, for the progress bar on a terminal's standard error.
+        size_of: function that returns the size of a task in bytes, for the progress bar on a terminal's standard error.
         workers: number of processes; by default the number of cores, or one if there is little work.
 
     Raises:
@@ -94,8 +94,8 @@ def open_runner(
         master: Spark master; None for local processes.
         jobs: number of local processes; None for one per core.
         label: name of the work for the progress bar.
-        small: whether tasks may be many and small. Adjacent tasks then form one Spark task.
-        size_bytes: amount of work; None if it is unknown. The JVM of a small job optimizes its code less.
+        small: whether the job may have many small tasks. Adjacent tasks then form one Spark task.
+        size_bytes: amount of work; None if it is unknown. For a small job, the JVM is started with less optimization.
     """
     if master is None:
         with keep_workers(size_of=_get_task_size, workers=jobs, label=label) as run:

@@ -1,7 +1,7 @@
 """Compact the topics of a log directory into a new directory.
 
 Partitions are compacted by Kafka's own rules (``cleaner``). Partitions of other topics, and partitions without dirty
-records, are copied unchanged. The new ``cleaner-offset-checkpoint`` has the offsets up to which the partitions are
+records, are copied unchanged. The new ``cleaner-offset-checkpoint`` stores the offset up to which each partition is
 clean.
 """
 
@@ -45,7 +45,9 @@ COMPACTED_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__sha
 
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
-    """One partition to compact. Tasks are picklable. Without a ``target`` the task only counts.
+    """One partition to compact.
+
+    Tasks are picklable. Without a ``target``, the task only counts the records that would be removed.
 
     Attributes:
         map_bytes: memory limit for the keys, in bytes; ``None`` means unlimited.
@@ -67,9 +69,9 @@ class CompactedPartition(JsonDataclass):
     Attributes:
         first_dirty_offset: offset up to which the partition was clean before.
         end_offset: offset up to which the partition is clean afterwards.
-        reason: reason why the compaction ends there.
+        reason: reason why the compaction ends at ``end_offset``.
         dropped: number of removed records, by reason.
-        cleaned: whether there were dirty records.
+        cleaned: whether the partition had dirty records.
         notes: swap files that are read as segments, and transaction indexes that differ from the markers.
     """
 
@@ -169,15 +171,15 @@ def compact(
     Args:
         source: paths or URLs of the log.
         destination: output directory, which must not exist.
-        settings: the topic settings and the release by whose rules the log is cleaned.
+        settings: topic settings and Kafka release whose rules apply to the cleaning.
         topics: topic names or patterns; other partitions are copied. Default: the topics that a broker's cleaner has
             compacted before (``cleaner-offset-checkpoint``), and Kafka's compacted internal topics. No other topic is
             compacted by default, because compaction removes records without a key.
         partitions: partition numbers in each topic; others are copied. Default: all.
         run: runs the tasks.
-        work_split: splits large partitions, and those with many keys, into many tasks, which limits the memory even if
-            ``run`` runs them one by one. Without ``work_split``, a partition is one task with all its keys in memory.
-            The output files are the same in both cases.
+        work_split: settings for splitting partitions that are large or have many keys into many tasks, which limits
+            memory use even if ``run`` runs the tasks one by one. Without ``work_split``, a partition is one task with
+            all its keys in memory. The output files are the same in both cases.
         scratch: directory for intermediate files of split partitions if there is no destination. Without both, no
             partition is split.
         storage: options of the source's store, and ``key_files`` of encrypted tiered segments.
@@ -185,7 +187,7 @@ def compact(
     Raises:
         LogDirError: a source is damaged or cannot be read, or the destination exists or cannot be written. Incomplete
             output is removed.
-        OptionError: no topic is to be compacted, or ``destination`` is inside ``source``.
+        OptionError: the settings select no topic, or ``destination`` is inside ``source``.
     """
     log = open_source_log(source, storage=storage)
     selection = Selection(topics=topics, partitions=partitions)
@@ -209,7 +211,10 @@ def compact(
 
 
 def _select_partitions(log: SourceLog, selection: Selection) -> list[Partition]:
-    """Return the partitions to compact. A pattern that matches no topic is an error, and so is an empty result."""
+    """Return the partitions to compact.
+
+    A pattern that matches no topic raises an error, and so does an empty result.
+    """
     topics, numbers = selection.topic_names, selection.partition_numbers
     if log.kind == "segment":
         raise OptionError("a single segment cannot be compacted; specify its partition's directory")

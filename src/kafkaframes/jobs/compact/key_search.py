@@ -40,8 +40,8 @@ class KeySearchResult:
 
     Attributes:
         files: number of files with records that were read completely.
-        records: file and offset of each record with the key.
-        unread: file, position and reason of unreadable data, which prevents a proof.
+        records: (file, offset) of each record with the key.
+        unread: (file, position, reason) of unreadable data, which prevents a proof.
     """
 
     files: int
@@ -50,7 +50,7 @@ class KeySearchResult:
 
     @property
     def is_gone(self) -> bool:
-        """Whether every file was read and none has a record with the key. Tombstones count as records."""
+        """Whether all files were read completely, and none has a record with the key. Tombstones count as records."""
         return not self.records and not self.unread
 
     def to_dict(self) -> dict[str, Any]:

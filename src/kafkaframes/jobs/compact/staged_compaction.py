@@ -2,10 +2,10 @@
 
 A partition is split into chunks, which are segments or parts of segments. In a first pass, workers distribute key
 digests (``cleaner/exchange``), and other workers determine the last record of each key. In a second pass, workers write
-the chunks, which are then joined to new segments. One worker tracks the transactions of the whole partition from their
-batch headers and markers. A preview runs the same steps except the last one, and counts the remaining records. One
-worker compacts the whole partition, with a lookup for each key, if its offsets do not increase (no broker writes such a
-partition) or a segment has to be split (``log.overflow``).
+the chunks, which are then joined into new segments. One worker tracks the transactions of the whole partition from
+their batch headers and markers. A preview runs the same steps except the last one, and counts the remaining records.
+One worker compacts the whole partition, with a lookup for each key, if its offsets do not increase (no broker writes
+such a partition) or a segment has to be split (``log.overflow``).
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class SplitSettings:
     """Settings for splitting partitions into many tasks.
 
     Attributes:
-        secret: two random 64-bit numbers, the key of the digests.
-        above_bytes: largest partition that is one task.
+        secret: two random 64-bit numbers, which are the secret key of the digests.
+        above_bytes: size up to which a partition is one task, in bytes.
         workers: number of workers. The number of tasks in a step is a multiple of this number.
         chunk_bytes: approximate size of a task. Smaller neighboring segments share a task, larger segments are divided.
         run_entries: number of entries that a worker sorts in memory, with 32 bytes each.
         judge_entries: approximate number of entries for which one task finds the last record of each key.
-        here_bytes: largest step that runs in the job's process, because distributing it would take longer. A single
-            task of up to 1/64 of this size also runs in the job's process.
+        here_bytes: size up to which a step runs in the job's process, in bytes, because distributing it would take
+            longer. A single task of up to 1/64 of this size also runs in the job's process.
         map_bytes: memory limit for the keys of a partition that is one task. A larger partition is split.
     """
 
@@ -83,7 +83,7 @@ class SplitSettings:
     map_bytes: int = 512 << 20
 
     def count_tasks(self, work: int, max_work_per_task: int) -> int:
-        """Return the number of tasks for an amount of work: at most ``max_work_per_task`` per task, a task per worker.
+        """Return the number of tasks for an amount of work, with at most ``max_work_per_task`` in each task.
 
         A task has at least 1/16 of ``max_work_per_task``, because smaller tasks are not worth their overhead.
 
@@ -131,7 +131,7 @@ class StagedCompaction:
     """The compaction of one partition in steps. Many workers run each step.
 
     Attributes:
-        rises: whether offsets increase. If False, one worker has to clean the partition.
+        rises: whether offsets increase through the whole partition. If False, one worker has to clean the partition.
         fits: whether the offsets of each segment are in range. If False, one worker has to clean the partition, and
             splits the segment.
         tally: counts of the cleaning, complete after the last step.
@@ -245,7 +245,7 @@ class StagedCompaction:
         return chunk_results
 
     def _select_remaining_entries(self, first_pass_results: list[FirstPassResult]) -> Steps[Verdicts]:
-        """Decide which entries remain, a task for each range of buckets, and track the partition's transactions."""
+        """Decide with a task for each range of buckets which entries remain, and track the partition's transactions."""
         entries = tuple(
             (str(chunk.make_path("entries")), chunk_result.runs)
             for chunk, chunk_result in zip(self._chunks, first_pass_results, strict=True)
@@ -387,7 +387,7 @@ _HEADER_COST_DIVISOR = (
 
 @dataclass(frozen=True, slots=True)
 class SplitPointsTask:
-    """A task that finds the batch boundaries at which a segment can be split.
+    """Finds the batch boundaries at which a segment can be split.
 
     The task reads all batch headers, because the offset index may be wrong.
 
@@ -447,7 +447,7 @@ def divide_segment(source: SourceSegment, boundaries: Sequence[Boundary]) -> lis
 
 
 def split_into_runs(sources: Sequence[SourceSegment], count: int) -> list[tuple[SourceSegment, ...]]:
-    """Split segments into up to ``count`` non-empty runs of neighbors with about the same size."""
+    """Split segments into up to ``count`` non-empty groups of neighbors with about the same total size."""
     total = sum(source.size_bytes for source in sources)
     runs: list[list[SourceSegment]] = [[]]
     size_before = 0

@@ -1,7 +1,8 @@
-"""Worker tasks of a compaction that splits a partition, and their intermediate files.
+"""Define the worker tasks of a compaction that splits a partition, and their intermediate files.
 
 Tasks are picklable and can be repeated, because each writes its files under temporary names first. Data that grows with
-the keys or the batches is passed between steps in files of a scratch directory. Results only grow with the segments.
+the keys or the batches is passed between steps in files of a scratch directory. The size of a task's result only grows
+with the number of segments.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class StageTask(Protocol):
         """The number of bytes to read."""
 
     def execute(self) -> object:
-        """Run the task, and return its result, which the next step needs."""
+        """Run the task, and return its result, which the next step of the compaction needs."""
 
 
 def run_stage(task: StageTask) -> object:
@@ -127,7 +128,7 @@ class CompactionPlanTask:
 class TransactionHeaders:
     """The batch headers of a chunk's transactional batches and markers.
 
-    From the files of all chunks, one task tracks the transactions of the whole partition.
+    From these headers of all chunks, one task tracks the transactions of the whole partition.
     """
 
     def __init__(self) -> None:
@@ -147,7 +148,7 @@ class TransactionHeaders:
         self._tables.append(table)
 
     def write(self, path: Path) -> bool:
-        """Write the headers to a file if there are any, and return whether there are."""
+        """Write the headers to a file unless there are none, and return whether a file was written."""
         if self._tables:
             with atomic.new_file(path, durable=False) as out:
                 np.save(out, np.concatenate(self._tables, axis=1))

@@ -91,13 +91,13 @@ def convert(
         storage: options of the source's store, and ``key_files`` of encrypted tiered segments.
 
     Returns:
-        The report. If an earlier run with the same source and settings has finished, its report.
+        The report. If an earlier run with the same source and settings has finished, the result is its report.
 
     Raises:
         LogDirError: a source is damaged or cannot be read, or the destination exists or cannot be written. Incomplete
             output is removed.
-        EncodeError: a batch cannot be represented in the format (``on_loss="error"``).
-        OptionError: ``destination`` is inside ``source``, or the selection does not exist in it.
+        EncodeError: a batch cannot be represented in the format, and ``on_loss`` is "error".
+        OptionError: ``destination`` is inside ``source``, or a selected topic, partition or offset does not exist.
     """
     target, paths = Path(destination), to_path_list(source)
     atomic.reject_nested_destination(target, paths)
@@ -126,7 +126,10 @@ def write_converted_log(
     run: Runner,
     ranges: Mapping[str, OffsetRange],
 ) -> None:
-    """Write the partitions that have a range to an empty directory. Without a selection, copy everything else too."""
+    """Write the partitions that have a range to an empty directory.
+
+    If no partitions are selected, copy everything else too.
+    """
     tasks: list[tuple[ConvertedPartition, SegmentTask]] = []
     keeps_transactions = settings.record_format in (None, 2)
     selected_partitions = [
@@ -406,12 +409,12 @@ def exchange_directories(
     suffix: str = _NEW_DIRECTORY_SUFFIX,
     create_lock: bool = True,
 ) -> _Report:
-    """Let ``write_new`` write a new directory, and exchange it with ``old_path``, which becomes ``backup_path``.
+    """Let ``write_new`` write a new directory, exchange it with ``old_path``, and keep the old one at ``backup_path``.
 
     Args:
         old_path: directory to replace.
         backup_path: new path of the old directory.
-        write_new: writes the new directory, and returns a report.
+        write_new: function that writes the new directory, and returns a report.
         check_new: function that raises an error for an unsuitable ``old_path``, before anything is written.
         suffix: suffix of the new directory's name before the exchange.
         create_lock: whether to lock the directory against brokers even if it has no ``.lock`` file.
@@ -483,7 +486,7 @@ def hold_broker_lock(directory: Path, *, create: bool = True) -> Iterator[None]:
 
     Args:
         directory: log directory.
-        create: whether to create a missing lock file. If False and the file is missing, no lock is held.
+        create: whether to create the lock file if it is missing. If False and the file is missing, no lock is held.
 
     Raises:
         LogDirError: a broker holds the lock, or the file cannot be opened.

@@ -95,7 +95,7 @@ class ConvertedPartition(JsonDataclass):
 
     Attributes:
         name: name of the partition, or of the segment's file.
-        records, records_written: number of records read and written. The difference is the sum of ``left_out``.
+        records, records_written: number of records read and written. The sum of ``left_out`` is the difference.
         lost: amount of data that the older format cannot represent, by kind.
         damaged: file, position and reason of each batch (or torn tail) that was copied unchanged.
         left_out: number of omitted records, by reason.
@@ -151,8 +151,8 @@ class _SegmentRewriter:
 
     Attributes:
         columns: batch columns of each written piece, for the indexes.
-        is_changed: whether any byte differs from the source.
-        bytes_read: size of the part of the source that has the batches in the range.
+        is_changed: whether any written byte differs from the source.
+        bytes_read: number of source bytes in the batches of the range.
     """
 
     def __init__(self, task: SegmentTask, report: ConvertedPartition, out: BinaryIO, allocate: Allocate) -> None:
@@ -395,7 +395,7 @@ def rewrite_batches(
         window: decoded batches. Positions are relative to ``window.data``.
         settings: settings of the conversion.
         is_damaged: batches that are copied because they cannot be read.
-        losses: receives the losses of batches that are converted to an older format.
+        losses: object to which the losses of batches that are converted to an older format are added.
 
     Raises:
         EncodeError: the format does not support the codec, or a record does not fit.
@@ -417,7 +417,7 @@ def rewrite_batches(
 
 
 def _check_limits(window: DecodedBatches, plan: WindowPlan) -> None:
-    """Reject batches that their new format cannot represent."""
+    """Reject batches that cannot be represented in their new format."""
     zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
     if len(zstd):
         raise EncodeError(
@@ -493,8 +493,8 @@ def _find_batch_starts(
     """Return the index of the first record of each batch to build.
 
     Args:
-        owners: source batch of each record.
-        joins: whether a source batch is a message that may be joined with its neighbors.
+        owners: index of each record's source batch.
+        joins: flag for each source batch: whether it is a message that may be joined with its neighbors.
         size_sums: cumulative sizes of the records.
         append_times: timestamps of the records, if a batch has a single timestamp; ``None`` otherwise.
         batch_bytes: largest size of a joined batch.

@@ -37,7 +37,7 @@ def build_batch_from_rows(
         start, stop: range of the records in ``rows``.
         first_offset: source offset of the first record.
         base_offset: base offset of the new batch; None to begin at the offset and sequence number of the first record.
-        leader_epoch: leader epoch of the new batch; None for that of the source batch.
+        leader_epoch: leader epoch of the new batch; None keeps the one of the source batch.
     """
     names = ("magic", "attributes", "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "base_timestamp")
     magic, attributes, source_epoch, producer_id, producer_epoch, base_sequence, base_timestamp = (

@@ -1,4 +1,4 @@
-"""The address at which Spark tasks reach a server on the driver's machine.
+"""Define the address at which Spark tasks reach a server on the driver's machine.
 
 This class has its own module so that Spark's planner does not import the server.
 """

@@ -6,10 +6,10 @@ a hash of the process's identity. A lock file next to the socket prevents two ca
 concurrently.
 
 Request and response are one line of JSON each. While the process computes an answer, it sends a space every
-``HEARTBEAT_INTERVAL_S`` seconds. A process that sends nothing for ``MAX_SILENCE_S`` is stopped or hangs. The caller
-kills it, and the next caller starts a new one.
+``HEARTBEAT_INTERVAL_S`` seconds. If the process sends nothing for ``MAX_SILENCE_S``, it is considered stopped or hung.
+The caller kills it, and the next caller starts a new one.
 
-Callers run in every micro-batch, so this module does not import the client.
+The code that uses this module starts anew for each micro-batch, so this module does not import the client.
 """
 
 from __future__ import annotations
@@ -202,7 +202,8 @@ def send_request_or_start(path: Path, request: Mapping[str, Any], start: Callabl
     Args:
         path: path of the process's socket.
         request: request that a new process can answer too.
-        start: starts the process and returns when it listens. The function is called while the lock is held.
+        start: function that starts the process and returns when it listens. The function is called while the lock is
+            held.
 
     Raises:
         KafkaframesError: the process does not start, or reports a failure.

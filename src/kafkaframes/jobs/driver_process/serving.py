@@ -41,7 +41,7 @@ class RequestHandler(Protocol):
 
 
 class _RequestConnection(socketserver.StreamRequestHandler):
-    """A connection with one request. The connection is closed after the response."""
+    """A connection on which one request is answered. The connection is closed after the response."""
 
     server: _SocketServer
 
@@ -88,8 +88,8 @@ def serve(path: Path, handler: RequestHandler, ready: Callable[[], None] = lambd
 
     Args:
         path: path of the socket.
-        handler: answers the requests.
-        ready: called when clients can connect.
+        handler: object that answers the requests.
+        ready: function that is called when clients can connect.
     """
     path.unlink(missing_ok=True)  # a process that was killed left this file
     with _SocketServer(path, handler) as sockets:

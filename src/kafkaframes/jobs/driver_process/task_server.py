@@ -1,4 +1,4 @@
-"""A TCP server on the driver's machine for Spark's tasks, and a task's connection to it.
+"""Serve Spark's tasks over TCP on the driver's machine, and connect tasks to this server.
 
 Server and task prove to each other that they have the secret. It is pickled with the task's function and never sent
 over this connection: the server sends a nonce, the task responds with ``HMAC(nonce)`` and its own nonce, and the server
@@ -36,8 +36,8 @@ class TaskServer:
 
     Args:
         loop: event loop thread that runs the server.
-        serve: serves a connection until it ends. The connection is closed afterwards.
-        secret: secret that the tasks have too.
+        serve: coroutine function that serves a connection until it ends. The connection is closed afterwards.
+        secret: secret that the server shares with the tasks.
     """
 
     def __init__(self, loop: LoopThread, serve: Serve, secret: bytes) -> None:

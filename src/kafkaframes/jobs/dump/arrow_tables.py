@@ -1,4 +1,4 @@
-"""A chunk's records as an Arrow table, for ``arrow`` (an IPC stream) and ``csv``.
+"""Convert a chunk's records to Arrow tables, for the formats ``arrow`` (an IPC stream) and ``csv``.
 
 The columns are those of Spark's Kafka source, in its order. A record without a timestamp has a null timestamp. Header
 keys are text, in which U+FFFD replaces invalid UTF-8. Keys, values and header values are bytes in ``arrow``. In

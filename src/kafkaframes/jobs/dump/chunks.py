@@ -1,8 +1,8 @@
 """Read a segment in chunks of about a megabyte, and select records by offset, timestamp, key, or up to a limit.
 
-A chunk has the batch headers, and the positions of the records' keys, values and headers in its data. Records are not
-copied. Batches are split by the rules of Kafka's file iterator. A chunk has whole batches. A batch that is larger than
-a chunk is a chunk of its own.
+A chunk has the batch headers, and the positions of the records' keys, values and headers in its data. The records'
+bytes are not copied. Batches are split by the rules of Kafka's file iterator. A chunk has whole batches. A batch that
+is larger than a chunk is a chunk of its own.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def split_to_fit_memory(
 ) -> Iterator[tuple[DecodedBatches, bool]]:
     """Split a chunk into parts whose printed lines fit into memory, each with a flag: whether it continues a batch.
 
-    A larger chunk is split into batches, and these into runs of records. Damage is reported with the last run.
+    A larger chunk is split into batches, and these into runs of records. Damage in a batch is reported with its last
+    part.
     """
     if len(chunk.index.offsets) <= max_records:
         yield chunk, False
@@ -125,7 +126,7 @@ class ChunkReader:
     Attributes:
         max_bytes: upper bound of the position at which a batch ends; None for the end of the file.
         bytes_read: end of the last whole batch that was read.
-        fault: error that ended the batches; None at a regular end, at a torn batch or at a tail of zeros.
+        fault: error at which reading batches ended; None after a regular end, a torn batch or a tail of zeros.
     """
 
     file: DumpFile
@@ -181,7 +182,7 @@ class RecordSelection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Conditions on records, all of which must hold. A condition of None is not checked.
+    """Conditions that a selected record must all meet. A condition of None is not checked.
 
     Offsets and timestamps (milliseconds) have an exclusive end. A pattern from ``compile_key_pattern`` may match any
     part of the key.
@@ -258,7 +259,7 @@ class LimitedSelection:
 
 
 def _filter_by_key(chunk: DecodedBatches, keep: Flags, is_selected: Callable[[bytes], bool]) -> None:
-    """Clear the flag of each row with a key that is not selected. Records without a key are never selected."""
+    """Clear the flags of rows whose key is not selected. Records without a key are never selected."""
     keys = get_keys(chunk)
     for row in np.flatnonzero(keep).tolist():
         key = keys.value_at(row)

@@ -1,8 +1,8 @@
 """Convert the batches and records of a chunk to columns, from which text lines and Arrow tables are built.
 
 Columns have the names of the fields in the JSON lines of a dump. The headers of a record become one value of a bytes
-column. All headers of a chunk are rendered at once, as lines (``lines.py``). The value of a record is the slice that
-has its headers.
+column. All headers of a chunk are rendered at once, as lines (``lines.py``). Each record's value is the slice of the
+rendered text that contains its headers.
 """
 
 from __future__ import annotations

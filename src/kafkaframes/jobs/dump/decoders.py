@@ -87,7 +87,7 @@ def _decode_coordinator_records(topic: str, texts_of: Callable[[Any], Texts]) ->
 
 
 def _format_as_json(record: Any) -> Texts:
-    """Return key and value of a coordinator's record as JSON."""
+    """Return the key and the value of a coordinator's record as JSON."""
 
     from kafkaframes.storage.log.internal_topics import decode_members
 
@@ -104,7 +104,7 @@ def _format_as_json(record: Any) -> Texts:
 
 
 def _format_transaction(record: Any) -> Texts:
-    """Return key and value of a ``__transaction_state`` record in Kafka's text."""
+    """Return the key and the value of a ``__transaction_state`` record as Kafka's tool prints them."""
     key_text = f"transaction_metadata::transactionalId={record.key.transactional_id}"
     if record.value is None:
         return key_text, DELETED_VALUE_TEXT
@@ -160,7 +160,7 @@ def _compute_java_hash(topic: str, partition: int) -> int:
 
 
 def _format_offset_commit(record: Any) -> Texts:
-    """Return key and value of a ``__consumer_offsets`` record in Kafka's text."""
+    """Return the key and the value of a ``__consumer_offsets`` record as Kafka's tool prints them."""
     result = record.value
     if record.type in (0, 1):
         key_text = f"offset_commit::group={record.key.group},partition={record.key.topic}-{record.key.partition}"
@@ -175,7 +175,7 @@ def _format_offset_commit(record: Any) -> Texts:
 
 
 def _format_group(group: Any) -> str:
-    """Return a consumer group's metadata in Kafka's text."""
+    """Return a consumer group's metadata as Kafka's tool prints it."""
     members = ",".join(
         f"{member.member_id}={_format_assignment(group.protocol_type, member)}" for member in group.members
     )

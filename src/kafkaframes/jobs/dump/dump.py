@@ -1,4 +1,4 @@
-"""A dump of log files as a stream of bytes: the text of kafka-dump-log, JSON lines, CSV, Arrow, or a kcat format.
+"""Dump log files as a stream of bytes: the text of kafka-dump-log, JSON lines, CSV, Arrow, or a kcat format.
 
 ``kafkaframes.dump_log`` creates a ``LogDump``. The files are found and checked when the dump is created, and are read
 while it is iterated.
@@ -242,7 +242,7 @@ class LogDump(Iterator[bytes | memoryview]):
         return select_files_in_range(result, lambda file: filter_of(_parse_partition(file)), limit=settings.count)
 
     def _add_error(self, error: KafkaframesError) -> None:
-        """Add an error once. The dump of an index can report the same error again."""
+        """Add an error unless it has been added before. The dump of an index can report the same error again."""
         if str(error) not in self._error_texts:
             self._error_texts.add(str(error))
             self.errors.append(error)

@@ -73,7 +73,7 @@ def list_files_to_dump(
         kinds: kinds of the files that are returned from directories.
         temporary: whether ``.deleted``, ``.swap`` and ``.cleaned`` files are returned from directories.
         options: options of the object stores, and ``key_files`` for encrypted tiered segments.
-        unreadable: list to which partitions are added that cannot be listed; None raises an error instead.
+        unreadable: list to which partitions that cannot be listed are added; if None, they raise an error.
 
     Raises:
         LogDirError: a path does not exist or cannot be read, or a directory has no such file.
@@ -176,7 +176,10 @@ def _is_requested(entry: FileInfo, kinds: Collection[str], *, temporary: bool) -
 def _find_partitions(
     filesystem: FileSystem, path: str, depth: int, unreadable: list[UnreadablePartition]
 ) -> Iterator[list[FileInfo]]:
-    """Yield the directory entries of each partition at or under ``path``. Add those without access to a list."""
+    """Yield the directory entries of each partition at or under ``path``.
+
+    Partitions that cannot be accessed are added to a list.
+    """
     entries = filesystem.list_directory(path)
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
         yield entries

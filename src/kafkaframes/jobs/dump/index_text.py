@@ -35,7 +35,7 @@ class IndexWithSegment:
     """An index file and the segment with the same base offset.
 
     Attributes:
-        max_timestamp: returns the largest record timestamp of the batch with a position and a size. Raises
+        max_timestamp: function that returns the largest record timestamp of the batch at a position with a size. Raises
             ``DecodeError`` if its records cannot be read.
     """
 

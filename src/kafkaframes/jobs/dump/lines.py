@@ -76,7 +76,10 @@ Part = TextPart | NumberPart | WordPart | BytesPart | Base64Part | NullBranchPar
 
 @dataclass(frozen=True, slots=True)
 class BytesSlices:
-    """A bytes column as slices of ``data``: the ``sizes[row]`` bytes from ``starts[row]``. A negative size is null."""
+    """A bytes column as slices of ``data``: the ``sizes[row]`` bytes from ``starts[row]``.
+
+    A negative size means null.
+    """
 
     data: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int64]

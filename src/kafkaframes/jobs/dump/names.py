@@ -1,4 +1,4 @@
-"""Names and limits that the help of commands needs: kinds of files, styles, sizes, parts of a record to search."""
+"""Define names and limits that the help of commands needs: kinds of files, styles, sizes, parts of a record."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def select_files_in_range(
 
     Args:
         files: the files to select from, inside partitions or not.
-        conditions: returns the conditions on the records of a file's partition.
+        conditions: function that returns the conditions on the records of a file's partition.
         limit: maximum number of records over all files.
     """
     budget = LimitedSelection(NO_FILTER, limit) if limit is not None else None

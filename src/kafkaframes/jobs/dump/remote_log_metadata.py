@@ -1,4 +1,4 @@
-"""Records of ``__remote_log_metadata`` in the text of kafka-dump-log: ``toString`` of Java objects, not JSON."""
+"""Format records of ``__remote_log_metadata`` as kafka-dump-log does: ``toString`` of Java objects, not JSON."""
 
 from __future__ import annotations
 

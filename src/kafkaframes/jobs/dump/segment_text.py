@@ -1,4 +1,4 @@
-"""A chunk of a segment in the text of kafka-dump-log: a line for each batch, followed by lines of its records.
+"""Print a chunk of a segment as kafka-dump-log does: a line for each batch, followed by lines of its records.
 
 The lines of all batches and of all records of a chunk are rendered at once and then interleaved. Rare parts are
 computed in Python and passed as bytes columns: the text of control records, and the CRCs of messages in compressed
@@ -64,7 +64,7 @@ def _iterate_runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool
 def _interleave(
     chunks: list[memoryview], batches: RenderedLines, records: RenderedLines | None, rows: Ints, *, skip_empty: bool
 ) -> None:
-    """Append the line of each batch, followed by those of its records."""
+    """Append the line of each batch, followed by the lines of its records."""
     if records is None:
         chunks.append(batches.data.data)
         return

@@ -1,4 +1,4 @@
-"""The output of kafka-dump-log by Kafka version: line templates over the columns of batches and records.
+"""Define kafka-dump-log's output by Kafka version: line templates over the columns of batches and records.
 
 There are three styles, ``4.3``, ``3.9`` and ``2.8``. A version in between has the style of the next lower one. Columns
 have the names of the fields in the JSON lines of a dump (``base_offset``, ``leader_epoch``, ...), see ``columns.py``.
@@ -126,11 +126,11 @@ class OutputStyle:
     """The output style of a kafka-dump-log version.
 
     Attributes:
-        name: value of ``--style``.
+        name: value of ``--style`` that selects this style.
         start: text before the base offset of a segment.
         batch, message: line for a v2 batch, and for a v0/v1 message or wrapper.
         record, message_record: line for a v2 record, and for a v0/v1 record.
-        bare: line of any record without its metadata.
+        bare: line of a record that is printed without its metadata.
         batch_fields: batch fields that are repeated in each record line.
         counts_from_zero: whether a segment that does not begin at offset 0 counts as not consecutive. If set, pairs
             that are not consecutive are printed from first to last.
@@ -304,7 +304,7 @@ class FileFindings:
         out_of_order: for a time index: timestamp of an entry, and that of the previous entry.
         missing: for a time index: offset of an entry, and the offset in the log instead (-1: none).
         not_consecutive: for a segment: offset of a record, and that of the next record.
-        notes: whole lines for standard error.
+        notes: complete lines for standard error.
         faults: errors that ended a batch's records or the file. Kafka's tool ends at the first.
     """
 

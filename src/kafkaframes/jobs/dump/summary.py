@@ -32,7 +32,8 @@ class SegmentSummary:
 
     Attributes:
         first_offset, last_offset: offsets of the first and last batch; -1 for an empty segment.
-        first_timestamp, last_timestamp: smallest and largest timestamp of the batches that were read; -1 for none.
+        first_timestamp, last_timestamp: smallest and largest timestamp of the batches that were read; -1 if they have
+            none.
         batches, records, control_records: numbers that the headers declare; -1 unless all headers were read. A
             compressed message of format 0 or 1 counts as one record.
         codecs, magics: bytes by codec and by format, of the batches that were read.
@@ -82,7 +83,7 @@ class PartitionSummary:
         return sum(values) if all(value >= 0 for value in values) else UNKNOWN_VALUE
 
     def sum_by_name(self, name: str) -> Counter[str]:
-        """Return bytes by codec or by format."""
+        """Return the sum of a counter over all segments: bytes by codec or by format."""
         return sum((getattr(segment, name) for segment in self.segments), Counter())
 
     def as_json(self) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def _fields_to_dict(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
 
 
 def find_time_range(segments: Iterable[SegmentSummary]) -> tuple[int, int]:
-    """Return the smallest and the largest timestamp of segments; -1 for none."""
+    """Return the smallest and the largest timestamp of segments; -1 if they have none."""
     segment_list = list(segments)
     first = min(
         (segment.first_timestamp for segment in segment_list if segment.first_timestamp >= 0), default=UNKNOWN_VALUE

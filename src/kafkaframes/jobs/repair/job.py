@@ -1,4 +1,6 @@
-"""Repair as a job: to a new directory with a report, or in place. A second run with the same settings does nothing.
+"""Run a repair as a job: into a new directory with a report, or in place.
+
+A second run with the same settings does nothing.
 
 ``repair.py`` decides which batches are kept. ``storage/files/atomic.py`` creates the directory atomically.
 """
@@ -51,11 +53,11 @@ def repair_directory(
         destination: output directory, which must not exist. The directory is created only when its contents are
             complete.
         settings: settings of the broker and its topics, and the current time.
-        as_kafka: truncate each log where Kafka's recovery would.
+        as_kafka: whether to truncate each log where Kafka's recovery would.
         run: runs the tasks.
 
     Returns:
-        The report. If an earlier run with the same source and settings has finished, its report.
+        The report. If an earlier run with the same source and settings has finished, the result is its report.
 
     Raises:
         LogDirError: a broker is using the source, a file cannot be read or written, or the destination exists.
@@ -78,8 +80,8 @@ def repair_in_place(
     """Repair a log directory in place. The old directory becomes ``backup``, on the same disk.
 
     Raises:
-        LogDirError: as ``repair_directory``, or the backup exists.
-        OptionError: as ``repair_directory``, or the backup would be on another disk.
+        LogDirError: as for ``repair_directory``, or the backup exists.
+        OptionError: as for ``repair_directory``, or the backup would be on another disk.
     """
     source_path, backup_path = Path(source).absolute(), Path(backup).absolute()
     write_repaired_log = partial(_repair_directory, str(source_path), settings=settings, as_kafka=as_kafka, run=run)
@@ -117,7 +119,7 @@ def _repair_directory(
 
 
 def _find_only_directory(path: str) -> LogDirectory:
-    """Return the log directory at a path. A path with several log directories is an error."""
+    """Return the log directory at a path. A path with several log directories raises an error."""
     directories = discover(path)
     if len(directories) != 1 or directories[0].path.rstrip("/") != path.rstrip("/"):
         raise OptionError(

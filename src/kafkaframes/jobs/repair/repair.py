@@ -46,7 +46,8 @@ class SegmentRepair:
         name: name of the ``.log`` file.
         kept_bytes: size of the batches to keep.
         ranges: byte ranges to keep; empty if ``is_whole``.
-        holes: offset ranges (first, end exclusive) that no longer have records, as far as neighboring batches show.
+        holes: offset ranges (first, end) that no longer have records, as far as neighboring batches show; the end is
+            exclusive.
         records: number of records in the batches to keep.
     """
 
@@ -135,7 +136,7 @@ def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner 
     Args:
         directory: log directory to examine.
         as_kafka: truncate each log where Kafka's recovery would.
-        run: runs the tasks, one for each partition, in this process, in other processes or on Spark.
+        run: function that runs the tasks, one for each partition, in this process, in other processes or on Spark.
 
     Raises:
         LogDirError: a file cannot be read.

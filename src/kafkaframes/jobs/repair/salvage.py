@@ -1,10 +1,10 @@
 """Find every valid batch of a damaged segment, including those after a wrong CRC, an incomplete batch or foreign bytes.
 
-A batch is valid if its CRC is right and its offsets are in the segment's range. If a valid batch follows a damaged one
-at the position that the damaged header gives, only the damaged one is omitted. If no valid batch follows at this
-position, the search continues at the next position at which a valid batch begins. If offsets of valid batches decrease
-(the CRC of format 2 does not cover the base offset), as few batches as possible are omitted. No I/O. The search has a
-limit, because crafted bytes could make it slow. Bytes that were not examined are reported as lost.
+A batch is valid if its CRC is right and its offsets are in the segment's range. If a valid batch follows at the
+position where the damaged header says the damaged batch ends, only the damaged one is omitted. If no valid batch
+follows at this position, the search continues at the next position at which a valid batch begins. If offsets of valid
+batches decrease (the CRC of format 2 does not cover the base offset), as few batches as possible are omitted. No I/O.
+The search has a limit, because crafted bytes could make it slow. Bytes that were not examined are reported as lost.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _iterate_valid_batches(data: Bytes, base_offset: int, end_offset: int) -> It
 
 
 def check_batches(data: Bytes, batches: BatchHeaders, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
-    """Return whether each batch has a right CRC, and offsets from ``base_offset`` to ``end_offset`` (exclusive)."""
+    """Return a flag for each batch: whether its CRC is right and its offsets are between the base and end offsets."""
     magic, first_offset, last_offset = (batches.column(name) for name in ("magic", "base_offset", "last_offset"))
     is_valid: npt.NDArray[np.bool_] = (
         (check_crcs(data, batches) != 0)

@@ -52,7 +52,7 @@ def check_records(data: bytes | Bytes, batches: BatchHeaders) -> RecordCheckResu
 
 
 def _check_batch_records(part: DecodedBatches, first: int, judgement: RecordCheckResult) -> None:
-    """Add the results for decoded batches, of which ``first`` is the number of the first."""
+    """Add the results for decoded batches. ``first`` is the number of the first one."""
     batches, sections, index = part.batches, part.sections, part.index
     judgement.rows[first : first + len(batches)] = index.rows
     judgement.problems.update({first + row: problem.reason for row, problem in part.problems.items()})

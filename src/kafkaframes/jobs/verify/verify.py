@@ -59,7 +59,7 @@ class VerifyReport:
     Attributes:
         merged_partitions: number of partitions with several copies.
         decisions: decisions about these copies, which are findings as well.
-        not_merged: why copies could not be compared; empty if they could.
+        not_merged: reasons why copies could not be compared; empty if all were compared.
     """
 
     partitions: int = 0
@@ -127,7 +127,7 @@ def add_copies(
     """Compare the copies of partitions, and add the decisions of a merge to a report.
 
     Args:
-        report: receives the decisions and findings about the copies.
+        report: report to which the decisions and findings about the copies are added.
         directories: log directories with the verified partitions.
         paths: paths that the user named.
         ranges: verified offsets, as for ``verify``. Decisions about other offsets are omitted.
@@ -189,7 +189,7 @@ def verify(
     Args:
         directories: log directories with the partitions to verify.
         ranges: offsets to verify, by partition directory (``resolve_ranges``). Default: all.
-        deep: also decompress and parse every record of format 2.
+        deep: whether to also decompress and parse every record of format 2.
         run: runs the tasks.
     """
     directory_list = list(directories)
@@ -269,7 +269,7 @@ def _check_segment_order(verified_segments: list[VerifiedSegment]) -> Iterator[F
 
 
 def _check_epochs(partition: Partition, verified_segments: list[VerifiedSegment]) -> Iterator[Finding]:
-    """Check that leader epochs never decrease, and that the checkpoint has the start offset of each.
+    """Check that leader epochs never decrease, and that the checkpoint has the start offset of each epoch.
 
     A broker with message format 0 or 1 clears its checkpoint. After an upgrade, the checkpoint therefore starts later
     than the batches. The checkpoint does not have epochs that ended below the log start offset.

@@ -1,4 +1,4 @@
-"""Leases of sequence numbers: the server next to the driver that grants them, and the tasks that request them."""
+"""Lease sequence numbers to tasks: a server next to the driver grants the leases that tasks request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SharedTransaction(NamedTuple):
     """A transaction that several tasks write in.
 
     Attributes:
-        add: adds partitions to the transaction. The server calls it before it answers with new leases.
+        add: function that adds partitions to the transaction. The server calls it before it answers with new leases.
         identity: producer id and epoch of the transaction.
     """
 
@@ -51,7 +51,8 @@ class LeaseServer:
     """Answers tasks on its own thread, between ``__enter__`` and ``__exit__``.
 
     Args:
-        find: returns the transaction for a task's description of its batch; None if the batch was committed before.
+        find: function that returns the transaction for a task's description of its batch; None if the batch was
+            committed before.
         listen: address to listen on.
         host: host name or address by which tasks reach the server.
         port: port to listen on; 0 for any free port.
@@ -204,7 +205,7 @@ class LeaseConnection:
 
         Args:
             needed_counts: number of records for each requested partition.
-            wrote: leased partitions whose records were all acknowledged.
+            wrote: leased partitions whose records the brokers have all acknowledged.
 
         Returns:
             The first sequence in each leased partition.

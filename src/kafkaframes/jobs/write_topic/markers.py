@@ -62,7 +62,7 @@ def read_markers(options: TopicWriteOptions) -> dict[str, bytes]:
 
 
 def find_marker(markers: Mapping[str, bytes], transactional_id: str, batch: StreamBatch) -> Marker | None:
-    """Return the marker that a micro-batch must continue: its sink's own, else the newest of the same checkpoint path.
+    """Return the marker that a micro-batch must continue: its sink's own, or the newest of the same checkpoint path.
 
     Raises:
         KafkaframesError: the sink's own marker cannot be parsed.

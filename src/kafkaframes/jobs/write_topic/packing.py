@@ -52,8 +52,8 @@ class Packer:
 
     Attributes:
         topic: topic of all rows; None if the column ``topic`` specifies it.
-        counts_of: returns the number of partitions of a topic.
-        now_ms: returns the timestamp for rows without a timestamp.
+        counts_of: function that returns the number of partitions of a topic.
+        now_ms: function that returns the timestamp for rows without a timestamp.
         turn: first partition, modulo the number of partitions, for rows without key and partition. Each task starts
             at another partition.
     """
@@ -130,7 +130,7 @@ def check_row_topics(names: pa.Array) -> None:
 
 
 def check_row_partitions(numbers: pa.Array) -> None:
-    """Check that each partition is null or not negative, as in Kafka's producer.
+    """Check that no partition number is negative, as Kafka's producer does. Null is allowed.
 
     Raises:
         EncodeError: a number is negative. The error has the row's number.

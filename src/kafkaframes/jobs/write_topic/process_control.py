@@ -120,5 +120,8 @@ def compute_options_digest(options: TopicWriteOptions) -> str:
 
 
 def make_socket_path(checkpoint: str) -> Path:
-    """Return the socket path of the process for a checkpoint's sink. Raises as ``control.make_socket_path`` does."""
+    """Return the socket path of the process for a checkpoint's sink.
+
+    It raises the same errors as ``control.make_socket_path``.
+    """
     return control.make_socket_path("transactions", __file__, Path(__file__).stat().st_mtime_ns, checkpoint)

@@ -1,4 +1,4 @@
-"""The producer of a task that writes Spark's rows, and of the process that ends their transaction."""
+"""Open the producers of tasks that write Spark's rows, and of the process that ends their transaction."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class LeaseLedger:
         self._tasks[task] = _LEASE_WRITING
 
     def lease_partitions(self, task: int, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Lease those of these partitions that are free to a task. The result is empty if no partition is free.
+        """Lease to a task those of the requested partitions that are free. The result is empty if no partition is free.
 
         Args:
             counts: number of the task's records for each partition.

@@ -75,7 +75,8 @@ class TransactionRecords(NamedTuple):
         """Return the records that the tasks report, after a check against the ledger.
 
         Raises:
-            KafkaframesError: report and ledger differ. The transaction must not be committed.
+            KafkaframesError: the reported counts differ from those in the ledger. The transaction must not be
+                committed.
         """
         return cls(
             ledger.verify_acknowledged(reported_counts),
@@ -107,7 +108,7 @@ def plan_batch(
 
     Args:
         path: path of the checkpoint.
-        read: returns the text of a checkpoint file; None if the file does not exist.
+        read: function that returns the text of a checkpoint file; None if the file does not exist.
 
     Raises:
         KafkaframesError: the checkpoint has not planned the micro-batch.
@@ -266,7 +267,8 @@ def _commit_transaction(producer: Producer, *, is_repeated: bool) -> None:
     Raises:
         NetworkError: the response is missing, and the batch will be repeated. When the batch is repeated, its marker
             shows the outcome.
-        KafkaframesError: the response is missing for a batch without a marker. The rows may be committed or not.
+        KafkaframesError: the response is missing for a batch without a marker. It is unknown whether the rows are
+            committed.
     """
     try:
         producer.commit_transaction()

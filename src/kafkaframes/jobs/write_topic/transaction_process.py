@@ -54,7 +54,10 @@ class WriteAttempt:
     def __init__(
         self, name: str, number: int, make_batch: Callable[[], StreamBatch], make_sink: Callable[[], TopicSink]
     ):
-        """``make_batch`` reads the checkpoint, ``make_sink`` may query the cluster. Tasks get their exceptions."""
+        """``make_batch`` reads the checkpoint, ``make_sink`` may query the cluster.
+
+        Tasks receive the exceptions that these functions raise.
+        """
         self.name = name
         self.number = number
         self.shared_transaction: Future[SharedTransaction | None] = (
