@@ -102,7 +102,7 @@ def test_a_range_before_the_log_start_or_after_the_log_end_is_reported_as_lost()
 def test_an_answer_with_a_later_log_start_reports_lost_offsets():
     problems: list[str] = []
     assert read(ScriptedConsumer([build_answer(0, 4), build_answer(6, 4, log_start=6)]), problems) == [0, 6]
-    assert problems == ["has lost offsets 4 to 5 while they were read"]
+    assert problems == ["has lost offsets 4 to 5 while they were being read"]
 
 
 def test_missing_answers_are_a_network_error_if_the_log_continues_and_a_loss_otherwise():

@@ -70,7 +70,7 @@ class RangeReader:
                 raise
             if fetched_batches is not None:
                 if (start := fetched_batches.log_start_offset) > self.next_offset:
-                    self.on_loss(f"has lost offsets {self.next_offset} to {start - 1} while they were read")
+                    self.on_loss(f"has lost offsets {self.next_offset} to {start - 1} while they were being read")
                 self.next_offset = fetched_batches.next_offset
                 return fetched_batches
             if self.consumer.skip_gap(self.target, self.end):  # the last batches were compacted away

@@ -354,8 +354,13 @@ class PlanWriter:
 
 def describe_missing_field(field: AbsentField, version: int) -> str:
     """Return the reason why a field cannot be encoded at a version that lacks it."""
-    since = "no valid version has it" if field.first_version is None else f"its first version is {field.first_version}"
-    return f"the value is not the default, but version {version} lacks this field; {since}"
+    if field.first_version is None or field.last_version is None:
+        bound = "no valid version has it"
+    elif version > field.last_version:
+        bound = f"its last version is {field.last_version}"
+    else:
+        bound = f"its first version is {field.first_version}"
+    return f"the value is not the default, but version {version} lacks this field; {bound}"
 
 
 def describe_tag_conflict(tag: int, plan: StructPlan) -> str:

@@ -78,9 +78,9 @@ class FieldPlan:
 class AbsentField:
     """A field that the message declares for other versions only.
 
-    ``first_version`` is the first valid version that has the field, or ``None`` if none does. ``struct`` is the name of
-    its struct, if it has one, and ``parts`` are that struct's fields. ``nullable``: whether null is valid in some
-    version.
+    ``first_version`` and ``last_version`` are the first and the last valid version that have the field, or ``None`` if
+    none does. ``struct`` is the name of its struct, if it has one, and ``parts`` are that struct's fields.
+    ``nullable``: whether null is valid in some version.
     """
 
     name: str
@@ -91,6 +91,7 @@ class AbsentField:
     default: Default
     ignorable: bool
     first_version: int | None
+    last_version: int | None
     nullable: bool = False
     parts: tuple[AbsentField, ...] = ()
 
@@ -227,6 +228,7 @@ class _Planner:
             default=plan_default(field),
             ignorable=field.ignorable,
             first_version=None if versions.is_empty else versions.lowest,
+            last_version=None if versions.is_empty else versions.highest,
             nullable=not field.nullable_versions.is_empty,
             parts=self.plan_absent_parts(field, depth),
         )
