@@ -118,7 +118,7 @@ def list_gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[Un
 
     Args:
         gaps: table of gaps, with the columns ``G_`` of ``layout.py``.
-        files: paths of files, by number.
+        files: paths of the capture files, in the order of the file numbers.
         file: number of the file for gaps that no packet follows.
     """
     if not len(gaps):
@@ -144,7 +144,7 @@ def list_connection_entries(table: Ints, files: Sequence[str], *, has_ports: boo
 
     Args:
         table: connections, in the connection columns of ``layout.py``.
-        files: paths of files, by number.
+        files: paths of the capture files, in the order of the file numbers.
         has_ports: whether the caller specified the ports of brokers. Connections to other ports are then not Kafka
             connections.
     """
@@ -207,7 +207,7 @@ def list_packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadDa
 
     Args:
         unread: table of packets, with the columns ``U_`` of ``layout.py``.
-        files: paths of files, by number.
+        files: paths of the capture files, in the order of the file numbers.
     """
     for row in unread.tolist():
         kind, reason = _describe_packets(*row[: layout.U_PACKETS])

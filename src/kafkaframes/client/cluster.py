@@ -1,7 +1,7 @@
 """A client's access to a cluster: connections by node and channel, metadata, and retries as in Kafka's clients.
 
-Producers, consumers and admins use its methods, such as ``get_any_connection``, ``request``, ``find_leader`` and
-``find_coordinator``. The client runs on one asyncio event loop.
+Producers, consumers and admins use methods of ``ClusterClient``, such as ``get_any_connection``, ``request``,
+``find_leader`` and ``find_coordinator``. The client runs on one asyncio event loop.
 
 A broker handles the requests of a connection one after the other. A request that the broker holds back therefore delays
 all later ones. Requests of this kind have connections of their own (``Channel``).

@@ -189,7 +189,7 @@ class ConsumerMachine:
 
     @property
     def owns_partitions(self) -> bool:
-        """Whether the caller owns a partition."""
+        """Whether the caller owns any partition."""
         return any(state.ownership is not Ownership.PENDING for state in self.positions.states.values())
 
     @property

@@ -172,7 +172,7 @@ class GroupMessages:
 
 
 def decode_assignment(assignment: bytes) -> list[TopicPartition]:
-    """Return the partitions of a ConsumerProtocolAssignment. Empty bytes are an empty assignment."""
+    """Return the partitions of a ConsumerProtocolAssignment. Empty bytes mean an empty assignment."""
     if not assignment:
         return []
     body, _ = decode_versioned("ConsumerProtocolAssignment", assignment)

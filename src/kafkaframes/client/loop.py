@@ -104,7 +104,7 @@ class LoopThread:
         """Check that a call can wait for the loop.
 
         Raises:
-            OptionError: this is a child process, or the loop's own thread.
+            OptionError: the caller runs in a child process, or in the loop's own thread.
         """
         if self._is_forked:
             raise OptionError(f"{self._name} was created before fork(); create a client in each process")
@@ -119,7 +119,7 @@ class LoopThread:
 
         Raises:
             NetworkError: the client was closed before or during the call.
-            OptionError: this is a child process, or the loop's own thread.
+            OptionError: the caller runs in a child process, or in the loop's own thread.
         """
         return self._wait_for_call(coroutine, None)
 
@@ -154,7 +154,7 @@ class LoopThread:
 
         Raises:
             NetworkError: the client was closed. If the client is closed later, the future fails with this error.
-            OptionError: this is a child process, or the loop's own thread.
+            OptionError: the caller runs in a child process, or in the loop's own thread.
         """
         result: concurrent.futures.Future[Result] = concurrent.futures.Future()
         try:

@@ -26,8 +26,8 @@ class MetricName(NamedTuple):
     """The name of a metric.
 
     Attributes:
-        name: name, such as ``record-send-total``.
-        group: group, such as ``producer-metrics``.
+        name: name of the metric, such as ``record-send-total``.
+        group: group of the metric, such as ``producer-metrics``.
         tags: pairs of name and value, such as ``client-id`` and ``topic``.
     """
 

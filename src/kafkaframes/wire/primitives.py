@@ -52,7 +52,7 @@ def read_raw(buf: bytes, position: int, size: int, name: str) -> tuple[bytes, in
     """Read ``size`` bytes. ``name`` is the name of the type in error messages.
 
     Raises:
-        TruncatedError: fewer bytes remain.
+        TruncatedError: fewer than ``size`` bytes remain.
     """
     end = position + size
     if end > len(buf):

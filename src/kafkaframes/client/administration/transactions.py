@@ -271,7 +271,7 @@ class TransactionMethods(AdminRequests):
         await self.fence_producers([transactional_id])
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, FencedProducer]:
-        """Fence the producers of transactional ids. Coordinators abort their open transactions.
+        """Fence the producers of transactional ids. Coordinators abort the open transactions of these producers.
 
         Args:
             transactional_ids: ids of the producers to fence.

@@ -196,7 +196,7 @@ class _StructBuilder:
         return [self._build_element(field, depth) for _ in range(self._choose_count(field, depth))]
 
     def _choose_count(self, field: FieldPlan, depth: int) -> int:
-        """Return the number of elements of an array, which is smaller in deep structs."""
+        """Return how many elements an array gets; arrays in deep structs get fewer."""
         if self._case == LOWEST:
             return 0
         if self._case == HIGHEST and field.struct is None and depth < _MAX_LONG_LIST_DEPTH:
