@@ -300,7 +300,7 @@ def export_log(
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on; ``report.notes`` has the hidden records. Default: ``read_committed``, and
             ``read_uncommitted`` for single segments. All runs into a destination must use the same isolation level.
-        control_records: also export transaction markers and other control records.
+        control_records: whether to also export transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             stops the export of the segment.
         fail_on_data_loss: whether an offset in ``start`` or ``end`` that the log no longer has is an error.
@@ -310,10 +310,11 @@ def export_log(
         format: format of the output files.
         headers: whether the output has a column of headers.
         base64: for CSV only: write keys, values and header values in base64, which preserves every byte.
-        single_file: write one Parquet file ``to``, with topic and partition as columns. This export cannot be resumed.
+        single_file: whether to write a single Parquet file ``to``, with topic and partition as columns. This export
+            cannot be resumed.
         overwrite: replace the output of an earlier export.
         verify_crc: whether a wrong CRC counts as damage.
-        internal_topics: also export Kafka's internal topics.
+        internal_topics: whether to also export Kafka's internal topics.
         replicas: how to handle several copies of a partition (on brokers or disks): merge them into one log, or export
             all of them.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
@@ -405,7 +406,7 @@ def export_topics(
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on; ``report.notes`` has the hidden records, which a later run exports. All runs into a
             destination must use the same isolation level.
-        control_records: also export transaction markers and other control records.
+        control_records: whether to also export transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             stops the export of the range.
         fail_on_data_loss: whether offsets that the topic no longer has and the destination lacks are an error.
@@ -416,7 +417,8 @@ def export_topics(
         format: format of the output files.
         headers: whether the output has a column of headers.
         base64: for CSV only: write keys, values and header values in base64, which preserves every byte.
-        single_file: write one Parquet file ``to``, with topic and partition as columns. This export cannot be resumed.
+        single_file: whether to write a single Parquet file ``to``, with topic and partition as columns. This export
+            cannot be resumed.
         overwrite: replace the output of an earlier export.
         verify_crc: whether a wrong CRC counts as damage.
         client: further consumer settings under Kafka's names, for example ``{"security.protocol": "SSL"}``.
@@ -514,7 +516,7 @@ def table_log(
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on; ``report.notes`` has the hidden records. All runs into a table must use the same isolation
             level.
-        control_records: also write transaction markers and other control records.
+        control_records: whether to also write transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             ends the table's partition before the damage.
         fail_on_data_loss: whether offsets that the log no longer has and the table lacks are an error. If False, the
@@ -539,11 +541,11 @@ def table_log(
         overwrite: replace the table's content in one commit.
         continuous: add new records every ``interval`` seconds until ``stop`` is set.
         interval: shortest time between two commits of a continuous job, in seconds.
-        internal_topics: also write Kafka's internal topics.
+        internal_topics: whether to also write Kafka's internal topics.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. By default, links are skipped.
         storage: keyword arguments of fsspec's filesystem constructor.
-        stop: ends a continuous job after its current round. By default, only an exception ends the job.
+        stop: event that ends a continuous job after its current round. By default, only an exception ends the job.
         report: function that receives the result of each round of a continuous job.
 
     Returns:
@@ -648,7 +650,7 @@ def table_topics(
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on; ``report.notes`` has the hidden records. All runs into a table must use the same isolation
             level.
-        control_records: also write transaction markers and other control records.
+        control_records: whether to also write transaction markers and other control records.
         on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
             ends the table's partition before the damage.
         fail_on_data_loss: whether offsets that the topic no longer has and the table lacks are an error. If False, the
@@ -674,7 +676,7 @@ def table_topics(
         continuous: add new records every ``interval`` seconds until ``stop`` is set.
         interval: shortest time between two commits of a continuous job, in seconds.
         client: further consumer settings under Kafka's names, for example ``{"security.protocol": "SSL"}``.
-        stop: ends a continuous job after its current round. By default, only an exception ends the job.
+        stop: event that ends a continuous job after its current round. By default, only an exception ends the job.
         report: function that receives the result of each round of a continuous job.
 
     Returns:
@@ -1004,13 +1006,13 @@ def restore_log(
         topic_configs: pairs (name, value) for all topics, or (topic:name, value) for one topic.
         keep_retention: whether to keep the source's retention settings. Default: set retention.ms to -1, so that the
             broker does not delete the restored records.
-        offsets: keep the offsets, or reassign offsets without gaps in each partition.
+        offsets: "keep" keeps the offsets; "reassign" assigns new offsets without gaps in each partition.
         start_offset: first offset in the new log, if ``offsets`` is "reassign".
         start: first position in each partition: an offset of the source, or a time, which is resolved as ListOffsets
             resolves it.
         end: end of the restore in each partition (exclusive).
         on_damage: how to handle a damaged batch: fail stops, drop omits the batch and reports it.
-        open_transactions: keep open transactions open, or abort them with a marker at the log end.
+        open_transactions: "keep" leaves open transactions open; "abort" ends them with an abort marker at the log end.
         leader_epoch: leader epoch to write into every batch of format 2. Use 0 for an existing cluster.
         segment_bytes: size of the new segments. Default: keep the segment boundaries of the source.
         index_interval_bytes: bytes between two entries of the new indexes.

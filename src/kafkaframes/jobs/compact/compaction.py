@@ -176,7 +176,7 @@ def compact(
             compacted before (``cleaner-offset-checkpoint``), and Kafka's compacted internal topics. No other topic is
             compacted by default, because compaction removes records without a key.
         partitions: partition numbers in each topic; others are copied. Default: all.
-        run: runs the tasks.
+        run: function that runs the tasks.
         work_split: settings for splitting partitions that are large or have many keys into many tasks, which limits
             memory use even if ``run`` runs the tasks one by one. Without ``work_split``, a partition is one task with
             all its keys in memory. The output files are the same in both cases.

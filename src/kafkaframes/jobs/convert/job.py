@@ -87,7 +87,7 @@ def convert(
             read as one log. The source is not modified.
         destination: a local path that does not exist. The directory is created only when its contents are complete.
         settings: settings of the conversion.
-        run: runs the tasks.
+        run: function that runs the tasks.
         storage: options of the source's store, and ``key_files`` of encrypted tiered segments.
 
     Returns:

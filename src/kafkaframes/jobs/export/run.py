@@ -189,7 +189,7 @@ def export_segments(
     Args:
         tasks: tasks in order of partition and offset.
         settings: settings that select the records of each segment, and the output format.
-        run: runs the tasks.
+        run: function that runs the tasks.
         overwrite: whether to remove an earlier export first.
         internal_topics: internal topics that are not selected, for the summary.
         notes: findings and notes on the logs, which the outcome repeats.
@@ -227,7 +227,7 @@ def export_work(
         find_work: function that returns the remaining work. It is called while the destination is locked.
         settings: settings that select the records of each task, and the output format.
         stored_fingerprint: settings that must be the same in every run.
-        run: runs the tasks.
+        run: function that runs the tasks.
         overwrite: whether to remove an earlier export first.
 
     Raises:

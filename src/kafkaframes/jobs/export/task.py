@@ -104,10 +104,10 @@ class ExportTask:
         Args:
             result: object to which the counts and faults of this task are added. Initially its counts must be zero.
             settings: settings that select the records, and the output format.
-            write: receives batches with ``tally.SOURCE_COLUMNS``.
+            write: function that receives batches with ``tally.SOURCE_COLUMNS``.
             memory: buffers that all segments of a worker share. Allocating them for each small segment took twice the
                 time of reading it.
-            observe_batches: receives the batches of the log before they are decoded.
+            observe_batches: function that receives the batches of the log before they are decoded.
 
         Raises:
             LogDirError: the segment cannot be read.

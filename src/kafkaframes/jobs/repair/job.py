@@ -54,7 +54,7 @@ def repair_directory(
             complete.
         settings: settings of the broker and its topics, and the current time.
         as_kafka: whether to truncate each log where Kafka's recovery would.
-        run: runs the tasks.
+        run: function that runs the tasks.
 
     Returns:
         The report. If an earlier run with the same source and settings has finished, the result is its report.

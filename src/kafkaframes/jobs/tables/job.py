@@ -54,7 +54,7 @@ class TableJob:
         """Add the new records to the table.
 
         Args:
-            run: runs the tasks.
+            run: function that runs the tasks.
 
         Raises:
             OptionError: the table does not match the settings or the source, or records were lost.
@@ -85,8 +85,8 @@ class TableJob:
         ``ROUNDS_BETWEEN_COMPACTIONS`` rounds.
 
         Args:
-            run: runs the tasks.
-            stop: ends the job.
+            run: function that runs the tasks.
+            stop: event that ends the job.
             report: function that receives the outcome of each round.
             retry: function that receives a message if a round has failed and will be repeated. Default: it is logged as
                 a warning.
@@ -162,9 +162,9 @@ def run_table(
 
     Args:
         job: the planned table.
-        run: runs the tasks.
+        run: function that runs the tasks.
         stop: event that ends a continuous job. If None, only an exception ends the job.
-        report: receives the result of each round of a continuous job.
+        report: function that receives the result of each round of a continuous job.
 
     Returns:
         The result of the last round.

@@ -190,7 +190,7 @@ def verify(
         directories: log directories with the partitions to verify.
         ranges: offsets to verify, by partition directory (``resolve_ranges``). Default: all.
         deep: whether to also decompress and parse every record of format 2.
-        run: runs the tasks.
+        run: function that runs the tasks.
     """
     directory_list = list(directories)
     results = iter(run(run_task, list(list_tasks(directory_list, deep=deep, ranges=ranges))))

@@ -100,7 +100,7 @@ def verify_segment(
         segment: the segment.
         deep: whether to parse every record. If False, only records of formats 0 and 1 are parsed, because the outer CRC
             does not replace their inner CRCs.
-        offsets: only the batches that have offsets in this range are verified.
+        offsets: range of offsets. Only the batches with offsets in it are verified.
         observe: function that is called with each window, for callers that measure more than this function verifies.
     """
     base_offset = 0 if segment.log.name.kind == "checkpoint" else segment.base_offset  # KRaft snapshots start at 0

@@ -91,7 +91,7 @@ class TransactionTimeouts:
         self._open_ms.append(open_ms)
 
     def make_slowness_warning(self, before_ms: int = 0) -> str | None:
-        """Return a warning if previous transactions were open for more than half of the limit, else None.
+        """Return a warning if previous transactions were open for more than half of the limit; otherwise None.
 
         Args:
             before_ms: duration of the last transaction that an earlier run of the query committed.

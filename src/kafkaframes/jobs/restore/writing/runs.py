@@ -236,7 +236,7 @@ class PartitionTask:
 
     Attributes:
         directory: an existing, empty directory.
-        runs: runs in log order.
+        runs: the partition's files of batches, in log order.
         start_offset: base offset of the first new segment: the log end offset, or 0.
         leader_epoch: leader epoch of the new batches.
         epochs, producers: leader epochs and producer states of the existing log.
