@@ -1,4 +1,4 @@
-"""Functions for the commands analyze and spec propose: sizes on the wire, now and in other layouts."""
+"""Functions for the commands ``analyze`` and ``spec propose``: sizes on the wire, now and in other layouts."""
 
 from __future__ import annotations
 

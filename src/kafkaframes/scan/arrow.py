@@ -163,7 +163,7 @@ def check_instants(
 def check_milliseconds(
     milliseconds: npt.NDArray[np.int64], describe: Callable[[int], str], *, remedy: str = NULL_REMEDY
 ) -> None:
-    """Check that microseconds can represent each time.
+    """Check that each time fits into 64-bit microseconds, as in Arrow's timestamp columns.
 
     Args:
         milliseconds: Times in milliseconds since 1970.

@@ -176,8 +176,8 @@ class TopicFollower:
     def _confirm_ends(self, start: Offsets, ends: Offsets) -> Offsets:
         """Return the end offsets. Ends below the stream's offset are looked up repeatedly for a few seconds.
 
-        If an end reaches the stream's offset in the meantime, the first answer was outdated, and the stream continues
-        at its own offset.
+        If a later lookup returns an end offset that is not below the stream's offset, the first lookup was outdated,
+        and the stream continues at its own offset.
         """
         deadline = self._clock() + _SMALLER_END_TIMEOUT_SECONDS
         ends = dict(ends)

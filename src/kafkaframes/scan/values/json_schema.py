@@ -89,7 +89,7 @@ class _SchemaSimplifier:
         return _MIXED_KIND_SCHEMA if kind in (ARRAY, OBJECT) else ColumnSchema(kind)
 
     def _resolve_schema(self, schema: Any, root: Any) -> tuple[Any, Any]:
-        """Return the schema that defines the type of a part, and the document of this schema.
+        """Return the resolved form of a schema, and the document that contains it.
 
         References are followed, null is removed from unions, and the schemas of ``allOf`` are combined.
         """

@@ -256,8 +256,8 @@ class PartitionWriter:
     def _choose_base_offset(self, batches: BatchHeaders, row: int) -> int:
         """Return the base offset of a segment that starts with a batch, as Kafka chooses it for a follower's append.
 
-        A message set of formats 0 and 1 specifies only its last offset, so that such a segment starts at the log end
-        offset.
+        The header of a message set of format 0 or 1 has no first offset, only the last one. A segment that starts with
+        such a set therefore gets the log end offset as its base offset.
         """
         if not self.result.segments and self._segment is None:
             return self.result.log_start_offset
