@@ -1,8 +1,8 @@
 """Writing the rows of a scan to files or a table.
 
 The jobs that write files and tables are in a package that imports ``scan``, so ``scan`` must not import it.
-``kafkaframes/__init__`` therefore sets the name of the module that contains these jobs. That module is imported when the
-rows of a scan are first written to files or a table.
+``kafkaframes/__init__`` therefore sets the name of the module that contains these jobs. That module is imported when
+the rows of a scan are first written to files or a table.
 """
 
 from __future__ import annotations

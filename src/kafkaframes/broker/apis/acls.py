@@ -350,7 +350,7 @@ def _find_quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> s
 
 
 def _is_ip_address(text: str | None) -> bool:
-    """Return whether a text is an IP address; None stands for the default entity and is valid. Kafka also resolves hosts."""
+    """Return whether a text is an IP address. None, the default entity, is valid. Kafka also resolves host names."""
     try:
         return text is None or bool(ipaddress.ip_address(text))
     except ValueError:

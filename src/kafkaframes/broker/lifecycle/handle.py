@@ -91,9 +91,9 @@ class Broker:
             and ``port``. ``port`` and ``bootstrap_servers`` return the first listener.
         data_dir: Kafka log directory of this broker. If None, all data is in memory: ``kill`` and ``restart`` keep the
             data, and ``stop`` discards it.
-        durability: what an acknowledgement guarantees. ``memory``: nothing. ``log``: the records are written before the ack
-            and survive ``kill -9``; the default with a ``data_dir``. ``fsync``: the records are flushed to disk before
-            the ack.
+        durability: what an acknowledgement guarantees. ``memory``: nothing. ``log``: the records are written before the
+            ack and survive ``kill -9``; the default with a ``data_dir``. ``fsync``: the records are flushed to disk
+            before the ack.
         serve: log directories and tiered stores to serve read-only, instead of a ``data_dir``: paths, or ``ServedLogs``
             with options.
         adopt: whether to accept a ``data_dir`` that another broker created.
