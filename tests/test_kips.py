@@ -180,7 +180,7 @@ def all_tagged():
 def count_nulls():
     specs, report = count_kip_636()
     exact = [field for field in report.fields if field.kind == "message"]
-    (suffix,) = [count_changes(rewrite_errors(specs, suffix=True))["messages tagged"]]
+    (suffix,) = [count_changes(rewrite_errors(specs, suffix=True))["error messages that became tagged"]]
     rules = [finding.rule.name for finding in compare_sets(specs, report.specs)]
     changed_count = sum(one.is_null_default_new for one in exact)
     return changed_count, suffix, len(exact), rules.count("default-to-null"), changed_count
