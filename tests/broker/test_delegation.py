@@ -98,7 +98,7 @@ def test_token_requests_are_rejected_without_permission_or_secret_key(client, ma
     assert [*codes, describe_tokens(without_key)[0]] == [disabled_code] * 4
 
 
-def test_an_expired_token_is_kept_for_an_hour(client):
+def test_an_expired_token_is_removed_after_an_hour(client):
     hmac = create(client).hmac
     client.state.clock.advance(DAY_MS / 1000 + 1)
     expired_code = ErrorCode.DELEGATION_TOKEN_EXPIRED

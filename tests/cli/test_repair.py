@@ -110,7 +110,7 @@ def test_a_second_run_does_nothing_and_prints_an_equal_report(log, tmp_path):
     assert json.loads((tmp_path / "out" / "_SUCCESS").read_text())["partitions"]
 
 
-def test_a_result_inside_the_log_is_rejected(log, tmp_path):
+def test_an_output_path_inside_the_log_directory_is_rejected(log, tmp_path):
     before = sorted(log.rglob("*"))
     (tmp_path / "link").symlink_to(log)
     for target in (log / "out", log, tmp_path / "link" / "out"):

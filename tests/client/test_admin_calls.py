@@ -84,7 +84,7 @@ def test_each_method_works_from_a_node_that_does_not_serve_it(name, call_fixture
 @pytest.mark.parametrize(
     "name", [name for name in CALLS_WITH_REQUESTS if CALLS[name].target in ("group", "transaction")]
 )
-def test_each_request_to_a_coordinator_follows_it(name, call_fixture, admin):
+def test_each_request_is_sent_to_the_moved_coordinator(name, call_fixture, admin):
     call = CALLS[name]
     call.prepare(call_fixture)
     perform(call, admin, call_fixture)  # the client caches the coordinator

@@ -213,7 +213,7 @@ def test_metadata_that_expire_immediately_do_not_block_a_producer(broker, call):
 def test_values_that_kafka_rejects_are_rejected(name, value, minimum):
     """The minimums are those of Java's ProducerConfig.
 
-    Previously some smaller values were accepted, and the producer then never sent.
+    Some smaller values were accepted earlier, and the producer then never sent a record.
     """
     with pytest.raises(OptionError, match=f"{name} is {value}; expected a number of at least {minimum}"):
         Producer("a:1", **{name: value})

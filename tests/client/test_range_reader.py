@@ -105,7 +105,7 @@ def test_an_answer_with_a_later_log_start_reports_lost_offsets():
     assert problems == ["has lost offsets 4 to 5 while they were being read"]
 
 
-def test_missing_answers_are_a_network_error_if_the_log_continues_and_a_loss_otherwise():
+def test_a_silent_broker_is_a_network_error_if_the_log_continues_and_a_loss_otherwise():
     with pytest.raises(NetworkError, match=r"t-0: no records arrived from offset 4 on for 0 ms \(the.setting\)"):
         read(ScriptedConsumer([build_answer(0, 4)]), silence_ms=0)
     problems: list[str] = []

@@ -90,7 +90,7 @@ def test_other_requests_wait_until_the_authentication_is_complete(broker, mechan
 
 
 def test_a_new_connection_is_opened_if_the_broker_rejects_the_old_one(broker):
-    """Proxies may support no second authentication. A user whose password is wrong now gets the broker's error."""
+    """A proxy may reject a second authentication. If the password has become invalid, the broker's error is raised."""
     with Admin(broker.bootstrap_servers, client_id="admin", **SASL) as admin:
         admin.list_topics()
         first_count = len(connections_of(broker, "admin"))

@@ -1,4 +1,4 @@
-"""``python -m tests.interop [pytest's arguments]`` runs the tests of this folder in a temporary directory.
+"""``python -m tests.interop [pytest's arguments]`` runs the tests in this folder in a temporary directory.
 
 Brokers, Spark and their libraries write to this directory. It is removed after a successful run; otherwise it stays and
 its path is printed. Every child process has a mark in its environment. A marked process that still runs at the end is

@@ -45,7 +45,7 @@ _COMMAND_KEY = "kafkaframes.command"  # key of a context's meta data: the comman
 INTERRUPTED_TEXT = "kafkaframes: interrupted"
 
 
-# Options of Kafka's own tools and of kcat, by command -> what to use.
+# Hints about options that Kafka's tools or kcat have and these commands do not have, by command and option.
 _OPTION_HINTS: Mapping[str, Mapping[str, str]] = {
     "consume": {
         "-C": "consume always reads; omit it",

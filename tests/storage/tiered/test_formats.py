@@ -111,7 +111,7 @@ def test_ranges_of_a_variable_index_are_adjacent(sizes, data):
     assert index.count_stored_bytes(end, start) == 0
 
 
-def test_fixed_indexes_are_computed_for_any_number_of_chunks():
+def test_chunk_indexes_of_fixed_sizes_support_any_number_of_chunks():
     index = parse_chunk_index(
         JsonFields(
             {

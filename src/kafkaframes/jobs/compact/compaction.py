@@ -71,7 +71,7 @@ class CompactedPartition(JsonDataclass):
         end_offset: offset up to which the partition is clean afterwards.
         reason: reason why the compaction ends at ``end_offset``.
         dropped: number of removed records, by reason.
-        cleaned: whether the partition had dirty records.
+        cleaned: whether the partition was compacted; False if it had no dirty records.
         notes: swap files that are read as segments, and transaction indexes that differ from the markers.
     """
 

@@ -173,7 +173,7 @@ def measure_transactions(partition: Partition, segments: Iterable[Measured]) -> 
 
 
 def _select_turning_points(table: Ints) -> Ints:
-    """Return the batches and markers at which a transaction starts or ends.
+    """Return the batches that start a transaction, and the markers that end one.
 
     In large logs, most batches only continue a transaction.
     """

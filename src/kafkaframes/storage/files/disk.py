@@ -181,7 +181,7 @@ class _OnlineReader:
 
 
 class OnlineDisk(DelegatingFileSystem):
-    """A disk that goes offline at its first failed write.
+    """A disk that goes offline after its first failed write.
 
     All logs of a log directory share one ``OnlineDisk``, in one thread.
 
@@ -507,7 +507,7 @@ def _write_temporary(disk: Disk, path: str, data: bytes, *, is_private: bool = F
 
 
 def to_online_disk(disk: Disk | None) -> OnlineDisk:
-    """Return a disk that goes offline at its first failed write; by default the local disk.
+    """Return a disk that goes offline after its first failed write; by default the local disk.
 
     >>> to_online_disk(None).failure is None
     True
