@@ -42,6 +42,7 @@ from kafkaframes.errors.exceptions import (
 from kafkaframes.errors.exceptions import RecordRefusal as RecordRefusal
 from kafkaframes.errors.exceptions import describe_missing_path as describe_missing_path
 from kafkaframes.errors.exceptions import format_path_error as format_path_error
+from kafkaframes.errors.exceptions import get_reason as get_reason
 from kafkaframes.errors.exceptions import import_extra as import_extra
 from kafkaframes.errors.exceptions import to_broker_error as to_broker_error
 from kafkaframes.errors.exceptions import to_error_code as to_error_code

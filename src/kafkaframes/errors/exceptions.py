@@ -488,6 +488,16 @@ def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
     return _SETTING_NAME_PATTERN.sub(replace_match, text)
 
 
+def get_reason(error: KafkaframesError) -> str:
+    """Return an error's message without the file and position that some errors add to it.
+
+    >>> get_reason(LogDirError("truncated", file="0.log")), get_reason(KafkaframesError("closed"))
+    ('truncated', 'closed')
+    """
+    reason: str = getattr(error, "reason", str(error))
+    return reason
+
+
 def rename_settings(error: KafkaframesError, names: Mapping[str, str]) -> None:
     """Replace the names of settings in an error's message with the names of Spark options or command-line flags."""
     reason = getattr(error, "reason", None)

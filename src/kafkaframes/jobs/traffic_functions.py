@@ -275,8 +275,6 @@ def _find_files(paths: Sequence[str]) -> list[str]:
 
     from kafkaframes.capture.files import find_files
 
-    if not paths:
-        raise OptionError("`paths` is empty; expected captures or request logs")
     return find_files(paths)
 
 
@@ -286,8 +284,6 @@ def _check_output(to: Path | None, paths: Sequence[str], format_name: str, forma
     from kafkaframes.storage.files.atomic import reject_nested_destination
 
     check_choice("format", format_name, formats)
-    if not paths:
-        raise OptionError("`paths` is empty; expected captures or request logs")
     if to is not None:
         reject_nested_destination(LocalPath(to), paths)
 

@@ -1,7 +1,5 @@
 """Copies in brokers that assign new offsets: which batches are copied, which are decoded, and the offset mapping."""
 
-import os
-
 import numpy as np
 import pytest
 from tests.jobs.mirror.worlds import TIMES, fill, rows_of, run_mirror, table
@@ -341,11 +339,11 @@ def test_a_second_mirror_of_a_topic_with_the_same_state_is_rejected(tmp_path):
         for topic in ("t", "other"):
             a.append(topic, [{"value": b"v"}])
         options = {"offsets": "reassign", "state_dir": str(tmp_path)}
-        descriptor = lock_topic(str(tmp_path), "t")
+        release = lock_topic(str(tmp_path), "t")
         with pytest.raises(LogDirError, match="another mirror of topic t uses this `state_dir`"):
             run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("other",), **options)
-        os.close(descriptor)
+        release()
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, **options)
         assert [record.value for record in b.records("t")] == [b"v"]
 

@@ -17,7 +17,7 @@ from kafkaframes.broker.requests.request import Request, TypedRequest
 from kafkaframes.broker.security.access import CLUSTER_RESOURCE_NAME, check_denied, is_allowed, operation_bits
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import OffsetToCommit
-from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, to_error_code
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, get_reason, to_error_code
 from kafkaframes.storage.files.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -294,5 +294,5 @@ def _delete_group(
             broker.groups.delete_group(name)
             broker.share_groups.delete_states(group_id=name)
         except KafkaframesError as error:
-            code, reason = get_error_code(error), getattr(error, "reason", str(error))
+            code, reason = get_error_code(error), get_reason(error)
     return request.response.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)

@@ -16,7 +16,7 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Topic
 from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup
 from kafkaframes.coordination.groups.share_state import ShareKey
-from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, get_reason
 from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
         try:
             rows = list(_alter_offsets(request, broker))
         except KafkaframesError as error:
-            code, reason = get_error_code(error), getattr(error, "reason", str(error))
+            code, reason = get_error_code(error), get_reason(error)
     if code != ErrorCode.NONE:
         return request.response(error_code=code, error_message=reason)
     return request.response(responses=rows)
@@ -256,7 +256,7 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
                 rows.append(_forget_topic(request, broker, remaining_topics, name, topic, refusal))
         broker.groups.store_share_partitions(group, remaining_topics)
     except KafkaframesError as error:
-        return request.response(error_code=get_error_code(error), error_message=getattr(error, "reason", str(error)))
+        return request.response(error_code=get_error_code(error), error_message=get_reason(error))
     return request.response(responses=rows)
 
 

@@ -16,7 +16,7 @@ from kafkaframes.capture.columns import TIMESTAMP_TYPE
 from kafkaframes.capture.coverage import DAMAGED, Coverage, UnreadData
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
 from kafkaframes.capture.request_log import LogReader
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, get_reason
 from kafkaframes.jobs.audit.audit import ApiUse, ClientIdentity, FormatUse, UsageSummary
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
@@ -206,7 +206,7 @@ def count_log_formats(paths: Sequence[str], uses: UsageSummary) -> None:
                 try:
                     table = read_batches(segment.path)
                 except KafkaframesError as error:
-                    uses.coverage.add(UnreadData(DAMAGED, getattr(error, "reason", str(error)), segment.path))
+                    uses.coverage.add(UnreadData(DAMAGED, get_reason(error), segment.path))
                     continue
                 aggregates = [("max_timestamp", "min"), ("max_timestamp", "max"), ("magic", "count")]
                 for row in _keep_known_timestamps(table).group_by("magic").aggregate(aggregates).to_pylist():

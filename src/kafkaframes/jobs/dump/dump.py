@@ -190,8 +190,6 @@ class LogDump(Iterator[bytes | memoryview]):
     """
 
     def __init__(self, paths: Sequence[str], settings: DumpSettings) -> None:
-        if not paths:
-            raise OptionError("`paths` is empty; expected files, directories, patterns or URLs")
         self.errors: list[KafkaframesError] = []
         self.notes: list[str] = []
         self.decisions: list[str] = []

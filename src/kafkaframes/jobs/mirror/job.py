@@ -139,7 +139,6 @@ class _MirrorRun:
     configs: dict[str, dict[str, str]] = field(default_factory=dict)  # topic settings from the source directory
     readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # consumers of source and copy for comparisons
     source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics with compared copies
-    has_reported_old_groups: bool = False  # whether a source without ListGroups (before 0.9) was reported
     deleted_topics: set[str] = field(default_factory=set)  # copied topics that the source no longer has
     reported_group_problems: set[str] = field(default_factory=set)
     offsets_problem: str = ""  # why it is unknown whether the target keeps offsets
@@ -630,9 +629,7 @@ class _MirrorRun:
         except BrokerError as error:
             if error.code != ErrorCode.UNSUPPORTED_VERSION:
                 raise
-            if not self.has_reported_old_groups:
-                self.say(f"committed offsets are not copied, because the source is too old: {error}")
-            self.has_reported_old_groups = True
+            self._report_group_problem(f"committed offsets are not copied, because the source is too old: {error}")
             return
         await copy_groups(target_admin, commits, writer.translate_offset, self.report)
 

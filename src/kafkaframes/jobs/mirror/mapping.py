@@ -8,10 +8,10 @@ with count 0 means that the source has nothing to copy below its offset.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +28,7 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kafkaframes.records.scan import BatchHeaders, as_array, check_crcs, scan_all
 from kafkaframes.storage.files.atomic import name_path_in_errors
+from kafkaframes.storage.files.local_disk import take_lock
 from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
 
@@ -40,7 +41,7 @@ _NO_RUNS: Final[Runs] = np.empty((0, 3), np.int64)
 
 @dataclass(slots=True)
 class OffsetMapping:
-    """The mapping of one partition's source offsets to the copy's offsets. ``begin_writing`` opens its file.
+    """The mapping from a partition's source offsets to the offsets of its copy. ``begin_writing`` opens the file.
 
     Attributes:
         runs: rows of source offset, target offset and count, in ascending order.
@@ -198,8 +199,8 @@ def begin_writing(mapping: OffsetMapping, path: str, identity: str) -> OffsetMap
         return OffsetMapping(mapping.runs, open(path, "ab"))
 
 
-def lock_topic(state_dir: str, topic: str) -> int:
-    """Lock the mappings of a topic, and return the descriptor that holds the lock. The directory is created.
+def lock_topic(state_dir: str, topic: str) -> Callable[[], None]:
+    """Lock the mappings of a topic, and return the function that releases the lock. The directory is created.
 
     Two mirrors of a topic would each send the same records, because a batch is appended before its offset is checked.
 
@@ -209,13 +210,10 @@ def lock_topic(state_dir: str, topic: str) -> int:
     path = Path(state_dir, f"{topic}.lock")
     with name_path_in_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise LogDirError(f"another mirror of topic {topic} uses this `state_dir`", file=state_dir) from None
-    return descriptor
+        release = take_lock(str(path))
+    if release is None:
+        raise LogDirError(f"another mirror of topic {topic} uses this `state_dir`", file=state_dir)
+    return release
 
 
 def name_mapping_file(topic: str, partition: int) -> str:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -326,14 +327,14 @@ class OffsetMappingWriter:
     transactions: dict[TopicPartition, TransactionState] = field(default_factory=dict)
     _mappings: dict[TopicPartition, OffsetMapping] = field(default_factory=dict)
     _identities: dict[TopicPartition, str] = field(default_factory=dict)
-    _locks: dict[str, int] = field(default_factory=dict)  # descriptors of locks, by topic
+    _lock_releases: dict[str, Callable[[], None]] = field(default_factory=dict)  # by topic
 
     async def open_copy(self, report: MirroredPartition, identity: str) -> int:
         """Return the source offset at which the mirror resumes, from the copy's mapping; -1 if the mapping is empty."""
         partition = TopicPartition(report.topic, report.partition)
         report.target_end = await read_end_offset(self.cluster, partition)
-        if not self.is_dry_run and partition.topic not in self._locks:
-            self._locks[partition.topic] = lock_topic(self.state_dir, partition.topic)
+        if not self.is_dry_run and partition.topic not in self._lock_releases:
+            self._lock_releases[partition.topic] = lock_topic(self.state_dir, partition.topic)
         path = os.path.join(self.state_dir, name_mapping_file(partition.topic, partition.partition))
         stored_mapping = read_mapping(path, identity, target_end=report.target_end)
         mapping = stored_mapping if self.is_dry_run else begin_writing(stored_mapping, path, identity)
@@ -408,9 +409,9 @@ class OffsetMappingWriter:
         """Close the mapping files, and release the locks."""
         for mapping in self._mappings.values():
             mapping.close()
-        for descriptor in self._locks.values():
-            os.close(descriptor)
-        self._locks.clear()
+        for release in self._lock_releases.values():
+            release()
+        self._lock_releases.clear()
 
 
 Writer = OffsetKeepingWriter | OffsetMappingWriter

@@ -114,8 +114,9 @@ def _plan_log_tasks(
     else:
         gaps += _find_gaps_inside_logs(ranges, missing_segments)
     slices, notes = plan_slices(part.segments, options_from_table, logs, omit_unreadable=True)
-    consequence = _PARTITION_ENDS if options.fail_on_data_loss else ""
-    notes += describe_missing_segments(missing_segments, consequence=consequence)
+    if options.fail_on_data_loss:  # plan_slices reports those without known offsets, and all others of a lenient read
+        known_segments = {name: [entry for entry in found if entry.offsets] for name, found in missing_segments.items()}
+        notes += describe_missing_segments(known_segments, consequence=_PARTITION_ENDS)
     tasks = tuple(make_task(chunk, options) for chunk in slices)
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None
